@@ -4,6 +4,9 @@ import os
 import typing
 
 if typing.TYPE_CHECKING:
+    import keras
+
+    from official.serving.keras_text import TextPreprocessor
     from official.serving.loaded_model import LoadedModel
 
 
@@ -24,3 +27,42 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "LoadedModel
     from official.serving import loaded_model
 
     return loaded_model.load(model_dir, checkpoint)
+
+
+def keras_encoder(
+    model_dir: str | os.PathLike,
+    checkpoint: str = "best",
+    *,
+    max_length: int | None = None,
+    pad: bool = False,
+    name: str = "encoder",
+    dtype: "str | keras.DTypePolicy | None" = None,
+) -> "tuple[keras.Layer, TextPreprocessor]":
+    """Loads the encoder of a model folder as a Keras layer, with a layer that reads text for it.
+
+    `encoder(**preprocess(texts))` gives a dict with `sequence_output` [B, T, D], and with
+    `pooled_output` [B, D] if the encoder has a pooler.
+
+    Args:
+      model_dir: as for `load`.
+      checkpoint: as for `load`.
+      max_length: longer texts are cut to this number of tokens; None = that of the model folder.
+      pad: whether all rows have `max_length` tokens; otherwise they are as long as the longest.
+      name: the name of the encoder, which differs between the layers of a Keras model.
+      dtype: Keras dtype policy of the encoder, such as `mixed_bfloat16`; None = the global one.
+
+    Returns:
+      The encoder and the preprocessing layer.
+
+    Raises:
+      UserError: it is not a model folder, or its parts do not fit together; `max_length` is out of
+        range.
+    """
+    from official.utils import quiet_import
+
+    quiet_import.install(log_level=None)
+    from official.serving import keras_text
+
+    return keras_text.keras_encoder(
+        model_dir, checkpoint, max_length=max_length, pad=pad, name=name, dtype=dtype
+    )

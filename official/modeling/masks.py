@@ -9,6 +9,8 @@ Shapes: B batch, N heads, T query length, S key length, M memory, P positions.
 import keras
 from keras import ops
 
+from official.utils import keras_private
+
 
 def padding(padding_mask):
     """Lets every query attend to the keys that are not padding.
@@ -20,6 +22,19 @@ def padding(padding_mask):
         bool [B, 1, 1, S].
     """
     return ops.expand_dims(ops.cast(padding_mask, "bool"), (1, 2))
+
+
+def implied(x):
+    """Returns the padding mask that Keras keeps with a tensor, such as an output of `Embedding`.
+
+    Args:
+        x: [B, T, ...].
+
+    Returns:
+        bool [B, 1, 1, T], or None.
+    """
+    mask = keras_private.mask_of(x)
+    return None if mask is None else padding(mask)
 
 
 def parts(part_ids):

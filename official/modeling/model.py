@@ -8,6 +8,7 @@ from keras import ops
 
 from official.config.registry import module_of
 from official.modeling.encoders.inputs import encode, encode_read
+from official.modeling.layers.base import parts
 from official.utils.errors import UserError
 
 
@@ -31,16 +32,17 @@ class Model(keras.Layer):
         """
         super().__init__(name=name, dtype=dtype)
         dtype = self.dtype_policy
-        self.encoder = module_of(config.encoder).Encoder(
-            config.encoder, seed=config.seed, dtype=dtype
-        )
-        self.objectives = make_objectives(config, head_dtype or dtype)
-        names = [objective.name for objective in self.objectives]
-        for repeated in {n for n in names if names.count(n) > 1}:
-            raise UserError(f"objectives: {repeated} is there twice")
-        for objective in self.objectives:
-            objective.attach(self.encoder)
-            objective.join(self.objectives)
+        with parts():  # Dropout is drawn from `rng` alone.
+            self.encoder = module_of(config.encoder).Encoder(
+                config.encoder, seed=config.seed, dtype=dtype
+            )
+            self.objectives = make_objectives(config, head_dtype or dtype)
+            names = [objective.name for objective in self.objectives]
+            for repeated in {n for n in names if names.count(n) > 1}:
+                raise UserError(f"objectives: {repeated} is there twice")
+            for objective in self.objectives:
+                objective.attach(self.encoder)
+                objective.join(self.objectives)
         self.build()
 
     def build(self, input_shape=None):

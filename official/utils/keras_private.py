@@ -7,9 +7,11 @@ Keras, `tests/official/utils/test_keras_private.py` says which of these needs an
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
+from keras.src import backend
 from keras.src.backend.common import global_state
 
 _UNINITIALIZED = "uninitialized_variables"
@@ -29,6 +31,22 @@ def sublayers(
         recursive: whether the layers inside the sublayers are included.
     """
     return layer._flatten_layers(include_self=include_self, recursive=recursive)
+
+
+def mask_of(tensor: Any) -> Any:
+    """Returns the padding mask that Keras keeps with a tensor, or None.
+
+    Keras passes such masks from layer to layer, and as arguments of `call` with names of its own.
+    """
+    return backend.get_keras_mask(tensor)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Keeps a padding mask with a tensor, for the Keras layers that read it.
+
+    `Layer.compute_mask`, the public hook, does not see the arguments of `call`.
+    """
+    backend.set_keras_mask(tensor, mask)
 
 
 @contextlib.contextmanager

@@ -5,22 +5,22 @@ Shapes: B batch, T words, K characters of a word, L layers, C cells, P projectio
 
 import zlib
 
-import keras
 from keras import ops
 
+from official.modeling.encoders import base
 from official.modeling.layers import gather
 from official.modeling.layers.character_cnn import CharacterCNN
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.lstm import ProjectedLSTM
 from official.modeling.layers.precision import accurate
-from official.modeling.layers.random import Draws
+from official.modeling.layers.random import Draws, RandomWeights
 from official.utils.errors import UserError
 
 DIRECTIONS = ("forward", "backward")
 
 
-class Encoder(keras.Layer):
+class Encoder(base.Encoder, saved_as="BilmEncoder"):
     """Vectors of words, and a stack of LSTMs for each direction. The directions share the vectors.
 
     For features, a row is a sentence between its marks, and the backward LSTMs read its real words
@@ -33,6 +33,9 @@ class Encoder(keras.Layer):
             none.
         positions: ignored.
         rng: `Draws`, or None for inference (no dropout).
+        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
+            None = the mask that Keras keeps with `token_ids`, or there is no padding.
+        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
         output_all: whether to return the states of all layers.
         pooled_positions: ignored, since there is no pooler.
         character_ids: int [B, T, K]; read if `config.tokens` is `characters`.
@@ -80,17 +83,11 @@ class Encoder(keras.Layer):
             self.words = Table(
                 config.vocab_size,
                 config.projection_size,
-                initializer=lambda shape, dtype=None: keras.random.uniform(
-                    shape, -1.0, 1.0, dtype=dtype, seed=draws
-                ),
+                initializer=RandomWeights("uniform", 1.0, draws),
                 name="words",
                 dtype=dtype,
             )
-
-        def glorot(shape, dtype=None):
-            limit = (6 / sum(shape)) ** 0.5
-            return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=draws)
-
+        glorot = RandomWeights("glorot", None, draws)
         self.stacks = {
             direction: [
                 ProjectedLSTM(
@@ -129,9 +126,14 @@ class Encoder(keras.Layer):
         backward_character_ids=None,
         memory=None,
         memory_mask=None,
+        padding_mask=None,
+        training=None,
     ):
         """Encodes a batch: see the class."""
         del segment_ids, positions, pooled_positions
+        rng = self.draws(rng, training)
+        padding_mask = self.padding_of(token_ids, padding_mask)
+        attention_mask = self.masked(attention_mask, padding_mask)
         real = None if attention_mask is None else attention_mask[:, 0, 0]
         ids, backward = token_ids, backward_token_ids
         if self.reads_characters:
@@ -160,7 +162,7 @@ class Encoder(keras.Layer):
         if memory is not None:
             encoded["memory"] = ops.stack(states, axis=1)[:, :, None]
             encoded["memory_mask"] = ops.ones((ops.shape(forward)[0], 1), "bool")
-        return encoded
+        return self.with_mask(encoded, padding_mask)
 
     def _run(self, stack, x, real, rng, memory, memory_mask, first):
         """Runs the LSTMs of a direction.

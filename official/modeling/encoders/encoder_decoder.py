@@ -7,19 +7,19 @@ H head size, D hidden, L layers of a stack.
 import math
 import zlib
 
-import keras
 from keras import ops
 
 from official.modeling import masks
+from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.embeddings import Table
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.sinusoids import sinusoids
 from official.modeling.layers.stack import Stack
 from official.utils.errors import UserError
 
 
-class Encoder(keras.Layer):
+class Encoder(base.Encoder, saved_as="EncoderDecoder"):
     """A token table, an encoder and a decoder (Raffel et al. 2020, section 2.1).
 
     With `decoder_layers` 0 there is no decoder.
@@ -30,6 +30,9 @@ class Encoder(keras.Layer):
         attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all.
         positions: int [B, T] or [1, T], for sinusoidal positions; None = 0, 1, 2, ...
         rng: `Draws`, or None for inference (no dropout).
+        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
+            None = the mask that Keras keeps with `token_ids`, or there is no padding.
+        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
         output_all: whether to return the states and attention weights of all layers.
         pooled_positions: ignored, since there is no pooler.
         decoder_ids: int [B, U], the tokens that the decoder reads; None = only the encoder runs.
@@ -64,12 +67,12 @@ class Encoder(keras.Layer):
         self.config = config
         draws = Draws((seed, zlib.crc32(name.encode())))
         size, dtype = config.hidden_size, self.dtype_policy
-        weights = initializer(config.initializer, config.initializer_range, draws)
+        weights = RandomWeights(config.initializer, config.initializer_range, draws)
         self.embedding_factor = math.sqrt(size) if config.scale_embeddings else 1.0
         table = bias = weights
         if config.initializer == "fan_in":
-            table = initializer("normal", 1 / self.embedding_factor, draws)
-            bias = initializer("normal", size**-0.5, draws)
+            table = RandomWeights("normal", 1 / self.embedding_factor, draws)
+            bias = RandomWeights("normal", size**-0.5, draws)
         self.token_table = Table(
             config.vocab_size, size, initializer=table, name="token_embedding", dtype=dtype
         )
@@ -107,14 +110,21 @@ class Encoder(keras.Layer):
         decoder_mask=None,
         decoder_positions=None,
         cross_mask=None,
+        padding_mask=None,
+        training=None,
     ):
         """Encodes a batch, and decodes it with `decoder_ids`: see the class."""
         del segment_ids, pooled_positions
         check_ranks(token_ids, attention_mask, "[B, N, T, T]")
+        rng = self.draws(rng, training)
+        padding_mask = self.padding_of(token_ids, padding_mask)
+        attention_mask = self.masked(attention_mask, padding_mask)
+        cross_mask = self.masked(cross_mask, padding_mask)
         encoded = self.encoder(self._embed(token_ids, positions), attention_mask, rng=rng)
         outputs = {"sequence_output": encoded.states}
         if output_all:
             outputs |= _all_layers(encoded)
+        self.with_mask(outputs, padding_mask)
         if decoder_ids is None:
             return outputs
         check_ranks(decoder_ids, decoder_mask, "[B, N, U, U]")

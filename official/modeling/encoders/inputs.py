@@ -64,7 +64,7 @@ def encode(encoder, batch, rng=None, output_all=False, read_positions=None):
     blocks = None if block_ids is None else masks.blocks(block_ids)
     options = {name: batch[name] for name in FIELDS if name in batch}
     for name in options:
-        if name not in getattr(encoder, "batch_fields", ()):
+        if name not in encoder.batch_fields:
             raise UserError(
                 f"{name}: the batch has this field, and the encoder cannot take it: use "
                 f"encoder.type {_TAKERS.get(name, 'transformer_xl')}, or segments and corruption "
@@ -117,7 +117,7 @@ def encode_read(encoder, objectives, batch, rng=None):
         return encode(encoder, batch, rng)
     total = sum(sum(each) for each in widths.values())
     length = batch["token_ids"].shape[1]
-    able = getattr(encoder, "reads_positions", False) and (total or encoder.config.pooler)
+    able = encoder.reads_positions and (total or encoder.config.pooler)
     if not able or (length is not None and total + 1 >= length):
         return encode(encoder, batch, rng)
     rows = ops.shape(batch["token_ids"])[0]

@@ -8,18 +8,17 @@ runs).
 import math
 import zlib
 
-import keras
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.encoders import pooling
+from official.modeling.encoders import base, pooling
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
 from official.modeling.layers.block import Block
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.relative_bias import RelativeBias
 from official.modeling.layers.shared_stack import block_names
 from official.utils.errors import UserError
@@ -27,7 +26,7 @@ from official.utils.errors import UserError
 _MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
 
 
-class Encoder(keras.Layer):
+class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     """Embeddings, transformer blocks and a pooler.
 
     Call arguments:
@@ -37,6 +36,9 @@ class Encoder(keras.Layer):
             `official.modeling.masks.padding` makes one from a padding mask.
         positions: int [B, T] or [1, T], all below `max_positions`; None = 0, 1, 2, ...
         rng: `Draws`, or None for inference (no dropout).
+        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
+            None = the mask that Keras keeps with `token_ids`, or there is no padding.
+        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
         output_all: whether to return the states and attention weights of all layers.
         pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
         cache: the result of `empty_cache`, or the cache that an earlier call returned. The
@@ -80,7 +82,7 @@ class Encoder(keras.Layer):
         draws = Draws((seed, zlib.crc32(name.encode())))
 
         def weights(stddev):
-            return initializer(config.initializer, stddev, draws)
+            return RandomWeights(config.initializer, stddev, draws)
 
         names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
         self.embeddings = self._make_embeddings(weights, shared)
@@ -183,9 +185,14 @@ class Encoder(keras.Layer):
         cache=None,
         slot=0,
         read_positions=None,
+        padding_mask=None,
+        training=None,
     ):
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         self._check(token_ids, attention_mask, positions, cache)
+        rng = self.draws(rng, training)
+        padding_mask = self.padding_of(token_ids, padding_mask)
+        attention_mask = self.masked(attention_mask, padding_mask)
         batch, length = ops.shape(token_ids)
         real = None
         if self.config.pooled_position == "last" and cache is None:
@@ -220,7 +227,7 @@ class Encoder(keras.Layer):
             outputs["attention_parts"] = tuple(attended)
         if cache is not None:
             outputs["cache"] = tuple(layer.cache for layer in attended)
-        return outputs
+        return outputs if queries is not None else self.with_mask(outputs, padding_mask)
 
     def _run_blocks(self, x, attention_mask, *, rng, cache, slot, last_queries):
         """Runs the blocks of all depths, and the final norm if there is one.

@@ -9,23 +9,22 @@ L layers, K pooled positions.
 
 import zlib
 
-import keras
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.encoders import pooling, row_memory, two_streams
+from official.modeling.encoders import base, pooling, row_memory, two_streams
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.distances import distance_vectors
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.embeddings import StreamEmbeddings
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.relative_attention import RelativeBiases, Stream
 from official.modeling.layers.relative_block import RelativeBlock
 from official.utils.errors import UserError
 
 
-class Encoder(keras.Layer):
+class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
     """Embeddings, blocks with relative attention, and a pooler.
 
     Call arguments:
@@ -35,6 +34,9 @@ class Encoder(keras.Layer):
             cache it is [B, N, T, S].
         positions: ignored, since only distances count, also within a part of a row.
         rng: `Draws`, or None for inference (no dropout).
+        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
+            None = the mask that Keras keeps with `token_ids`, or there is no padding.
+        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
         output_all: whether to return the states and attention weights of all layers.
         pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
         memory: [B, L, M, D], the memory that the call for the previous row returned, or None.
@@ -81,7 +83,7 @@ class Encoder(keras.Layer):
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
         self.config = config
         dtype, size = self.dtype_policy, config.hidden_size
-        weights = initializer(
+        weights = RandomWeights(
             config.initializer, config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
         )
         self.embeddings = StreamEmbeddings(
@@ -153,11 +155,16 @@ class Encoder(keras.Layer):
         backward=None,
         cache=None,
         slot=0,
+        padding_mask=None,
+        training=None,
     ):
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         check_ranks(token_ids, attention_mask, "[B, N, T, T]")
         two_streams.check(self.config, permutation_mask, query_positions)
         row_memory.check(memory, self.config)
+        rng = self.draws(rng, training)
+        padding_mask = self.padding_of(token_ids, padding_mask)
+        attention_mask = self.masked(attention_mask, padding_mask)
         if cache is not None:
             return self._encode_with_cache(token_ids, attention_mask, cache, slot)
         memory_mask = row_memory.mask(memory, memory_mask)
@@ -191,7 +198,7 @@ class Encoder(keras.Layer):
             )
         if output_all:
             outputs |= two_streams.states(inputs, outputs, attentions, length)
-        return outputs
+        return self.with_mask(outputs, padding_mask)
 
     def _run_blocks(self, token_ids, segment_ids, query_positions, streams, memory, backward, rng):
         """Embeds the rows of all streams and runs the blocks: see `two_streams.run`."""

@@ -6,17 +6,18 @@ E hidden size of the sequence attended to.
 
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers import cache as slots
 from official.modeling.layers import gather
+from official.modeling.layers.base import Layer
 from official.modeling.layers.dropout import draw
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.products import times_transposed
+from official.modeling.layers.random import Scaled
 from official.modeling.layers.softmax import softmax
 
 
@@ -45,7 +46,7 @@ class Attended(NamedTuple):
         return self.key, self.value
 
 
-class _Heads(keras.Layer):
+class _Heads(Layer):
     """What both kinds of attention share: heads, scores, weights and the output projection."""
 
     def __init__(
@@ -102,7 +103,7 @@ class _Heads(keras.Layer):
         if self.factor is None and "query" in names:
             factors = np.ones(len(names) * self.inner_size)
             factors[: self.inner_size] = self.head_size**-0.5  # the query comes first
-            initializer = _scaled(initializer, factors)
+            initializer = Scaled(initializer, factors)
         return Linear(
             size,
             len(names) * self.inner_size,
@@ -153,12 +154,20 @@ class Attention(_Heads):
         self.output_projection.build()
 
     def call(
-        self, x, attention_mask=None, rng=None, cache=None, slot=0, query_positions=None, bias=None
+        self,
+        x,
+        attention_mask=None,
+        rng=None,
+        cache=None,
+        slot=0,
+        query_positions=None,
+        bias=None,
+        training=None,
     ):
         """Attends from each position of `x`, or from some, to all positions.
 
         Args:
-            x: [B, T, D].
+            x: [B, T, D]. The padding mask that Keras keeps with it is combined with the other.
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, [B, N, S, H] each; None = only `x` is attended to.
@@ -166,10 +175,13 @@ class Attention(_Heads):
             query_positions: int [B, P], the positions that attend, so that T is P in the results;
                 None = all.
             bias: added to the scores of all positions, broadcastable to [B, N, T, S]; None = 0.
+            training: whether Keras trains; see `Layer.draws`.
 
         Returns:
             `Attended`.
         """
+        rng = self.draws(rng, training)
+        attention_mask = masks.combine(attention_mask, masks.implied(x))
         if query_positions is None:
             query, key, value = self._split(self.query_key_value(x), 3)
         else:
@@ -204,7 +216,7 @@ class CrossAttention(_Heads):
         """Returns the keys and values of states [B, S, D]: [B, N, S, H] each."""
         return tuple(self._split(self.key_value(encoded), 2))
 
-    def call(self, x, key, value, attention_mask=None, rng=None):
+    def call(self, x, key, value, attention_mask=None, rng=None, training=None):
         """Attends from each position of `x` to all keys.
 
         Args:
@@ -213,18 +225,11 @@ class CrossAttention(_Heads):
             value: [B, N, S, H].
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             rng: `Draws`, or None for inference.
+            training: whether Keras trains; see `Layer.draws`.
 
         Returns:
             `Attended`.
         """
+        rng = self.draws(rng, training)
         (query,) = self._split(self.query(x), 1)
         return self._attend(query, key, value, attention_mask, None, rng)
-
-
-def _scaled(initializer, factors):
-    """Returns an initializer whose columns are multiplied by factors."""
-
-    def initialize(shape, dtype=None):
-        return initializer(shape, dtype) * ops.convert_to_tensor(factors, dtype)
-
-    return initialize

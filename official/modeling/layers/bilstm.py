@@ -3,13 +3,15 @@
 Shapes: B batch, T length, I input size, C cells of each direction.
 """
 
-import keras
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.lstm import ProjectedLSTM
+from official.modeling.layers.random import RandomWeights
+from official.utils import keras_private
 
 
-class BiLSTM(keras.Layer):
+class BiLSTM(Layer):
     """Two LSTMs, with the variables `forward/...` and `backward/...`; see `lstm`.
 
     The initial weights are uniform (Glorot and Bengio, 2010), and the forget gates have the bias 1.
@@ -24,11 +26,7 @@ class BiLSTM(keras.Layer):
 
     def __init__(self, input_size, cell_size, *, seed, name="bilstm", dtype=None):
         super().__init__(name=name, dtype=dtype)
-
-        def glorot(shape, dtype=None):
-            limit = (6 / sum(shape)) ** 0.5
-            return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=seed)
-
+        glorot = RandomWeights("glorot", None, seed)
         self.directions = [
             ProjectedLSTM(
                 input_size,
@@ -48,18 +46,19 @@ class BiLSTM(keras.Layer):
         for lstm in self.directions:
             lstm.build()
 
-    def call(self, x, real):
+    def call(self, x, real=None):
         """Reads each row in both directions.
 
         Args:
             x: [B, T, I].
             real: bool [B, T], False for padding, which leaves the states as they are and has the
-                output 0; None = there is none.
+                output 0; None = the mask that Keras keeps with `x`, or there is none.
 
         Returns:
             The outputs of the forward direction, then those of the backward one: [B, T, 2 C].
         """
         forward, backward = self.directions
+        real = keras_private.mask_of(x) if real is None else real
         outputs, _ = forward(x, real)
         reversed_real = None if real is None else ops.flip(real, axis=1)
         reversed_outputs, _ = backward(ops.flip(x, axis=1), reversed_real)

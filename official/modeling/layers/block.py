@@ -6,10 +6,9 @@ Shapes: B batch, T query length, S key length, P positions, N heads, H head size
 import functools
 from typing import Any, NamedTuple
 
-import keras
-
 from official.modeling.layers import gather
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
+from official.modeling.layers.base import Layer
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.feed_forward import FeedForward
 from official.modeling.layers.norm import NORMS
@@ -29,7 +28,7 @@ class BlockOutput(NamedTuple):
     crossed: Attended | None = None
 
 
-class Block(keras.Layer):
+class Block(Layer):
     """Attention and a feed-forward network, each with dropout, a residual connection and a norm.
 
     With `norm='post'` the norm is applied to the sum (BERT). With `'pre'` it is applied to the
@@ -141,6 +140,7 @@ class Block(keras.Layer):
         bias=None,
         others=None,
         cross_mask=None,
+        training=None,
     ):
         """Maps x [B, T, D] to [B, T, D], or to [B, P, D] with `query_positions`.
 
@@ -154,10 +154,12 @@ class Block(keras.Layer):
             bias: added to the scores of the attention of the sequence to itself, or None.
             others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+            training: whether Keras trains; see `Layer.draws`.
 
         Returns:
             `BlockOutput`.
         """
+        rng = self.draws(rng, training)
         norm = self.attention_norm
         attended = self.attention(
             self._before(x, norm),

@@ -8,13 +8,15 @@ import keras
 from keras import ops
 
 from official.modeling.layers import gather
+from official.modeling.layers.base import Layer
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import RandomWeights
 
 NUM_CHARACTERS = 261  # The ids are 1 to 261, and 0 = there is no word.
 _ACTIVATIONS = {"relu": ops.relu, "tanh": ops.tanh}
 
 
-class CharacterCNN(keras.Layer):
+class CharacterCNN(Layer):
     """Convolutions over the characters of a word, highway layers, and a projection.
 
     The variable `table` [261, E] has the vectors of the characters.
@@ -31,7 +33,7 @@ class CharacterCNN(keras.Layer):
         """
         super().__init__(name=name, dtype=dtype)
         self.config = config
-        self.initializer = _uniform(1.0, rng)
+        self.initializer = RandomWeights("uniform", 1.0, rng)
         size = sum(number for _, number in config.filters)
         self.convolutions = [
             Convolution(
@@ -52,7 +54,7 @@ class CharacterCNN(keras.Layer):
         self.projection = Linear(
             size,
             config.projection_size,
-            initializer=_normal(size, rng),
+            initializer=RandomWeights("normal", size**-0.5, rng),
             name="projection",
             dtype=dtype,
         )
@@ -80,7 +82,7 @@ class CharacterCNN(keras.Layer):
         return ops.reshape(self.projection(x), (*leading, self.config.projection_size))
 
 
-class Convolution(keras.Layer):
+class Convolution(Layer):
     """The convolutions of one width, the largest value over all positions, and an activation.
 
     The variables are `kernel` [width, E, number] and `bias` [number]. The positions of padding
@@ -91,9 +93,8 @@ class Convolution(keras.Layer):
         super().__init__(name=name, dtype=dtype)
         self.shape = (width, size, number)
         self.activation = _ACTIVATIONS[activation]
-        self.initializer = (
-            _normal(width * size, rng) if activation == "tanh" else _uniform(0.05, rng)
-        )
+        law = ("normal", (width * size) ** -0.5) if activation == "tanh" else ("uniform", 0.05)
+        self.initializer = RandomWeights(*law, rng)
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -106,7 +107,7 @@ class Convolution(keras.Layer):
         return self.activation(ops.max(values, axis=1) + self.bias)
 
 
-class Highway(keras.Layer):
+class Highway(Layer):
     """g relu(x W + b) + (1 - g) x, with the gate g = sigmoid(x V + c) (Srivastava et al. 2015).
 
     The bias of the gate is -2 at first, so that the layer almost copies its input. (The release
@@ -115,7 +116,7 @@ class Highway(keras.Layer):
 
     def __init__(self, size, *, rng, name, dtype=None):
         super().__init__(name=name, dtype=dtype)
-        normal = _normal(size, rng)
+        normal = RandomWeights("normal", size**-0.5, rng)
         bias = keras.initializers.Constant(-2.0)
         self.gate = Linear(
             size, size, initializer=normal, bias_initializer=bias, name="gate", dtype=dtype
@@ -131,17 +132,3 @@ class Highway(keras.Layer):
         """Maps x [W, F] to [W, F]."""
         gate = ops.sigmoid(self.gate(x))
         return gate * ops.relu(self.transform(x)) + (1 - gate) * x
-
-
-def _uniform(limit, rng):
-    """Returns the initializer of the uniform law on [-limit, limit]."""
-    return lambda shape, dtype=None: keras.random.uniform(
-        shape, -limit, limit, dtype=dtype, seed=rng
-    )
-
-
-def _normal(inputs, rng):
-    """Returns the initializer of the normal law for a layer with a number of inputs."""
-    return lambda shape, dtype=None: keras.random.normal(
-        shape, stddev=inputs**-0.5, dtype=dtype, seed=rng
-    )

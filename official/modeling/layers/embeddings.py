@@ -3,10 +3,10 @@
 Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidden size.
 """
 
-import keras
 from keras import ops
 
 from official.modeling.layers import gather
+from official.modeling.layers.base import Layer
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.gradient import sum_rows, with_gradient
 from official.modeling.layers.linear import Linear
@@ -15,7 +15,7 @@ from official.modeling.layers.one_pass import one_pass
 from official.modeling.layers.products import times_transposed, transposed_times
 
 
-class Table(keras.Layer):
+class Table(Layer):
     """A table with a vector for each id: the variable `table` [V, E]."""
 
     def __init__(self, num_rows, size, *, initializer, name, dtype=None):
@@ -74,7 +74,7 @@ def _sum(x, bias):
     return ops.cast(x, bias.dtype) + bias
 
 
-class Embeddings(keras.Layer):
+class Embeddings(Layer):
     """The sum of token, position and segment embeddings, with a norm and dropout.
 
     If the embedding size differs from the hidden size (ALBERT, section 3.1), a projection to the
@@ -151,7 +151,7 @@ class Embeddings(keras.Layer):
             if layer is not None and not layer.built:
                 layer.build()
 
-    def call(self, token_ids, segment_ids=None, positions=None, rng=None):
+    def call(self, token_ids, segment_ids=None, positions=None, rng=None, training=None):
         """Embeds token_ids [B, T]: [B, T, D].
 
         Args:
@@ -160,7 +160,9 @@ class Embeddings(keras.Layer):
                 RoBERTa's has.
             positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to them.
             rng: `Draws`, or None for inference.
+            training: whether Keras trains; see `Layer.draws`.
         """
+        rng = self.draws(rng, training)
         x = self.token(token_ids)  # [B, T, E]
         if positions is None:
             x = x + self.position.first(ops.shape(token_ids)[1], self.position_offset)
@@ -175,7 +177,7 @@ class Embeddings(keras.Layer):
         return x if self.projection is None else self.projection(x)  # [B, T, D]
 
 
-class StreamEmbeddings(keras.Layer):
+class StreamEmbeddings(Layer):
     """The token table, and `query_start` [D], the first state of every row of a query stream."""
 
     def __init__(self, vocab_size, size, *, query_stream, initializer, name, dtype=None):

@@ -3,15 +3,15 @@
 Shapes: B batch, T length, D hidden, F intermediate.
 """
 
-import keras
 from keras import ops
 
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
+from official.modeling.layers.base import Layer
 from official.modeling.layers.dropout import draw, dropout
 from official.modeling.layers.linear import Linear
 
 
-class FeedForward(keras.Layer):
+class FeedForward(Layer):
     """Two affine maps with an activation between them: D to F and back to D.
 
     `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not. With
@@ -65,8 +65,9 @@ class FeedForward(keras.Layer):
             if layer is not None:
                 layer.build()
 
-    def call(self, x, rng=None):
-        """Maps x [B, T, D] to [B, T, D]."""
+    def call(self, x, rng=None, training=None):
+        """Maps x [B, T, D] to [B, T, D]; see `Layer.draws`."""
+        rng = self.draws(rng, training)
         if self.gate is not None:
             inner = self.activation(self.gate(x)) * self.inner(x)
             return self.outer(dropout(inner, self.dropout, rng, self.dropout_axis))

@@ -7,9 +7,11 @@ memory where one is enough, or have a form that optimizers misread.
 import contextlib
 import contextvars
 import functools
+import math
 from collections.abc import Iterator
 
 import keras
+import numpy as np
 from keras import ops
 
 _LEFT_OUT = contextvars.ContextVar("gradients_left_out", default=False)
@@ -48,9 +50,14 @@ def with_gradient(function):
         if is_left_out():
             return function(*[ops.convert_to_tensor(tensor) for tensor in tensors], **constants)[0]
 
+        shapes = []
+
         @ops.custom_gradient
         def differentiable(*tensors):
             value, backward = function(*tensors, **constants)
+            if _ONE_VALUE and isinstance(value, tuple):
+                shapes[:] = [tuple(part.shape) for part in value]
+                value, backward = _joined(value), _of_joined(backward, shapes)
 
             def gradient(*args, upstream=None):  # Backends pass it differently.
                 if isinstance(value, tuple):
@@ -59,9 +66,31 @@ def with_gradient(function):
 
             return value, gradient
 
-        return differentiable(*[_tensor(tensor) for tensor in tensors])
+        result = differentiable(*[_tensor(tensor) for tensor in tensors])
+        return _split(result, shapes) if shapes else result
 
     return wrapped
+
+
+# In Keras for PyTorch, a function with its own gradient has one value.
+_ONE_VALUE = keras.backend.backend() == "torch"
+
+
+def _joined(parts):
+    """Joins tensors of one dtype in a line."""
+    return ops.concatenate([ops.reshape(part, (-1,)) for part in parts])
+
+
+def _split(line, shapes):
+    """Returns the tensors of `_joined`, which have these shapes."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
+    parts = zip(ops.split(line, ends), shapes, strict=True)
+    return tuple(ops.reshape(part, shape) for part, shape in parts)
+
+
+def _of_joined(backward, shapes):
+    """Returns the gradient of joined values from that of the tensors."""
+    return lambda upstream: backward(*_split(upstream, shapes))
 
 
 def _tensor(x):

@@ -6,16 +6,16 @@ and gamma = 1 it begins as the mean of the layers.
 Shapes: B batch, T length, D hidden, K layers with the token layer (L + 1 of an encoder of L).
 """
 
-import keras
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.precision import accurate
 from official.utils.errors import UserError
 
 _EPSILON = 1e-12  # added to variances, as in the release of ELMo
 
 
-class LayerMix(keras.Layer):
+class LayerMix(Layer):
     """The weighted sum of K layers, with the variables `weights` [K] and `gamma` [].
 
     A layer is normalised before the sum with `norm` 'layer' or 'token', without gain and offset:

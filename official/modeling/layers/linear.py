@@ -3,10 +3,10 @@
 Shapes: I input size, O output size, R rows.
 """
 
-import keras
 import numpy as np
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.gradient import sum_rows, with_gradient
 from official.modeling.layers.products import times_transposed, transposed_times
 
@@ -48,7 +48,7 @@ def affine(x, kernel, bias):
     return ops.add(ops.matmul(x, kernel), bias), backward
 
 
-class Linear(keras.Layer):
+class Linear(Layer):
     """An affine map with the variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
 
     Several maps of one input may be joined by column, so that one product computes them all. Their

@@ -8,15 +8,15 @@ after them are neighbours.
 Shapes: B batch, T positions, C tags.
 """
 
-import keras
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.gradient import with_gradient
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.scan import scan
 
 
-class LinearChain(keras.Layer):
+class LinearChain(Layer):
     """The variables `transitions` [C, C] (from, to), `first` [C] and `last` [C], zeros at first."""
 
     def __init__(self, num_tags, *, name="crf", dtype=None):

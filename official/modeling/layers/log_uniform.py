@@ -57,7 +57,7 @@ def sample(count, size, rng):
         of all V classes are infinite.
     """
     rates = -ops.log1p(-probabilities(ops.arange(size, dtype="int32"), size))
-    times = -ops.log1p(-uniforms(rng.next(), size)) / rates
+    times = -ops.log1p(-uniforms(rng.next_pair(), size)) / rates
     if count == size:
         return ops.argsort(times), ops.convert_to_tensor(math.inf, _DTYPE)
     first, classes = ops.top_k(-times, count + 1)

@@ -12,9 +12,9 @@ the order of TensorFlow's cells, and the 1 is no part of the bias.
 Shapes: B batch, T length, I input size, C cells, P projection.
 """
 
-import keras
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.gradient import with_gradient
 from official.modeling.layers.linear import linear
 from official.modeling.layers.precision import accurate
@@ -22,7 +22,7 @@ from official.modeling.layers.products import transposed_times
 from official.modeling.layers.scan import scan
 
 
-class ProjectedLSTM(keras.Layer):
+class ProjectedLSTM(Layer):
     """An LSTM with the variables `kernel` [I + P, 4 C], `bias` [4 C] and `projection` [C, P].
 
     Args:
@@ -66,7 +66,7 @@ class ProjectedLSTM(keras.Layer):
                 (self.cell_size, self.projection_size), self.initializer, name="projection"
             )
 
-    def call(self, x, real, state=None):
+    def call(self, x, real=None, state=None):
         """Runs over the positions in order.
 
         Args:

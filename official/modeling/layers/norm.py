@@ -3,15 +3,15 @@
 Shapes: D the normalised size, R rows.
 """
 
-import keras
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.gradient import sum_rows, with_gradient
 from official.modeling.layers.one_pass import one_pass
 from official.modeling.layers.precision import accurate
 
 
-class LayerNorm(keras.Layer):
+class LayerNorm(Layer):
     """Normalises the last axis to mean 0 and variance 1, then applies a scale and an offset.
 
     The variables are `scale` [D] and `offset` [D]. Statistics are computed in float32 or float64.
@@ -79,7 +79,7 @@ def _row_means(x):
     return ops.matmul(x, ops.full((size, 1), 1 / size, x.dtype))
 
 
-class RMSNorm(keras.Layer):
+class RMSNorm(Layer):
     """Divides the last axis by its root mean square, then applies a scale.
 
     There is no mean and no offset (Zhang and Sennrich 2019, section 4; T5). The variable is `scale`

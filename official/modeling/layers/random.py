@@ -16,9 +16,11 @@ from keras import ops
 
 from official.modeling.layers.one_pass import one_pass
 
+PACKAGE = "encoder_garden"  # of the names of layers and initializers in models that Keras saves
 _GOLDEN = 0x9E3779B1 - 2**32  # 2^32 / golden ratio, odd
 
 
+@keras.saving.register_keras_serializable(PACKAGE)
 class Draws(keras.random.SeedGenerator):
     """The random numbers of one forward pass.
 
@@ -50,18 +52,27 @@ class Draws(keras.random.SeedGenerator):
         self.calls = 0
 
     def next(self, ordered=True):
-        """Returns the seed of the next call site: int32 [2]."""
+        """Returns the seed of the next call site for `keras.random`: [2]."""
         del ordered
+        pair = self.next_pair()
+        return ops.cast(pair, "uint32") if keras.backend.backend() == "jax" else pair
+
+    def next_pair(self):
+        """Returns the pair of the next call site: int32 [2]."""
         site = np.asarray([0, self.calls], "int32")
         self.calls += 1
         return self.pair + site
+
+    def get_config(self):
+        """Returns the pair, if it is known."""
+        return {"pair": ops.convert_to_numpy(self.pair).tolist()}
 
     def shared(self):
         """Returns draws that are equal for all rows, such as those of distances or of a vocabulary.
 
         They are a function of the pair and of the call site.
         """
-        return Draws(_keys(self.next()))
+        return Draws(_keys(self.next_pair()))
 
     def keep(self, shape, rate):
         """Returns what dropout keeps: bool of `shape`, False with probability `rate`.
@@ -72,7 +83,7 @@ class Draws(keras.random.SeedGenerator):
         rows = 1 if self.examples is None else shape[0] // self.examples  # of an example
         first = ops.cast(self.first * rows, "int32")
         least = round(rate * 2**32) - 2**31
-        return _rows_kept(self.next(), first, shape=tuple(shape), least=least)
+        return _rows_kept(self.next_pair(), first, shape=tuple(shape), least=least)
 
 
 def uniforms(pairs, count):
@@ -120,24 +131,90 @@ def _mix(x):
     return x
 
 
-# The laws of initial weights. `truncated_normal` draws values beyond two `stddev` again, so that
-# the standard deviation of the weights is 0.88 `stddev`.
+def _by_size(draw):
+    """Returns the law of a function of `keras.random` with the standard deviation as its scale."""
+    return lambda shape, scale, **options: draw(shape, stddev=scale, **options)
+
+
+def _fan_in(shape, scale, **options):
+    del scale
+    return keras.random.normal(shape, stddev=shape[0] ** -0.5, **options)
+
+
+def _uniform(shape, scale, **options):
+    return keras.random.uniform(shape, -scale, scale, **options)
+
+
+def _glorot(shape, scale, **options):
+    del scale
+    return _uniform(shape, (6 / sum(shape)) ** 0.5, **options)
+
+
+# The laws of initial weights, all with mean 0. The scale is the standard deviation of `normal`, and
+# of `truncated_normal` before values beyond two of it are drawn again: that of the weights is 0.88
+# of it. It is the largest absolute value of `uniform`. `fan_in` is the normal law with the standard
+# deviation I ** -0.5 for a kernel [I, O] (T5), and `glorot` the uniform law of Glorot and Bengio
+# (2010) for a matrix: they have no scale.
 INITIALIZERS = {
-    "normal": keras.random.normal,
-    "truncated_normal": keras.random.truncated_normal,
+    "normal": _by_size(keras.random.normal),
+    "truncated_normal": _by_size(keras.random.truncated_normal),
+    "fan_in": _fan_in,
+    "uniform": _uniform,
+    "glorot": _glorot,
 }
 
 
-def initializer(law, stddev, rng):
-    """Returns an initialiser with mean 0; each of its calls is another draw of `rng`.
+@keras.saving.register_keras_serializable(PACKAGE)
+class RandomWeights(keras.initializers.Initializer):
+    """An initializer; each of its calls is another draw of `rng`."""
 
-    The law `fan_in` is the normal law with the standard deviation I ** -0.5 for a kernel [I, O],
-    whatever `stddev` is (T5).
-    """
+    def __init__(self, law, scale, rng):
+        """Describes the weights.
 
-    def initialize(shape, dtype=None):
-        if law == "fan_in":
-            return keras.random.normal(shape, stddev=shape[0] ** -0.5, dtype=dtype, seed=rng)
-        return INITIALIZERS[law](shape, stddev=stddev, dtype=dtype, seed=rng)
+        Args:
+            law: one of `INITIALIZERS`.
+            scale: the scale of the law.
+            rng: `Draws`.
+        """
+        self.law = law
+        self.scale = scale
+        self.rng = rng
 
-    return initialize
+    def __call__(self, shape, dtype=None):
+        """Returns weights of a shape."""
+        return INITIALIZERS[self.law](shape, self.scale, dtype=dtype, seed=self.rng)
+
+    def get_config(self):
+        """Returns the arguments of the constructor; copies begin with the first draw."""
+        return {"law": self.law, "scale": self.scale, "rng": self.rng.get_config()["pair"]}
+
+    @classmethod
+    def from_config(cls, config):
+        """Makes an initializer from the result of `get_config`."""
+        return cls(**{**config, "rng": Draws(config["rng"])})
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Scaled(keras.initializers.Initializer):
+    """Another initializer, whose columns are multiplied by factors."""
+
+    def __init__(self, initializer, factors):
+        """Describes the weights.
+
+        Args:
+            initializer: draws matrices [I, O].
+            factors: O numbers.
+        """
+        self.initializer = keras.initializers.get(initializer)
+        self.factors = list(factors)
+
+    def __call__(self, shape, dtype=None):
+        """Returns a matrix of a shape."""
+        return self.initializer(shape, dtype) * ops.convert_to_tensor(self.factors, dtype)
+
+    def get_config(self):
+        """Returns the arguments of the constructor."""
+        return {
+            "initializer": keras.initializers.serialize(self.initializer),
+            "factors": [float(factor) for factor in self.factors],
+        }

@@ -14,11 +14,11 @@ R distances, N heads, H head size, D hidden, G segment ids.
 import dataclasses
 from typing import Any
 
-import keras
 from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers import cache as slots
+from official.modeling.layers.base import Layer
 from official.modeling.layers.distances import from_slot, shift, shift_to
 from official.modeling.layers.dropout import draw
 from official.modeling.layers.linear import Linear, linear
@@ -44,7 +44,7 @@ class Stream:
     first: Any = None
 
 
-class RelativeBiases(keras.Layer):
+class RelativeBiases(Layer):
     """Biases that are added to the query in the terms of content, position and segments.
 
     The variables are `content_bias`, `position_bias` and, if there are segments, `segment_bias`,
@@ -65,7 +65,7 @@ class RelativeBiases(keras.Layer):
             self.segment_bias = self.add_weight(self.size, self.initializer, name="segment_bias")
 
 
-class RelativeAttention(keras.Layer):
+class RelativeAttention(Layer):
     """Attention of one or two streams to the content and to a memory before it.
 
     Call arguments:
@@ -80,6 +80,7 @@ class RelativeAttention(keras.Layer):
             are then its S slots. None = no cache.
         slot: int, the slot of the first row of `x`.
         rng: `Draws`, or None for inference.
+        training: whether Keras trains; see `Layer.draws`.
 
     A call returns the output [B, rows, D], the attention weights of each stream [B, N, Q, S] before
     dropout, and the cache with these rows, or None.
@@ -158,8 +159,10 @@ class RelativeAttention(keras.Layer):
         cache=None,
         slot=0,
         rng=None,
+        training=None,
     ):
         """Attends from the rows of all streams to the keys: see the class."""
+        rng = self.draws(rng, training)
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
         if cache is None:
             distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]

@@ -3,11 +3,11 @@
 Shapes: B batch, T query length, S key length, N heads, K buckets, R distances.
 """
 
-import keras
 import numpy as np
 from keras import ops
 
 from official.modeling.layers import distances, gather
+from official.modeling.layers.base import Layer
 from official.modeling.layers.precision import accurate
 
 
@@ -43,7 +43,7 @@ def buckets(relative, *, bidirectional, num_buckets, max_distance):
     return (first + inside).astype(np.int32)
 
 
-class RelativeBias(keras.Layer):
+class RelativeBias(Layer):
     """Adds to scores a number for each head and bucket: the variable `table` [K, N]."""
 
     def __init__(

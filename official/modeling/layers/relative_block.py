@@ -3,15 +3,14 @@
 Shapes: B batch, T content rows, P query rows, N heads, Q rows of a stream, S keys, D hidden.
 """
 
-import keras
-
+from official.modeling.layers.base import Layer
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.feed_forward import FeedForward
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.relative_attention import RelativeAttention
 
 
-class RelativeBlock(keras.Layer):
+class RelativeBlock(Layer):
     """Relative attention and a feed-forward network, each with dropout, residual sum and norm."""
 
     def __init__(
@@ -79,12 +78,14 @@ class RelativeBlock(keras.Layer):
         cache=None,
         slot=0,
         rng=None,
+        training=None,
     ):
         """Maps the rows of all streams x [B, rows, D] to [B, rows, D].
 
         The arguments are those of `RelativeAttention`. Its attention weights, a tensor
         [B, N, Q, S] for each stream, and its cache are returned as well.
         """
+        rng = self.draws(rng, training)
         attended, weights, cache = self.attention(
             x,
             streams=streams,

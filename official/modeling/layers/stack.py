@@ -6,9 +6,9 @@ N heads, H head size, D hidden, L layers.
 
 from typing import Any, NamedTuple
 
-import keras
 from keras import ops
 
+from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, BlockOutput
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.norm import NORMS
@@ -29,7 +29,7 @@ class StackOutput(NamedTuple):
     layers: tuple[BlockOutput, ...]
 
 
-class Stack(keras.Layer):
+class Stack(Layer):
     """Layers `layer_0`, `layer_1`, ..., with one position bias for all of them."""
 
     def __init__(
@@ -104,7 +104,15 @@ class Stack(keras.Layer):
         return tuple(block.cross_attention.keys_and_values(encoded) for block in self.blocks)
 
     def call(
-        self, x, attention_mask=None, rng=None, others=None, cross_mask=None, cache=None, slot=0
+        self,
+        x,
+        attention_mask=None,
+        rng=None,
+        others=None,
+        cross_mask=None,
+        cache=None,
+        slot=0,
+        training=None,
     ):
         """Runs the layers.
 
@@ -117,10 +125,12 @@ class Stack(keras.Layer):
             cross_mask: bool, broadcastable to [B, N, T, C], True = may attend; None = all.
             cache: L pairs of keys and values of all slots, [B, N, S, H] each, or None.
             slot: int or scalar tensor, the slot of the first position of `x`.
+            training: whether Keras trains; see `Layer.draws`.
 
         Returns:
             `StackOutput`.
         """
+        rng = self.draws(rng, training)
         length = ops.shape(x)[1]
         keys = length if cache is None else ops.shape(cache[0][0])[2]
         bias = None

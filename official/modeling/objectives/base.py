@@ -12,7 +12,7 @@ from keras import ops
 
 from official.modeling.layers import gather
 from official.modeling.layers.precision import accurate
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.objectives.cross_entropy import cross_entropy
 from official.utils.errors import UserError
 
@@ -60,7 +60,7 @@ class Objective(keras.Layer):
         super().__init__(name=name, dtype=dtype)
         self.config = config
         self.encoder_config = encoder_config
-        self.initializer = initializer(
+        self.initializer = RandomWeights(
             encoder_config.initializer,
             encoder_config.initializer_range,
             Draws((seed, zlib.crc32(name.encode()))),

@@ -17,7 +17,7 @@ from keras import ops
 
 from official.modeling.layers import log_uniform
 from official.modeling.layers.embeddings import products
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.objectives import base
 from official.modeling.objectives.cross_entropy import cross_entropy
 from official.utils.errors import UserError
@@ -37,7 +37,7 @@ class Objective(base.Objective):
         except ValueError as error:
             raise UserError(f"objectives: bilm: {error}") from None
         draws = Draws((seed, zlib.crc32(name.encode())))
-        self._normal = initializer("normal", encoder_config.projection_size**-0.5, draws)
+        self._normal = RandomWeights("normal", encoder_config.projection_size**-0.5, draws)
 
     def build(self, input_shape=None):
         """Creates the kernel [V, P] and the bias [V]."""

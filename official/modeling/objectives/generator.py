@@ -18,6 +18,7 @@ from official.config.objectives import MaskedLMConfig
 from official.config.replaced_tokens import SHARED
 from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers import gather
+from official.modeling.layers.base import parts
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import uniforms
 from official.modeling.objectives import base, masked_lm
@@ -107,12 +108,13 @@ class Objective(base.Objective):
         if shared is None:
             self.generator = encoder
             return
-        self.generator = type(encoder)(
-            self.network,
-            seed=self.seed,
-            shared={part: getattr(encoder.embeddings, part) for part in shared},
-            dtype=self.dtype_policy,
-        )
+        with parts():
+            self.generator = type(encoder)(
+                self.network,
+                seed=self.seed,
+                shared={part: getattr(encoder.embeddings, part) for part in shared},
+                dtype=self.dtype_policy,
+            )
 
     def build(self, input_shape=None):
         """Creates the variables."""

@@ -29,7 +29,7 @@ def test_each_part_has_a_module_that_runs_it(table, name):
 def test_choices_are_those_that_are_implemented():
     assert set(encoders.ACTIVATIONS) == set(activation.ACTIVATIONS)
     assert set(encoders.POOLER_ACTIVATIONS) == set(activation.POOLER_ACTIVATIONS)
-    assert set(encoders.INITIALIZERS) == set(random.INITIALIZERS)
+    assert set(encoders.INITIALIZERS) < set(random.INITIALIZERS)
     assert WORD_START_RULES == word_starts.RULES
 
 

@@ -63,7 +63,7 @@ def check_decay(optimizer):
         )
     )
     encoder.build()
-    paths = {variable.path for variable in encoder.variables}
+    paths = {variable.path for variable in encoder.weights}
     actual = {path for path in paths if not decays(optimizer, path)}
     norms = {
         f"encoder/layer_0/{name}_norm/{variable}"

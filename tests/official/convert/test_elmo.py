@@ -20,7 +20,7 @@ def shapes(config):
     with keras_private.uninitialized_variables():
         encoder = Encoder(config)
         encoder.build()
-    return {v.path: tuple(v.shape) for v in encoder.variables}
+    return {v.path: tuple(v.shape) for v in encoder.weights}
 
 
 def test_files_out_and_in_are_the_same(tmp_path):

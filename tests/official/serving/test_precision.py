@@ -143,7 +143,7 @@ def test_int8_stores_integers_and_computes_with_them(classifier, saved, tmp_path
         test_export.make(model_dir, "classification", encoder=encoder)
         saved_model.export(model_dir, folder, precision="int8")
     loaded = official.load(model_dir)
-    matrices = [v for v in loaded.model.encoder.variables if precision.axis_of(v) is not None]
+    matrices = [v for v in loaded.model.encoder.weights if precision.axis_of(v) is not None]
     kinds = stored(folder)
     assert sum(n for (kind, _), n in kinds.items() if kind == "int8") == len(matrices)
     assert ("float32", (12, 20)) not in kinds

@@ -111,7 +111,7 @@ def test_fine_tuning_takes_the_discriminator_alone(pretrained):
     model_dir = str(pretrained.model_dir)
     count, fresh = warm_start.start_from(model, model_dir, "last", tuned.recipe.init_weights)
     assert fresh == ["classification"]
-    assert count == len(model.encoder.variables) == len(pretrained.model.encoder.variables)
+    assert count == len(model.encoder.weights) == len(pretrained.model.encoder.weights)
     assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
     saved = checkpoints.load_variables(model_dir, "last")
     for path, variable in model.variables_by_path().items():

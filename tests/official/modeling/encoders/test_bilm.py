@@ -28,9 +28,9 @@ def make(config, dtype="float64"):
     encoder = Encoder(config, dtype=dtype)
     encoder.build()
     rng = np.random.default_rng(0)
-    for variable in encoder.variables:
+    for variable in encoder.weights:
         variable.assign(rng.normal(size=variable.shape))
-    weights = {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+    weights = {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.weights}
     return encoder, weights
 
 
@@ -52,9 +52,9 @@ def recorded():
     config = elmo.read_options(GOLDEN / "options.json")
     encoder = Encoder(config, dtype="float32")
     encoder.build()
-    shapes = {v.path: tuple(v.shape) for v in encoder.variables}
+    shapes = {v.path: tuple(v.shape) for v in encoder.weights}
     weights = elmo.read_weights(GOLDEN / "weights.hdf5", config, shapes)
-    for variable in encoder.variables:
+    for variable in encoder.weights:
         variable.assign(weights[variable.path])
     return encoder
 
@@ -154,7 +154,7 @@ def test_published_counts(sizes, count):
 def test_initial_weights():
     encoder = Encoder(dataclasses.replace(SMALL, filters=((2, 500),), highway_layers=1))
     encoder.build()
-    weights = {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+    weights = {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.weights}
     assert np.abs(weights["words/table"]).max() == pytest.approx(1, abs=0.01)
     assert np.abs(weights["words/convolution_2/kernel"]).max() == pytest.approx(0.05, rel=0.01)
     assert weights["words/highway_0/gate/kernel"].std() == pytest.approx(500**-0.5, rel=0.02)

@@ -55,14 +55,14 @@ def make(dtype="float64", **changes):
     encoder = encoder_decoder.Encoder(dataclasses.replace(T5, **changes), dtype=dtype)
     encoder.build()
     rng = np.random.default_rng(2)
-    for variable in encoder.variables:
+    for variable in encoder.weights:
         noise = 0.4 * rng.standard_normal(variable.shape)
         variable.assign(1 + noise if variable.path.endswith("scale") else noise)
     return encoder
 
 
 def arrays(encoder):
-    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.weights}
 
 
 def both(encoder, tokens=TOKENS, padding=PADDING, decoded=DECODED, **more):

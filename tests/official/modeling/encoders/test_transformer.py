@@ -35,14 +35,14 @@ def make(dtype=None, **changes):
     encoder = transformer.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
     encoder.build()
     rng = np.random.default_rng(2)
-    for variable in encoder.variables:
+    for variable in encoder.weights:
         noise = 0.3 * rng.standard_normal(variable.shape)
         variable.assign(1 + noise if variable.path.endswith("scale") else noise)
     return encoder
 
 
 def arrays(encoder):
-    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.weights}
 
 
 def run(encoder, **options):
@@ -227,14 +227,14 @@ def test_paths_of_all_variables():
             expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("kernel", "bias")]
         for layer in ["attention_norm", "feed_forward_norm"]:
             expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("scale", "offset")]
-    assert sorted(v.path for v in make().variables) == sorted(expected)
+    assert sorted(v.path for v in make().weights) == sorted(expected)
 
 
 def test_paths_of_other_forms():
-    paths = {v.path for v in make(norm="pre", embedding_size=5, pooler=False).variables}
+    paths = {v.path for v in make(norm="pre", embedding_size=5, pooler=False).weights}
     assert {"encoder/final_norm/scale", "encoder/embeddings/projection/kernel"} <= paths
     assert not [p for p in paths if p.startswith(("encoder/embeddings/norm", "encoder/pooler"))]
-    shared = {v.path for v in make(num_layers=4, layer_groups=2, inner_layers=2).variables}
+    shared = {v.path for v in make(num_layers=4, layer_groups=2, inner_layers=2).weights}
     blocks = {p.split("/")[1] for p in shared if "layer" in p}
     assert blocks == {f"group_{g}_layer_{i}" for g in range(2) for i in range(2)}
 
@@ -244,7 +244,7 @@ def count(**sizes):
     with keras.StatelessScope(initialize_variables=False):
         encoder = transformer.Encoder(TransformerConfig(**sizes))
         encoder.build()
-        return sum(int(np.prod(v.shape)) for v in encoder.variables)
+        return sum(int(np.prod(v.shape)) for v in encoder.weights)
 
 
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
@@ -281,14 +281,14 @@ def test_parameter_counts_are_the_published_ones(sizes, published):
 def test_a_whole_bert_base_has_the_published_number_of_parameters():
     encoder = transformer.Encoder(TransformerConfig(vocab_size=30522))
     encoder.build()
-    assert sum(v.numpy().size for v in encoder.variables) == 109_482_240
+    assert sum(v.numpy().size for v in encoder.weights) == 109_482_240
 
 
 def test_initial_weights_are_a_function_of_seed_and_name():
     def weights(**options):
         encoder = transformer.Encoder(SMALL, **options)
         encoder.build()
-        return {v.path.split("/", 1)[1]: v.numpy() for v in encoder.variables}
+        return {v.path.split("/", 1)[1]: v.numpy() for v in encoder.weights}
 
     first, again = weights(seed=1), weights(seed=1)
     others = [weights(seed=2), weights(seed=1, name="generator")]
@@ -386,8 +386,8 @@ def test_dropout_is_seeded_and_off_without_draws():
 
 
 def test_dropout_makes_no_variables():
-    assert len(make(dropout=0.3).variables) == len(
-        make(dropout=0.0, attention_dropout=0.0).variables
+    assert len(make(dropout=0.3).weights) == len(
+        make(dropout=0.0, attention_dropout=0.0).weights
     )
 
 
@@ -423,7 +423,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
     encoder, exact = make("mixed_bfloat16"), make("float32")
     outputs = run(encoder, output_all=True)
     assert outputs["sequence_output"].dtype == tf.bfloat16
-    assert {v.dtype for v in encoder.variables} == {"float32"}
+    assert {v.dtype for v in encoder.weights} == {"float32"}
     assert {w.dtype for w in outputs["attentions"]} == {tf.float32}
     sums = tf.reduce_sum(outputs["attentions"][0], -1)
     np.testing.assert_allclose(sums, np.ones((2, 3, 7)), rtol=1e-6)
@@ -515,8 +515,8 @@ def test_positions_that_are_read_have_the_same_gradients():
                 states = tf.gather(states, READ, batch_dims=1)
             loss = tf.reduce_sum(tf.sin(outputs["pooled_output"]))
             loss += tf.reduce_sum(tf.square(states))
-        actual.append(tape.gradient(loss, [v.value for v in encoder.variables]))
-    for variable, whole, alone in zip(encoder.variables, *actual, strict=True):
+        actual.append(tape.gradient(loss, [v.value for v in encoder.weights]))
+    for variable, whole, alone in zip(encoder.weights, *actual, strict=True):
         np.testing.assert_allclose(alone, whole, rtol=1e-10, atol=1e-12, err_msg=variable.path)
 
 

@@ -42,7 +42,7 @@ def make(dtype=None, **changes):
     encoder = transformer_xl.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
     encoder.build()
     rng = np.random.default_rng(2)
-    for variable in encoder.variables:
+    for variable in encoder.weights:
         noise = 0.3 * rng.standard_normal(variable.shape)
         variable.assign(1 + noise if variable.path.endswith("scale") else noise)
     return encoder
@@ -56,7 +56,7 @@ def memory_of(encoder, dtype="float64"):
 
 
 def arrays(encoder):
-    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.weights}
 
 
 def run(encoder, **options):
@@ -364,7 +364,7 @@ def test_paths_of_all_variables():
             expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("kernel", "bias")]
         for layer in ["attention_norm", "feed_forward_norm"]:
             expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("scale", "offset")]
-    assert sorted(v.path for v in make().variables) == sorted(expected)
+    assert sorted(v.path for v in make().weights) == sorted(expected)
     tied = make(untie_biases=False, segment_types=0, query_stream=False, pooler=True)
     paths = {v.path for v in tied.variables}
     assert {p for p in paths if "bias" in p and "layer_" not in p} == {
@@ -380,7 +380,7 @@ def count(**sizes):
     with keras.StatelessScope(initialize_variables=False):
         encoder = transformer_xl.Encoder(TransformerXLConfig(vocab_size=32000, **sizes))
         encoder.build()
-        return sum(int(np.prod(v.shape)) for v in encoder.variables)
+        return sum(int(np.prod(v.shape)) for v in encoder.weights)
 
 
 def test_parameter_counts_are_the_published_ones():
@@ -393,7 +393,7 @@ def test_initial_weights_are_a_function_of_seed_and_name():
     def weights(**options):
         encoder = transformer_xl.Encoder(SMALL, **options)
         encoder.build()
-        return {v.path.split("/", 1)[1]: v.numpy() for v in encoder.variables}
+        return {v.path.split("/", 1)[1]: v.numpy() for v in encoder.weights}
 
     first, again = weights(seed=1), weights(seed=1)
     others = [weights(seed=2), weights(seed=1, name="generator")]
@@ -483,7 +483,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
     encoder, exact = make("mixed_bfloat16"), make("float32")
     options = {**QUERIES, **memory_of(encoder, "float32")}
     outputs = run(encoder, output_all=True, **options)
-    assert {v.dtype for v in encoder.variables} == {"float32"}
+    assert {v.dtype for v in encoder.weights} == {"float32"}
     for name in ("sequence_output", "query_output", "memory"):
         assert outputs[name].dtype == tf.bfloat16
         error = tf.cast(outputs[name], tf.float32) - run(exact, **options)[name]

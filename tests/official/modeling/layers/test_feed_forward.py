@@ -14,7 +14,7 @@ def layer(activation, dtype="float32"):
     )
     result.build()
     rng = np.random.default_rng(0)
-    for variable in result.variables:
+    for variable in result.weights:
         variable.assign(rng.normal(size=variable.shape))
     return result
 
@@ -33,7 +33,7 @@ def test_plain_activations_have_the_same_names_and_values():
 def test_without_draws_it_maps_as_in_training(activation, dtype, tolerance):
     built = layer(activation, dtype)
     x = np.random.default_rng(1).normal(size=(2, 3, 6))
-    kernels = [np.asarray(variable, np.float64) for variable in built.variables]
+    kernels = [np.asarray(variable, np.float64) for variable in built.weights]
     inner = ACTIVATIONS[activation](tf.constant(x @ kernels[0] + kernels[1])).numpy()
     wanted = inner @ kernels[2] + kernels[3]
     given = keras.ops.convert_to_tensor(x, built.compute_dtype)

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, RandomWeights
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
@@ -11,7 +11,7 @@ def test_columns_of_several_inputs_are_those_of_the_whole_output(use_bias):
     layer = Linear(
         5,
         9,
-        initializer=initializer("normal", 1.0, Draws((1, 2))),
+        initializer=RandomWeights("normal", 1.0, Draws((1, 2))),
         name="map",
         use_bias=use_bias,
         dtype="float64",

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.layers import one_pass
-from official.modeling.layers.random import Draws, initializer, uniforms
+from official.modeling.layers.random import Draws, RandomWeights, uniforms
 
 
 def uniform(rng):
@@ -166,11 +166,11 @@ def test_keep_of_a_dynamic_shape():
 
 
 def test_initial_values_are_seeded_normal_and_cut_at_two_deviations():
-    initialize = initializer("truncated_normal", 0.02, Draws((1, 0)))
+    initialize = RandomWeights("truncated_normal", 0.02, Draws((1, 0)))
     first, second = np.array(initialize((200, 300))), np.array(initialize((200, 300)))
     assert not np.isin(first, second).all()
     np.testing.assert_array_equal(
-        first, initializer("truncated_normal", 0.02, Draws((1, 0)))((200, 300))
+        first, RandomWeights("truncated_normal", 0.02, Draws((1, 0)))((200, 300))
     )
     assert np.abs(first).max() <= 0.04
     # The standard deviation of a normal that is cut at two deviations is 0.8796 of the whole's.

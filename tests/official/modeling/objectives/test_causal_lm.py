@@ -53,7 +53,7 @@ def make(dtype="float64", **options):
     rng = np.random.default_rng(0)
     for layer in (encoder, objective):
         layer.build()
-    for variable in encoder.variables:
+    for variable in encoder.weights:
         variable.assign(rng.standard_normal(variable.shape))
     return objective, encoder
 

@@ -35,7 +35,7 @@ def make(encoder_config=ENCODER, dtype="float32"):
     objective = permutation_lm.Objective(PermutationLMConfig(), encoder_config, dtype=dtype)
     objective.build()
     rng = np.random.default_rng(1)
-    for variable in [*encoder.variables, *objective.variables]:
+    for variable in [*encoder.weights, *objective.variables]:
         noise = 0.4 * rng.standard_normal(variable.shape)
         variable.assign(1 + noise if variable.path.endswith("scale") else noise)
     return encoder, objective

@@ -125,7 +125,7 @@ def test_packed_rows_have_the_loss_and_gradients_of_their_examples(positions):
     )  # fmt: skip
     objective, encoder = make(config, start_id=4, z_loss=0.01)
     rng = np.random.default_rng(3)
-    for variable in [*encoder.variables, *objective.variables]:
+    for variable in [*encoder.weights, *objective.variables]:
         noise = 0.4 * rng.standard_normal(variable.shape)
         variable.assign(1 + noise if variable.path.endswith("scale") else noise)
     rows = [
