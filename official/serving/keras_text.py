@@ -103,8 +103,8 @@ class TextPreprocessor(keras.Layer):
         self.pad = pad
         self.supports_jit = False
 
-    def __call__(self, texts: Any, second: Any = None) -> dict[str, Any]:
-        """Turns texts into arguments: see the class."""
+    def __call__(self, texts: Any, second: Any = None, **options: Any) -> dict[str, Any]:
+        """Turns texts into arguments: see the class; `options` are those of any Keras layer."""
         given = [text for text in (texts, second) if text is not None]
         if any(isinstance(text, str | bytes) for text in given):
             raise UserError(f"{self.name}: give a list of texts, such as [text]")
@@ -114,10 +114,10 @@ class TextPreprocessor(keras.Layer):
                     f"{self.name}: text inside a keras.Model needs KERAS_BACKEND=tensorflow: call "
                     "this layer on the texts before the model, or in tf.data.Dataset.map"
                 )
-            return super().__call__(*given)
+            return super().__call__(*given, **options)
         strings = [tf.convert_to_tensor(text, tf.string) for text in given]
         if keras.backend.backend() == "tensorflow":
-            return super().__call__(*strings)
+            return super().__call__(*strings, **options)
         outputs = self.call(*strings)
         return (
             {name: x.numpy() for name, x in outputs.items()} if tf.executing_eagerly() else outputs

@@ -1,7 +1,9 @@
 """Reference implementations, each in an environment of its own that `make parity` makes."""
 
+import importlib.util
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,15 @@ ROOT = HERE.parents[1]
 
 
 def python_of(name: str) -> Path:
-    """The Python of a reference environment: `hf`, `hf5`, `tfm` or `tfa`.
+    """The Python of a reference environment: `hf`, `hf5`, `tfm` or `tfa`; `jax`: that of the tests.
 
     `GARDEN_<NAME>_PYTHON` names another one than `.parity/<name>`. Where there is none the test
     is skipped, or fails under `GARDEN_PARITY=required`, which `make parity` sets.
     """
     named = os.environ.get(f"GARDEN_{name.upper()}_PYTHON")
     python = Path(named) if named else ROOT / ".parity" / name / "bin" / "python"
+    if name == "jax" and not named:
+        python = Path(sys.executable if importlib.util.find_spec("jax") else "jax")
     if not python.exists():
         message = f"no reference environment {name} ({python}): `make parity` makes it"
         if os.environ.get("GARDEN_PARITY") == "required":
@@ -64,6 +68,12 @@ def hf() -> Reference:
 def hf5() -> Reference:
     """PyTorch and transformers 5."""
     return Reference("hf5")
+
+
+@pytest.fixture(scope="session")
+def jax() -> Reference:
+    """JAX beside TensorFlow, in the environment of the tests."""
+    return Reference("jax")
 
 
 @pytest.fixture(scope="session")

@@ -386,9 +386,7 @@ def test_dropout_is_seeded_and_off_without_draws():
 
 
 def test_dropout_makes_no_variables():
-    assert len(make(dropout=0.3).weights) == len(
-        make(dropout=0.0, attention_dropout=0.0).weights
-    )
+    assert len(make(dropout=0.3).weights) == len(make(dropout=0.0, attention_dropout=0.0).weights)
 
 
 def test_batch_and_length_may_be_dynamic():
