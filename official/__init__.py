@@ -6,8 +6,18 @@ import typing
 if typing.TYPE_CHECKING:
     import keras
 
+    from official.fine_tuning import finetune, finetune_pairs, finetune_questions, finetune_tags
     from official.serving.keras_text import TextPreprocessor
     from official.serving.loaded_model import LoadedModel
+
+__all__ = [
+    "finetune",
+    "finetune_pairs",
+    "finetune_questions",
+    "finetune_tags",
+    "keras_encoder",
+    "load",
+]
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "LoadedModel":
@@ -66,3 +76,15 @@ def keras_encoder(
     return keras_text.keras_encoder(
         model_dir, checkpoint, max_length=max_length, pad=pad, name=name, dtype=dtype
     )
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Imports `finetune` and its twins when they are used: `import official` stays light."""
+    if name in __all__:  # and not defined above
+        from official.utils import quiet_import
+
+        quiet_import.install(log_level=None)
+        from official import fine_tuning
+
+        return getattr(fine_tuning, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -60,7 +60,6 @@ def export(
     names = (SIGNATURE, classification.EMBED_TOKENS)
     kept = {name: signatures[name] for name in names if name in signatures}
     if parts.filler is not None:
-        server.filler = parts.filler.weights.module
         kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]
     with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
         with gradient.left_out():

@@ -128,13 +128,11 @@ def restore(
         embedding = sentence_vectors.read(model_dir)
     source = TextModel(config, tokenizer, model, max_length, about, embedding=embedding)
     layers = [layer for layer in (model.encoder, head) if layer]
+    # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     filling = mask_filler.masked_head(model) if tokenizer.mask_id is not None else None
-    shared = filling is not None and filling[0] is model.encoder
-    weights = Weights([*layers, filling[1]] if shared else layers, precision)
-    filler = None
-    if filling is not None:  # the generator of an ELECTRA has weights of its own
-        own = weights if shared else Weights(list(filling), precision)
-        filler = mask_filler.MaskFiller(source, own)
+    fills = filling is not None and filling[0] is model.encoder
+    weights = Weights([*layers, filling[1]] if fills else layers, precision)
+    filler = mask_filler.MaskFiller(source, weights) if fills else None
     prefix = defaults.of(task).prefix if of_generation else ""
     context = ServingContext(source, weights, head, generation, groups, prefix, filler)
     return context, kind, inputs

@@ -98,7 +98,6 @@ def make(parts: inputs.ServingContext, module: Signatures, default: str) -> tupl
     if words_in_context.served(parts):
         signatures |= words_in_context.signatures(parts)
     if parts.filler is not None:
-        server.filler = parts.filler.weights.module
         signatures |= fill_mask.signatures(parts)
     signatures["serving_default"] = signatures[default]
     return server, signatures

@@ -145,7 +145,7 @@ def test_litert(bert, tmp_path):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).*ai_edge_litert")
         interpreter = tf.lite.Interpreter(str(tmp_path / "lite" / litert.FILE))
-    assert set(interpreter.get_signature_list()) == {"tokens", "fill_mask_tokens"}
+    assert set(interpreter.get_signature_list()) == {"tokens", "embed_tokens", "fill_mask_tokens"}
     run = interpreter.get_signature_runner("fill_mask_tokens")
     mask = model.tokenizer.mask_id
     rows = [[2, 7, mask, 3, 0, 0], [2, mask, 7, mask, 8, 3]]

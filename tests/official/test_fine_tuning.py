@@ -1,0 +1,188 @@
+"""Fine-tuning in one call: from lists and tables to a model folder, by the loop of `train`."""
+
+import random
+
+import numpy as np
+import pytest
+
+import official
+from official import config as configs
+from official import fine_tuning, tokenizers, training
+from official.saving import checkpoints, model_folder, named_arrays
+from official.shards import manifest
+from official.utils.errors import UserError
+from tests import GOLDEN, small
+
+FAST = {"learning_rate": 1e-2, "report": lambda line: None}
+FIRST, SECOND = small.WORDS[:20], small.WORDS[20:40]
+
+
+class Table:
+    """What is read of a table of pandas."""
+
+    def __init__(self, **columns):
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name):
+        return np.array(self._columns[name], object)
+
+
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("init")
+    tokenizer = tokenizers.load(small.tokenizer_folder(folder / "tokenizer"))
+    config = small.config(encoder__initializer_range=0.2)
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
+    model_folder.write_new(config, tokenizer, variables, folder / "model")
+    return folder / "model"
+
+
+def texts(count, seed=0):
+    """Texts of the words of one of two halves, and the halves."""
+    draw = random.Random(seed)
+    halves = [draw.randrange(2) for _ in range(count)]
+    return [" ".join(draw.choices((FIRST, SECOND)[i], k=draw.randrange(2, 9))) for i in halves], [
+        ("first", "second")[i] for i in halves
+    ]
+
+
+@pytest.mark.slow
+def test_texts_with_labels(init, tmp_path):
+    """It learns, says what it does, and goes on where a run was stopped."""
+    data, lines = texts(120), []
+    options = {
+        "init": init, "model_dir": tmp_path / "model", "learning_rate": 1e-2, "epochs": 8,
+        "override": ["objectives.0.pooling=mean"],
+    }  # fmt: skip
+    model = official.finetune(*data, **options, report=lines.append)
+    said = "\n".join(lines)
+    counts = [data[1].count(name) for name in ("first", "second")]
+    assert "2 labels: first (" in said and "train: 108 examples" in said
+    assert "validation: 12 examples" in said and sum(counts) == 120
+    assert (
+        "settings of configs/finetune/classification.yaml: 8 epochs, batches of 32, learning rate "
+        "0.01, texts of at most 32 tokens"
+    ) in said
+    assert "is the best on the validation examples: " in said and "accuracy" in lines[-2]
+    assert lines[-1] == f"official.load({str(tmp_path / 'model')!r}).classify([...])"
+    new, labels = texts(40, seed=1)
+    assert np.mean([a.label == b for a, b in zip(model.classify(new), labels, strict=True)]) > 0.9
+    best = checkpoints.best(tmp_path / "model")
+    assert best["metric"] == "accuracy" and best["value"] > 0.9
+    again = []
+    official.finetune(*data, **options, report=again.append)
+    assert any("trained already, to step" in line for line in again)
+    with pytest.raises(UserError, match="other data|data"):
+        official.finetune(data[0][::-1], data[1][::-1], **options, report=len)
+
+
+@pytest.mark.slow
+def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
+    first, labels = texts(40)
+    pair = (first, first[::-1], [0.5 * len(text) for text in first])
+    held_out = tuple(column[:8] for column in pair)
+    options = {**FAST, "init": init, "epochs": 2, "batch_size": 8, "max_length": 20, "seed": 3}
+    official.finetune_pairs(*pair, **options, model_dir=tmp_path / "a", validation=held_out)
+    tables = [
+        Table(number=range(len(a)), one=a, two=b, score=c) for a, b, c in (pair, held_out)
+    ]  # fmt: skip
+    model = official.finetune_pairs(
+        tables[0], **options, model_dir=tmp_path / "b", columns=("one", "two", "score"),
+        validation=(tables[1],),
+    )  # fmt: skip
+    assert model.score(["ba"], ["bo"]).shape == (1,)
+    # The same by `train`, with the config and the shards that the call made.
+    run = fine_tuning._Run(init, tmp_path / "c", fine_tuning.Settings(**{
+        k: v for k, v in options.items() if k != "init"}))  # fmt: skip
+    rows = fine_tuning._rows(dict(zip(("text", "text_b", "label"), pair, strict=True)), ())
+    other = fine_tuning._rows(dict(zip(("text", "text_b", "label"), held_out, strict=True)), ())
+    shards = run._shards(tmp_path, "regression", rows, other, 20)
+    config = configs.load(tmp_path / "a")
+    training.train(config, shards, tmp_path / "c", init=init, report=len)
+    assert manifest.read(shards).task.pair and config.recipe.batch_size == 8
+    a, b, c = (checkpoints.load_variables(tmp_path / name, "last") for name in "abc")
+    for name, value in a.items():
+        np.testing.assert_array_equal(b[name], value)
+        np.testing.assert_array_equal(c[name], value)
+
+
+@pytest.mark.slow
+def test_tags(init, tmp_path):
+    words = [text.split() for text in texts(60)[0]]
+    tags = [["B-X" if word in FIRST else "O" for word in each] for each in words]
+    options = {**FAST, "learning_rate": 3e-2, "init": init, "epochs": 8}
+    model = official.finetune_tags(words, tags, **options, model_dir=tmp_path / "model")
+    (entities,) = model.tag([["ba", "ka", "be"]])
+    assert [(e.type, e.text) for e in entities] == [("X", "ba"), ("X", "be")]
+
+
+@pytest.mark.slow
+def test_questions(init, tmp_path):
+    contexts = texts(24)[0]
+    answers = [text.split()[1] for text in contexts]
+    answers[:3] = [None, "", (answers[2], contexts[2].index(answers[2]))]
+    options = {**FAST, "init": init, "epochs": 1, "validation": 0}
+    model = official.finetune_questions(
+        ["ba"] * 24, contexts, answers, **options, model_dir=tmp_path / "two"
+    )
+    assert model.task["no_answers"] and model.answer(["ba"], ["bo du fa"])[0].null_odds is not None
+    given = Table(question=["ba"] * 21, context=contexts[3:], answer=answers[3:])
+    model = official.finetune_questions(given, **options, model_dir=tmp_path / "one")
+    assert not model.task["no_answers"] and checkpoints.best(tmp_path / "one") is None
+
+
+@pytest.mark.slow
+def test_a_folder_of_hugging_face(tmp_path):
+    """It is converted; labels are numbers in their order; a model without a pooler has a head."""
+    lines = []
+    model = official.finetune(
+        ["the cat", "the dog", "a mat", "the tree"] * 3, [10, 2, 1, 2] * 3, epochs=1,
+        init=GOLDEN / "hf_files" / "bare", model_dir=tmp_path / "model", report=lines.append,
+    )  # fmt: skip
+    assert "a folder of Hugging Face" in lines[0]
+    assert model.config.objectives[0].labels == ("1", "2", "10")
+
+
+def test_data_that_cannot_be_used(init, tmp_path):
+    def refused(call, *data, **options):
+        with pytest.raises(UserError) as error:
+            call(*data, init=init, model_dir=tmp_path / "model", **options)
+        assert not (tmp_path / "model").exists()
+        return str(error.value)
+
+    two = ["ba", "bo"]
+    for data, options, message in (
+        (("ba", ["x"]), {}, "text: give a list"),
+        ((two,), {}, "label: missing"),
+        ((two, ["x"]), {}, "the lists must have the same length, and there are 2 text, 1 label"),
+        (([], []), {}, "text: the list is empty"),
+        ((["ba", " "], two), {}, "text 1: ' ' is not a text"),
+        ((["ba", 3], two), {}, "text 1: 3 is not a text"),
+        ((two, ["x", None]), {}, "label 1: None: every text needs a label"),
+        ((two, [0.5, float("nan")]), {}, "label 1: nan: every text needs a label"),
+        ((two, ["x", "x"]), {}, "label: all are 'x': at least two classes are wanted"),
+        ((two, [1.0, 0.0]), {}, "label: 1.0 may be a class or a score: give task="),
+        ((two, two), {"task": "ranking"}, "task: 'ranking' is neither"),
+        ((two, two), {"task": "regression"}, "label 0: 'ba' is not a number"),
+        ((two, two), {"validation": 1}, "validation: 1 is not a share"),
+        ((two, two), {"validation": (two, ["ba", "x"])}, "the label 'x' is none of those of"),
+        ((two, two), {"max_length": 99}, "max_length: 99 is not from 4 to 32"),
+        ((Table(text=two),), {}, "columns: the table has no column 'label': its columns are text"),
+        ((Table(text=two), two), {}, "give a table alone"),
+    ):
+        assert message in refused(official.finetune, *data, **options)
+    for words, tags, message in (
+        ([["ba", "bo"]], [["O"]], "tags 0: 1 tags for 2 words"),
+        (["ba bo"], [["O", "O"]], "words 0: 'ba bo' is not a list of texts"),
+    ):
+        assert message in refused(official.finetune_tags, words, tags)
+    for answer, message in (
+        ("fa", "answer 0: 'fa' is not in its context"),
+        (("bo", 0), "answer 0: 'bo' is not at 0 of its context"),
+    ):
+        assert message in refused(official.finetune_questions, ["ba"], ["ba bo"], [answer])
+    with pytest.raises(TypeError, match="epoch"):
+        official.finetune(two, two, init=init, model_dir=tmp_path / "model", epoch=3)
+    with pytest.raises(AttributeError, match="no attribute 'fine_tune'"):
+        official.fine_tune  # noqa: B018
