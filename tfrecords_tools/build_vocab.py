@@ -1,8 +1,8 @@
 """Learns a vocabulary from text and writes a tokenizer folder.
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
-  --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--normalize_text] \
-  [--workers=N | --runner=beam -- BEAM_OPTIONS]
+  --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--nostrip_accents] \
+  [--normalize_text] [--added_tokens=FILE] [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
 (SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the
@@ -24,6 +24,20 @@ def define_flags() -> None:
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "number of pieces, special tokens counted", 1)
     flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
+    flags.DEFINE_bool(
+        "strip_accents",
+        None,
+        "wordpiece, and unigram and bpe with --normalize_text: remove accents, and with them the "
+        "vowel signs of Hindi, Thai and other scripts; by default WordPiece does so with "
+        "--lower_case (BERT), and --normalize_text does (ALBERT, XLNet)",
+    )
+    flags.DEFINE_string(
+        "added_tokens",
+        None,
+        "file of tokens that are found in raw text before it is split, one a line, such as [E1]; "
+        "they are added to --vocab_size. A line may be a JSON object with flags: "
+        '{"content": "covid19", "normalized": true, "single_word": true, "lstrip": true}',
+    )
     flags.DEFINE_bool(
         "add_prefix_space",
         False,
@@ -91,6 +105,8 @@ def main(argv: list[str]) -> None:
         options.split_punctuation,
         where,
         report=progress.say,
+        strip_accents=options.strip_accents,
+        added_tokens=options.added_tokens,
     )
 
 

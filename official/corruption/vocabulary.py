@@ -23,7 +23,8 @@ class Vocabulary:
     Attributes:
       size: V.
       mask_id: id of the mask token; -1 = there is none.
-      special_ids: ids of special tokens, which are never hidden, except `unk_id`.
+      special_ids: ids of special tokens and of added tokens that mark something. They are never
+        hidden, except `unk_id`.
       word_starts: bool [V], true for pieces that begin a word.
       counts: number of occurrences of each piece in the corpus, int64 [V]; None = unknown.
       word_ends: bool [V], true for pieces after which every piece begins a word; None = no piece.
@@ -60,11 +61,12 @@ class Vocabulary:
         """
         rule = getattr(corruption, "word_starts", RULES[0])
         # A vocabulary may have one token for several purposes, as GPT-2's has.
+        markers = (i for i, token in tokenizer.added.items() if token.special)
         others = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
         return cls(
             size=tokenizer.vocab_size,
             mask_id=-1 if tokenizer.mask_id is None else tokenizer.mask_id,
-            special_ids=tuple(tokenizer.special_ids),
+            special_ids=(*tokenizer.special_ids, *markers),
             word_starts=tokenizer.word_starts_by(rule),
             counts=counts,
             word_ends=tokenizer.word_ends,

@@ -13,13 +13,14 @@ written None.
 """
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from official.tokenizers import offsets
+from official.tokenizers import offsets, piece_lines
 from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -136,6 +137,36 @@ def _token(flags: Any, where: str) -> AddedToken:
         if not isinstance(flags.get(name, False), bool):
             raise UserError(f"{where}: {name} is {flags[name]!r}, but must be true or false")
     return AddedToken(flags["content"], *(flags.get(name, False) for name in names))
+
+
+def read_lines(path: AnyPath) -> list[AddedToken]:
+    """Reads tokens of one's own: one a line, its text as it stands, or a JSON object with flags.
+
+    A token without flags is special, and is found as it stands:
+
+      [E1]
+      {"content": "covid19", "normalized": true, "single_word": true}
+
+    Raises:
+      UserError: the file is not UTF-8, or a line has no token, one of another line, or other flags.
+    """
+    tokens: dict[str, AddedToken] = {}
+    names = {field.name for field in dataclasses.fields(AddedToken)}
+    for number, line in enumerate(piece_lines.read(path), 1):
+        where = f"{path}:{number}"
+        flags: Any = {"content": line, "special": True}
+        if line.startswith('{"'):
+            try:
+                flags = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{where}: not JSON: {error}") from error
+        token = _token(flags, where)
+        if unknown := sorted(set(flags) - names):
+            raise UserError(f"{where}: {unknown[0]!r} is no flag: there are {', '.join(names)}")
+        if token.content in tokens:
+            raise UserError(f"{where}: {token.content!r} is in an earlier line as well")
+        tokens[token.content] = token
+    return list(tokens.values())
 
 
 def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) -> list[str]:

@@ -117,7 +117,9 @@ class SentencePieceSplitter(Splitter):
         if self._replacements is None:
             with tf.init_scope():
                 model = replacements_alone(self._bytes)
-                self._replacements = tf_text.SentencepieceTokenizer(model, out_type=tf.string)
+                self._replacements = tf_text.SentencepieceTokenizer(
+                    model, out_type=tf.string, name="replacements"
+                )
         return offsets.joined(self._replacements.tokenize(texts))
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:

@@ -28,9 +28,9 @@ class Splitter(tf.Module):
     def __init__(self):
         super().__init__()
         self._allowed = None
-        # By whether special tokens are found.
         self._added: Finder | None = None
-        self._special: Finder | None = None
+        self._special: Finder | None = None  # made when it is asked for
+        self._special_tokens: dict[int, AddedToken] = {}
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None], before `forbid` is applied."""
@@ -66,13 +66,20 @@ class Splitter(tf.Module):
           added: the tokens that are found in every text.
           special: those that are found besides where special tokens are asked for.
         """
-        normalizer = self if self.normalizes else None
-        self._added = Finder(added, normalizer) if added else None
-        self._special = Finder({**added, **special}, normalizer)
+        self._added = self._finder(added) if added else None
+        self._special_tokens = {**added, **special}
+
+    def _finder(self, tokens: Mapping[int, AddedToken]) -> Finder:
+        return Finder(tokens, self if self.normalizes else None)
 
     def finder(self, special: bool) -> Finder | None:
         """Returns what finds tokens in texts; None = no token is found."""
-        return self._special if special else self._added
+        if not special:
+            return self._added
+        if self._special is None:
+            with tf.init_scope():
+                self._special = self._finder(self._special_tokens)
+        return self._special
 
     def tokenize(self, texts: tf.Tensor, special: bool = False) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None], without special tokens around them.

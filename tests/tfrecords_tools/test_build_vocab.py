@@ -61,7 +61,8 @@ def test_sentinels(tmp_path, text, kind, lower_case):
     assert loaded.sentinel_ids == tuple(range(209, 109, -1))
     assert loaded.pieces[209] == "<extra_id_0>" and loaded.pieces[110] == "<extra_id_99>"
     odd = loaded.encode(["a </s> <extra_id_0> river"])[0].tolist()
-    assert not set(odd) & {0, 1, *loaded.sentinel_ids}
+    # A sentinel is found in text, and a special token is not.
+    assert set(odd) & {0, 1, *loaded.sentinel_ids} == {loaded.sentinel_ids[0]}
     capitals, small = loaded.encode(["The River", "the river"])
     assert (capitals.tolist() == small.tolist()) == lower_case
     settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
@@ -260,3 +261,50 @@ def test_command_line(tmp_path, text):
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "error: --output is missing; --help says what it is"
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte_bpe"])
+def test_added_tokens_of_a_file(tmp_path, text, kind):
+    added = tmp_path / "added.txt"
+    added.write_text('[E1]\n{"content": "Spain", "single_word": true}\n')
+    (tmp_path / "marked.txt").write_text(text.read_text().replace("river", "[E1] river"))
+    built = build(tmp_path / "marked.txt", tmp_path / "out", kind, added_tokens=added)
+    assert built.vocab_size == SIZES[kind] + 2
+    plain = build(text, tmp_path / "plain", kind)
+    # The text is learned from without the tokens; the words around them are not others.
+    assert not [piece for piece in built.pieces[: SIZES[kind]] if "E1" in piece]
+    loaded = tokenizers.load(tmp_path / "out")
+    mark, word = loaded.added
+    ids = loaded.encode(["a [E1] Spain, Spains"])[0].tolist()
+    assert ids.count(mark) == ids.count(word) == 1
+    assert loaded.fingerprint == built.fingerprint != plain.fingerprint
+
+
+def test_accents_and_vowel_signs_may_stay(tmp_path):
+    marks = tmp_path / "marks.txt"
+    marks.write_text("मैं अपने घर में\nCó dấu và không\n" * 3)
+    lines = []
+    build(marks, tmp_path / "out", vocab_size=45, lower_case=True, report=lines.append)
+    [line] = [line for line in lines if line.startswith("accents and vowel signs")]
+    # Marks of category Mn: 5 of Hindi (ै ं े े ं) on 7 letters, 5 of Vietnamese on 12.
+    assert "removed: 30, 52.6 to 100 letters, in the first 6 lines" in line
+    assert "मैं becomes म" in line and line.endswith("--nostrip_accents keeps them")
+    lines.clear()
+    kept = build(marks, tmp_path / "kept", vocab_size=63, lower_case=True, strip_accents=False,
+                 report=lines.append)  # fmt: skip
+    assert not [line for line in lines if line.startswith("accents")]
+    assert kept.decode(kept.encode(["Dấu में"])[0]) == "dấu में"
+    assert tokenizers.load(tmp_path / "kept").fingerprint == kept.fingerprint
+    with pytest.raises(UserError, match="--nostrip_accents: is for --type=wordpiece, and for uni"):
+        build(marks, tmp_path / "no", "byte_bpe", strip_accents=False)
+    with pytest.raises(UserError, match="unigram without it keeps accents"):
+        build(marks, tmp_path / "no", "unigram", strip_accents=True)
+
+
+def test_normalized_text_may_keep_accents(tmp_path, text):
+    text.write_text(text.read_text() + "\n\ncafé Été\n" * 9)
+    kept = build(text, tmp_path / "out", "unigram", normalize_text=True, strip_accents=False)
+    assert kept.rules.keep_accents and kept.rules.remove_space
+    assert "é" in "".join(kept.pieces)
+    plain = build(text, tmp_path / "plain", "unigram", normalize_text=True)
+    assert not plain.rules.keep_accents and "é" not in "".join(plain.pieces)

@@ -1,9 +1,12 @@
 """Learns a vocabulary from text and writes a tokenizer folder."""
 
+import collections
 import dataclasses
 import functools
 import os
+import re
 import time
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +14,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.tokenizers import settings_file
+from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_lines
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
 from official.tokenizers.text_rules import TextRules
@@ -27,6 +31,7 @@ from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000
 _LINES_AT_ONCE = 10_000
+_SENTENCEPIECE = ("unigram", "bpe")
 # The kinds that do not change text.
 _KEEPS_CASE = {"byte_bpe": "byte-level BPE keeps", "words": "words keep"}
 
@@ -44,6 +49,8 @@ class Options:
     normalize_text: bool
     sentinels: int
     split_punctuation: bool
+    strip_accents: bool | None = None
+    added: tuple[AddedToken, ...] = ()
 
     def check(self) -> None:
         """Checks that the kind of vocabulary has the options.
@@ -61,12 +68,42 @@ class Options:
                 f"--sentinels={self.sentinels}: is for --type=wordpiece, unigram or bpe; leave it "
                 "out"
             )
-        if kind not in ("unigram", "bpe") and self.normalize_text:
+        if kind not in _SENTENCEPIECE and self.normalize_text:
             raise UserError(
                 f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out"
             )
+        if self.strip_accents is not None and not self._has_accents():
+            sign = "" if self.strip_accents else "no"
+            raise UserError(
+                f"--{sign}strip_accents: is for --type=wordpiece, and for unigram and bpe with "
+                f"--normalize_text; {kind} {'without it ' * (kind in _SENTENCEPIECE)}keeps accents"
+            )
+        if kind == "words" and self.added:
+            raise UserError("--added_tokens: words are split at blanks alone; leave it out")
         if kind != "words" and self.split_punctuation:
             raise UserError(f"--split_punctuation: is for --type=words; {kind} needs none")
+
+    def _has_accents(self) -> bool:
+        """Whether the kind can remove accents."""
+        return self.kind == "wordpiece" or (self.kind in _SENTENCEPIECE and self.normalize_text)
+
+    @property
+    def strips(self) -> bool:
+        """Whether accents are removed."""
+        usual = self.lower_case if self.kind == "wordpiece" else True
+        return self._has_accents() and (usual if self.strip_accents is None else self.strip_accents)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The added tokens, as the settings of a tokenizer."""
+        return {LISTED: {token.content: Listed(None, token) for token in self.added}}
+
+    def without_added(self, text: str) -> str:
+        """Returns a text with a blank in the place of each added token."""
+        if not self.added:
+            return text
+        contents = sorted((re.escape(token.content) for token in self.added), key=len, reverse=True)
+        return re.sub("|".join(contents), " ", text)
 
 
 def build(
@@ -85,6 +122,8 @@ def build(
     split_punctuation: bool = False,
     execution: Execution = Execution(),  # noqa: B008
     report: Report = lambda line: None,
+    strip_accents: bool | None = None,
+    added_tokens: str | os.PathLike | None = None,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
 
@@ -107,13 +146,17 @@ def build(
         the kind `words`.
       execution: where the text is read; this does not change the vocabulary.
       report: is called with lines of progress and the summary.
+      strip_accents: whether accents and vowel signs are removed; None = WordPiece with `lower_case`
+        removes them, and so does `normalize_text`.
+      added_tokens: a file of tokens that are found in raw text; see `added_tokens.read_lines`.
 
     Raises:
       UserError: the input or an option cannot be used, or `output` exists.
     """
     options = Options(
         kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text,
-        sentinels, split_punctuation,
+        sentinels, split_punctuation, strip_accents,
+        tuple(read_lines(paths.path(added_tokens))) if added_tokens else (),
     )  # fmt: skip
     options.check()
     started = time.monotonic()
@@ -136,6 +179,8 @@ def build(
     for reason, count in sorted(tally.skipped.items()):
         report(f"skipped: {count:,} {reason}")
     report(_summary(tokenizer, kind, examples))
+    if options.strips and (lost := _lost_marks(examples)):
+        report(lost)
     report(f"wrote {output} in {time.monotonic() - started:.1f} s")
     return tokenizer
 
@@ -149,11 +194,12 @@ def collect(chunk: DocumentChunk, options: Options) -> Any:
     """Returns what a vocabulary is learned from, of a chunk of text: the state of a learner."""
     learner = _learner(options, (chunk.group, chunk.number))
     for document in chunk.documents:
+        text = options.without_added(document.text)
         if options.kind == "byte_bpe":
             blank = options.add_prefix_space and not document.part
-            learner.add([" " * blank + document.text])
+            learner.add([" " * blank + text])
         else:
-            learner.add(documents.cleaned(document.text))
+            learner.add(documents.cleaned(text))
     return learner.state()
 
 
@@ -173,7 +219,7 @@ def _learner(
 ) -> WordCounts | sentencepiece.Sample:
     """Returns the object that collects what the vocabulary is learned from."""
     if options.kind == "wordpiece":
-        return wordpiece.word_counts(options.lower_case)
+        return wordpiece.word_counts(options.lower_case, options.strips)
     if options.kind == "byte_bpe":
         return byte_bpe.word_counts()
     if options.kind == "words":
@@ -211,11 +257,10 @@ def _learn(
 
     if options.kind == "wordpiece":
         pieces = wordpiece.learn(counts, options.vocab_size, options.coverage, report_size)
-        return tokenizers.WordPiece(
-            [*pieces, *sentinel_pieces(options.sentinels)], options.lower_case
-        )
+        pieces = [*pieces, *sentinel_pieces(options.sentinels)]
+        return tokenizers.WordPiece(pieces, options.lower_case, options.strips, options.settings)
     pieces, merges = byte_bpe.learn(counts, options.vocab_size, report_size)
-    return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space)
+    return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space, options.settings)
 
 
 def _sentencepiece(sample: sentencepiece.Sample, options: Options) -> tokenizers.SentencePiece:
@@ -225,7 +270,7 @@ def _sentencepiece(sample: sentencepiece.Sample, options: Options) -> tokenizers
         rules = TextRules(
             remove_space=True,
             replace_quotes=True,
-            keep_accents=False,
+            keep_accents=not options.strips,
             lower_case=options.lower_case,
         )
         lines = _normalized(lines, rules)
@@ -237,7 +282,7 @@ def _sentencepiece(sample: sentencepiece.Sample, options: Options) -> tokenizers
     )
     return tokenizers.SentencePiece(
         model,
-        settings=T5 if text_to_text else None,
+        settings=(T5 if text_to_text else {}) | options.settings,
         split_digit_comma=options.normalize_text,
         extra_ids=options.sentinels,
         **dataclasses.asdict(rules),
@@ -250,6 +295,30 @@ def _normalized(lines: Sequence[str], rules: TextRules) -> list[str]:
         batch = rules.apply(tf.constant(lines[start : start + _LINES_AT_ONCE]))
         normalized += [line.decode() for line in batch.numpy()]
     return normalized
+
+
+def _lost_marks(examples: Sequence[str]) -> str | None:
+    """Says how many letters lose an accent or a vowel sign; None = none does."""
+    letters = lost = 0
+    words: collections.Counter[str] = collections.Counter()
+    for line in examples:
+        for word in line.split():
+            parts = [unicodedata.category(c) for c in unicodedata.normalize("NFD", word)]
+            letters += sum(category[0] == "L" for category in parts)
+            if marks := parts.count("Mn"):
+                lost += marks
+                words[word] += 1
+    if not lost:
+        return None
+    word = max(words, key=lambda word: (words[word], word))
+    plain = "".join(
+        c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn"
+    )
+    return (
+        f"accents and vowel signs are removed: {lost:,}, {100 * lost / max(1, letters):.1f} to 100 "
+        f"letters, in the first {len(examples):,} lines ({word} becomes {plain}); "
+        "--nostrip_accents keeps them"
+    )
 
 
 def _summary(tokenizer: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:

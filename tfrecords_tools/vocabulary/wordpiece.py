@@ -23,12 +23,21 @@ from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts, most_c
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def word_counts(lower_case: bool, max_words: int = MAX_WORDS) -> WordCounts:
-    """Returns a counter of the words that the tokenizer sees."""
+def word_counts(
+    lower_case: bool, strip_accents: bool | None = None, max_words: int = MAX_WORDS
+) -> WordCounts:
+    """Returns a counter of the words that the tokenizer sees.
+
+    Args:
+      lower_case: whether text is lower-cased.
+      strip_accents: whether accents are removed; None = as `lower_case`.
+      max_words: the number of different words that are kept.
+    """
+    strips = lower_case if strip_accents is None else strip_accents
 
     def words(texts: Sequence[str]) -> list[bytes]:
         with tf.device("/CPU:0"):
-            cleaned = clean(tf.constant(texts, tf.string), lower_case, lower_case)
+            cleaned = clean(tf.constant(texts, tf.string), lower_case, strips)
             return b" ".join(space_words(cleaned).numpy().tolist()).split()
 
     def text(word: bytes) -> str | None:

@@ -17,6 +17,7 @@ def tokenizer(**changes):
         word_starts_by=lambda rule: np.array([1, 1, rule == "blank", 1, 1, 1], bool),
         word_ends=np.array([0, 0, 0, 1, 0, 0], bool),
         sentinel_ids=(),
+        added={},
         **ids,
     )
 
