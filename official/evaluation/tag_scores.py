@@ -28,7 +28,7 @@ def score(
 
     Returns:
       The metrics, and the number of texts: of words those of `tags.compute`, of texts with spans
-      those of `tags.entity_metrics`; and those of `tags.surface_metrics`.
+      those of `tags.entity_metrics`; and, of entities, those of `tags.surface_metrics`.
 
     Raises:
       UserError: a file cannot be read, or the texts of the files differ.
@@ -44,7 +44,10 @@ def score(
         _check_same(one, other)
     found = [[_entities(record) for record in records] for records in (right, guessed)]
     if all(isinstance(record, TaggedWords) for record in right):
-        metrics = tags.compute(*([record.tags for record in each] for each in (right, guessed)))
+        rows = [[record.tags for record in each] for each in (right, guessed)]
+        metrics = tags.compute(*rows)
+        if tags.marks_no_entities(rows[0]):
+            return metrics, len(right)
     else:
         metrics = tags.entity_metrics(*found)
     return metrics | tags.surface_metrics(*found), len(right)

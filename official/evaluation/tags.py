@@ -2,11 +2,13 @@
 
 The windows of each text are joined, and every word gets the tag of the window in which it is read.
 A word without a token is `O`. F1, precision and recall are those of whole entities, over all types
-(micro), by seqeval (Nakayama, 2018) in its default mode, which is the rule of conlleval.
+(micro), by seqeval (Nakayama, 2018) in its default mode, which is the rule of conlleval. Tags that
+mark no entities have an accuracy, and the mean F1 of all tags.
 
 Shapes: B windows, T tokens.
 """
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -34,14 +36,17 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
 
     Returns:
       `f1`, `precision` and `recall` of entities; `strict_f1`, where an entity counts only if its
-      tags follow the scheme of `true`; `accuracy` of words; and `f1_TYPE` of each type.
+      tags follow the scheme of `true`; `accuracy` of words; `f1_TYPE` of each type, and their mean
+      `macro_f1`. Of tags that mark no entities: `accuracy`, `f1_TAG` of each tag, and `macro_f1`.
     """
+    if marks_no_entities(true):
+        return _of_labels(true, predicted)
+    scheme = tag_rules.scheme(tag for row in true for tag in row)
     # Of the extra `eval`.
     from seqeval import scheme as seqeval_schemes
     from seqeval.metrics import sequence_labeling
 
     true, predicted = [list(row) for row in true], [list(row) for row in predicted]
-    scheme = tag_rules.scheme(tag for row in true for tag in row)
     how = {"average": "micro", "zero_division": 0}
     strict = {"mode": "strict", "scheme": getattr(seqeval_schemes, _SCHEMES[scheme])}
     pairs = [pair for rows in zip(true, predicted, strict=True) for pair in zip(*rows, strict=True)]
@@ -54,6 +59,7 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
             sequence_labeling.f1_score(true, predicted, **how, **strict) if any_entity else 0.0
         ),
         "accuracy": sum(a == b for a, b in pairs) / max(1, len(pairs)),
+        "macro_f1": sequence_labeling.f1_score(true, predicted, average="macro", zero_division=0),
     }
     kinds = sorted({kind for row in true for kind, _, _ in tag_rules.entities(row)})
     if kinds:
@@ -62,6 +68,29 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
         )
         metrics |= {f"f1_{kind}": report[kind]["f1-score"] for kind in kinds}
     return {name: float(value) for name, value in metrics.items()}
+
+
+def marks_no_entities(true: Sequence[Sequence[str]]) -> bool:
+    """Returns whether the tags of texts are labels of words, such as parts of speech.
+
+    Raises:
+      UserError: some mark entities, and others are of no scheme.
+    """
+    return tag_rules.scheme(tag for row in true for tag in row) == tag_rules.PLAIN
+
+
+def _of_labels(
+    true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Returns the metrics of tags that mark no entities, over all words."""
+    right, found = (np.array(list(itertools.chain(*rows))) for rows in (true, predicted))
+    metrics = {"accuracy": float(np.mean(right == found))}
+    # A word without a token is O, which may be no tag.
+    names = sorted(set(right.tolist()) | set(found.tolist()) - {tag_rules.OUTSIDE})
+    for name in names:
+        hits = np.sum((right == name) & (found == name))
+        metrics[f"f1_{name}"] = float(2 * hits / (np.sum(right == name) + np.sum(found == name)))
+    return {"macro_f1": float(np.mean([metrics[f"f1_{name}"] for name in names])), **metrics}
 
 
 # The type of an entity, its start, its end, and its text or its words.
@@ -172,7 +201,7 @@ class Scorer:
         return [Result(self.texts[row], *rows[row]) for row in sorted(rows)]
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Computes the metrics of `compute` and `surface_metrics`.
+        """Computes the metrics of `compute` and, of entities, `surface_metrics`.
 
         Args:
           outputs: as for `results`.
@@ -187,6 +216,8 @@ class Scorer:
                 "--mode=predict"
             )
         true, predicted = ([each.text.tags for each in results], [each.tags for each in results])
+        if marks_no_entities(true):
+            return compute(true, predicted)
         words = [each.text.words for each in results]
         found = (map(surface_entities, words, each) for each in (true, predicted))
         return compute(true, predicted) | surface_metrics(*map(list, found))

@@ -95,7 +95,7 @@ KINDS = {
     "tagging": Kind(
         targets=("tag_ids",),
         objectives=("token_classification",),
-        metrics=("f1", "precision", "recall", "strict_f1", "surface_f1", "accuracy"),
+        metrics=("f1", "precision", "recall", "strict_f1", "surface_f1", "accuracy", "macro_f1"),
         method="tag",
         builder="tfrecords_tools.tasks.tagging",
         scorer="official.evaluation.tags",

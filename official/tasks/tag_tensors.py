@@ -1,5 +1,7 @@
 """The entities of tags in a graph, by the rule of `official.tasks.tags.entities`.
 
+Of tags that mark no entities (parts of speech), each word is one, and its type is the tag.
+
 Shapes: N texts, C tags; a ragged dimension is written None.
 """
 
@@ -38,9 +40,12 @@ def entities(
       labels: the C tags, in the order of their numbers.
 
     Raises:
-      UserError: a label is not a tag of BIO or BIOES.
+      UserError: some labels are tags of BIO or BIOES, and others are not.
     """
-    parts = [tag_rules.split(label) for label in (*labels, tag_rules.OUTSIDE)]
+    if tag_rules.scheme(labels) == tag_rules.PLAIN:
+        parts = [("S", label) for label in (*labels, tag_rules.OUTSIDE)]
+    else:
+        parts = [tag_rules.split(label) for label in (*labels, tag_rules.OUTSIDE)]
     kinds = [*dict.fromkeys(kind for _, kind in parts)]
     number = tf.where(tags.values < 0, len(labels), tags.values)
     prefix = tf.gather(tf.constant([prefix for prefix, _ in parts]), number)

@@ -1,10 +1,11 @@
-"""Tags of words that mark entities: BIO and BIOES.
+"""Tags of words: those that mark entities (BIO and BIOES), and others (parts of speech).
 
 `O` is outside of all entities. In BIO, `B-X` begins an entity of type X and `I-X` continues it
 (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003). BIOES also has `E-X` for the last
 word of an entity and `S-X` for an entity of one word.
 
-An entity is (type, first word, last word + 1).
+An entity is (type, first word, last word + 1). Tags of which none has the form of BIO or BIOES are
+labels of single words, and there are no entities.
 """
 
 import itertools
@@ -14,6 +15,7 @@ from official.utils.errors import UserError
 
 OUTSIDE = "O"
 BIO, BIOES = "IOB2", "IOBES"  # the names of seqeval
+PLAIN = "labels"  # the scheme of tags that mark no entities
 PREFIXES = {BIO: "BI", BIOES: "BIES"}
 
 Entity = tuple[str, int, int]
@@ -31,18 +33,31 @@ def split(tag: str) -> tuple[str, str]:
     if not dash or not kind or prefix not in tuple(PREFIXES[BIOES]):
         raise UserError(
             f"tag {tag!r}: is neither 'O' nor 'B-TYPE' or 'I-TYPE' (BIO), 'E-TYPE' or 'S-TYPE' "
-            "(BIOES): write the tags in one of these schemes"
+            "(BIOES), as other tags here are: write all tags in one of these schemes, or none"
         )
     return prefix, kind
 
 
+def marks(tag: str) -> bool:
+    """Returns whether a tag has the form of BIO or BIOES, and is not `O`."""
+    prefix, _, kind = tag.partition("-")
+    return bool(kind) and prefix in tuple(PREFIXES[BIOES])
+
+
 def scheme(tags: Iterable[str]) -> str:
-    """Returns "IOBES" if a tag is `E-X` or `S-X`, and "IOB2" otherwise.
+    """Returns the scheme of tags.
+
+    Returns:
+      "IOBES" if a tag is `E-X` or `S-X`; "labels" if no tag has the form of these schemes and one
+      is not `O`; "IOB2" otherwise.
 
     Raises:
-      UserError: a tag is of no scheme.
+      UserError: some tags have the form of a scheme and others do not, or a tag is empty.
     """
-    prefixes = {split(tag)[0] for tag in set(tags)}
+    tags = set(tags)
+    if tags - {OUTSIDE} and "" not in tags and not any(map(marks, tags)):
+        return PLAIN
+    prefixes = {split(tag)[0] for tag in sorted(tags)}
     return BIOES if prefixes & {"E", "S"} else BIO
 
 
@@ -50,19 +65,25 @@ scheme_of = scheme  # for functions with an argument of that name
 
 
 def names(tags: Iterable[str]) -> tuple[str, ...]:
-    """Returns the different tags: `O` first, which is always there, then the others sorted."""
-    return (OUTSIDE, *sorted(set(tags) - {OUTSIDE}))
+    """Returns the different tags: `O` first, then the others sorted.
+
+    `O` is always there, except among tags that mark no entities.
+    """
+    tags = set(tags)
+    outside = OUTSIDE in tags or scheme(tags) != PLAIN
+    return (*[OUTSIDE] * outside, *sorted(tags - {OUTSIDE}))
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
     """Returns the entities by the rule of conlleval, which is seqeval's default mode.
 
     `I-X` or `E-X` begins an entity after `O`, after another type and after the end of an entity. An
-    entity ends before a word that does not continue it.
+    entity ends before a word that does not continue it. Tags of no scheme are outside of all.
     """
     found: list[Entity] = []
     last, open_type = OUTSIDE, ""
-    for i, (prefix, kind) in enumerate(map(split, tags)):
+    for i, tag in enumerate(tags):
+        prefix, kind = split(tag) if marks(tag) else (OUTSIDE, "")
         if prefix != OUTSIDE:
             if prefix in "IE" and last in "BI" and kind == open_type:
                 found[-1] = (kind, found[-1][1], i + 1)
@@ -103,12 +124,14 @@ def repair(tags: Sequence[str], scheme: str = "") -> tuple[list[str], int]:
 
     Args:
       tags: the tags of a text.
-      scheme: "IOB2" or "IOBES"; "" = that of the tags.
+      scheme: "IOB2" or "IOBES", or "labels", where nothing is changed; "" = that of the tags.
 
     Returns:
       The tags, and the number of tags that are changed.
     """
     wanted = scheme or scheme_of(tags)
+    if wanted == PLAIN:
+        return list(tags), 0
     repaired = write(entities(tags), len(tags), wanted)
     return repaired, sum(a != b for a, b in zip(tags, repaired, strict=True))
 

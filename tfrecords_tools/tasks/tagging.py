@@ -28,6 +28,7 @@ from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.writing.execution import Execution
 
 TEXTS_AT_ONCE = 2048
+PLAIN_METRICS = ("accuracy", "macro_f1")  # of tags that mark no entities
 
 
 @dataclasses.dataclass
@@ -39,6 +40,7 @@ class SplitCounts(task_folder.SplitCounts):
       words: the number of words.
       entities: the number of entities of each type.
       without_token: the number of words that the tokenizer makes nothing of.
+      labels: the number of words of each tag, where tags mark no entities.
       repaired_tags: the number of tags that were changed to follow their scheme.
       nested_spans: the number of spans left out because of others inside or around them.
     """
@@ -46,6 +48,7 @@ class SplitCounts(task_folder.SplitCounts):
     texts: int = 0
     words: int = 0
     entities: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    labels: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     without_token: int = 0
     repaired_tags: int = 0
     nested_spans: int = 0
@@ -125,9 +128,9 @@ def build(
             records, tokenizer, task.split_words, each.bad, nested, repair_tags
         )
         read[split] = _alike(split_texts, each)
-    scheme = tag_rules.scheme(
-        tag for texts in read.values() for text in texts for tag in text.tags or ()
-    )
+    tags = {tag for texts in read.values() for text in texts for tag in text.tags or ()}
+    # Where some tags mark entities, texts with others are named one by one.
+    scheme = tag_rules.scheme(set(filter(tag_rules.marks, tags)) or tags)
     texts = {
         split: _in_scheme(each, scheme, repair_tags, task.labels, counts[split])
         for split, each in read.items()
@@ -136,6 +139,9 @@ def build(
         if not each:
             raise UserError(f"{files[split]}: no text can be used: {counts[split].bad}")
     task = _with_labels(task, texts)
+    if scheme == tag_rules.PLAIN:
+        chosen = tuple(name for name in task.metrics if name in PLAIN_METRICS)
+        task = dataclasses.replace(task, metrics=chosen or PLAIN_METRICS)
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
     with splits.new_folder(output, tokenizer, execution, seed) as writer:
@@ -182,6 +188,9 @@ def _in_scheme(
     for text in texts:
         tags = text.tags
         if tags is not None:
+            if scheme != tag_rules.PLAIN and (other := _of_no_scheme(text)):
+                counts.bad("not a tag", other)
+                continue
             repaired, changed = tag_rules.repair(tags, scheme)
             if changed and not repair:
                 counts.bad("tags out of order", _first_fault(text, repaired, scheme))
@@ -192,11 +201,22 @@ def _in_scheme(
             counts.repaired_tags += changed
             tags = tuple(repaired)
             counts.entities.update(kind for kind, _, _ in tag_rules.entities(tags))
+            counts.labels.update(tags if scheme == tag_rules.PLAIN else ())
         counts.texts += 1
         counts.words += len(text.words)
         counts.nested_spans += text.left_out
         result.append(tagged_texts.TaggedText(text.words, tags, text.text, text.offsets))
     return result
+
+
+def _of_no_scheme(text: tag_files.TaggedWords) -> str:
+    """Returns the message about the first tag that is of no scheme; "" if there is none."""
+    for i, tag in enumerate(text.tags):
+        try:
+            tag_rules.split(tag)
+        except UserError as error:
+            return f"{_place(text, i)}: {error}"
+    return ""
 
 
 def _first_fault(text: tag_files.TaggedWords, repaired: Sequence[str], scheme: str) -> str:
@@ -322,6 +342,7 @@ def _manifest(
             texts=each.texts,
             words=each.words,
             entities=dict(sorted(each.entities.items())),
+            labels=dict(sorted(each.labels.items())) or None,
             without_token=each.without_token,
             repaired_tags=each.repaired_tags,
             nested_spans=each.nested_spans or None,
@@ -349,7 +370,10 @@ def _summary(split: str, counts: SplitCounts) -> str:
         f"{counts.words:,} words",
         f"{counts.tokens:,} tokens",
     ]
-    if counts.labelled:
+    if counts.labels:
+        shown = ", ".join(f"{tag} {count:,}" for tag, count in sorted(counts.labels.items()))
+        parts.append(f"tags {shown}")
+    elif counts.labelled:
         shown = ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.entities.items()))
         parts.append(f"{counts.entities.total():,} entities" + (f" ({shown})" if shown else ""))
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from seqeval.metrics import sequence_labeling
 from seqeval.scheme import IOB2, IOBES
+from sklearn.metrics import accuracy_score, f1_score
 
 from official.evaluation import tags
 from official.shards.tagged_texts import TaggedText
@@ -55,6 +56,8 @@ def test_metrics_are_those_of_seqeval_on_500_files():
         assert mine["precision"] == sequence_labeling.precision_score(texts, guess)
         assert mine["recall"] == sequence_labeling.recall_score(texts, guess)
         assert mine["accuracy"] == sequence_labeling.accuracy_score(texts, guess)
+        macro = sequence_labeling.f1_score(texts, guess, average="macro", zero_division=0)
+        assert mine["macro_f1"] == macro
         strict = sequence_labeling.f1_score(texts, guess, mode="strict", scheme=IOB2, **how)
         assert mine["strict_f1"] == strict
 
@@ -126,3 +129,18 @@ def test_other_files_are_refused(tmp_path):
         tags.Scorer.check_output(mine, tmp_path / "a.tsv", 0)
     with pytest.raises(UserError, match="--top_k=3"):
         tags.Scorer.check_output(mine, tmp_path / "a.conll", 3)
+
+
+def test_metrics_of_tags_that_mark_no_entities():
+    """Those of scikit-learn; a word without a token is O, which is always wrong."""
+    labels = ("DET", "NOUN", "VERB")
+    rng = random.Random(0)
+    true = [[rng.choice(labels) for _ in range(rng.randint(1, 7))] for _ in range(20)]
+    guess = [[t if rng.random() < 0.6 else rng.choice((*labels, "O")) for t in r] for r in true]
+    mine = tags.compute(true, guess)
+    flat = [sum(rows, []) for rows in (true, guess)]
+    assert mine["accuracy"] == pytest.approx(accuracy_score(*flat))
+    assert mine["macro_f1"] == pytest.approx(f1_score(*flat, average="macro", labels=labels))
+    each = f1_score(*flat, average=None, labels=labels)
+    assert [mine[f"f1_{label}"] for label in labels] == pytest.approx(each.tolist())
+    assert set(mine) == {"accuracy", "macro_f1", *(f"f1_{label}" for label in labels)}

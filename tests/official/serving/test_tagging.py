@@ -256,3 +256,24 @@ def test_wrong_inputs(tmp_path):
             loaded.tag(texts)
     with pytest.raises(UserError, match="batch_size: 0"):
         loaded.tag(["a"], batch_size=0)
+
+
+def test_tags_that_mark_no_entities_are_those_of_the_words(tmp_path):
+    """Each word comes with its tag: from text, from words, and by hand."""
+    loaded = model(tmp_path, crf=False, labels=["DET", "NOUN", "VERB", "O", "PUNCT"], rule="words")
+    texts = [["the", "cat", "sat", "."], ["dogs"]]
+    hand = []
+    for words, tokens in zip(texts, word_windows.encode(texts, loaded.tokenizer), strict=True):
+        (window,) = word_windows.windows(len(tokens.ids), loaded.tokenizer, loaded.max_length)
+        ids, word_ids = word_windows.pack(tokens, window, loaded.tokenizer)
+        batch = {"token_ids": ids[None], "word_ids": word_ids[None]}
+        batch["segment_ids"], batch["padding_mask"] = 0 * ids[None], ids[None] >= 0
+        head = loaded.model.objectives[0]
+        tags = head.predictions(batch, loaded.model.encode(batch), loaded.model.encoder)["tags"][0]
+        numbers = [int(tags[np.flatnonzero(word_ids == i)[0]]) for i in range(len(words))]
+        hand.append([head.config.labels[number] for number in numbers])
+    for given in (texts, [" ".join(words) for words in texts]):
+        found = loaded.tag(given)
+        assert [[e.text for e in row] for row in found] == texts
+        assert [[e.type for e in row] for row in found] == hand
+    assert len({tag for row in hand for tag in row}) > 1

@@ -50,7 +50,17 @@ def test_names_have_outside_first():
 @pytest.mark.parametrize("tag", ["", "X", "B", "B-", "-X", "BI-X", "b-X", "L-X", "o"])
 def test_another_tag_is_refused(tag):
     with pytest.raises(UserError, match="is neither 'O' nor 'B-TYPE'"):
-        tags.scheme(["O", tag])
+        tags.scheme(["O", "B-X", tag])
+
+
+def test_tags_that_mark_no_entities():
+    row = ["DET", "NOUN", "VERB", "-LRB-", "X-Y"]
+    assert tags.scheme(row) == tags.scheme(["O", "PER"]) == tags.PLAIN
+    assert tags.names(row) == ("-LRB-", "DET", "NOUN", "VERB", "X-Y")
+    assert tags.names(["PER", "O"]) == ("O", "PER")
+    assert tags.entities(row) == [] and tags.repair(row) == (row, 0)
+    with pytest.raises(UserError, match="tag '': is neither"):
+        tags.scheme(["NOUN", ""])
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,6 @@ def test_conll_without_tags(tmp_path):
     ("text", "message"),
     [
         ("ba\n", "line 1: one column ('ba')"),
-        ("ba O\nbe X-PER\n", "line 2: tag 'X-PER': is neither 'O'"),
         ("", "is empty: it has no words"),
         ("-DOCSTART- O\n", "is empty: it has no words"),
     ],
@@ -83,7 +82,6 @@ def test_broken_conll_is_refused(tmp_path, text, message):
         ("be NNP I-NP B-X", "wrong number of columns", "line 4: 4 columns .* where line 1 has 3"),
         ("be B-X", "wrong number of columns", "line 4: 2 columns .'be B-X'. where line 1 has 3"),
         ("New York\tNNP\tB-X", "other separators", "line 4: tabs separate the columns of 'New"),
-        ("be X E", "not a tag", "line 4: tag 'E': is neither"),
         ("b\udcffe X O", "not UTF-8", "line 4: not UTF-8"),
     ],
 )
@@ -359,6 +357,25 @@ def test_broken_tags_are_refused_or_repaired(tmp_path):
     assert built.totals.splits["train"].repaired_tags == 1
     assert said[0].endswith("1 tags repaired")
     assert tagged_texts.read(tmp_path / "shards", "train", built)[0].tags == ("O", "B-X", "B-X")
+
+
+def test_tags_that_are_no_entities(tmp_path):
+    """Parts of speech: all words are counted, and the metrics are those of words."""
+    train = "the\tDET\ncat\tNOUN\n.\tPUNCT\n\nthe\tDET\nran\tVERB\n"
+    built, said = build(tmp_path, {"train": train, "validation": "the\tDET\n"})
+    assert built.task.labels == ("DET", "NOUN", "PUNCT", "VERB")
+    assert built.task.metrics == ("accuracy", "macro_f1")
+    assert built.totals.splits["train"].labels == {"DET": 2, "NOUN": 1, "PUNCT": 1, "VERB": 1}
+    assert "tags DET 2, NOUN 1, PUNCT 1, VERB 1" in said[0]
+
+
+def test_tags_of_no_scheme_among_entities(tmp_path):
+    train = "ba B-X\n\nbe O\nbi NOUN\n\nbo O\n"
+    with pytest.raises(UserError, match=r"line 4: tag 'NOUN': is neither 'O' nor .*, or none"):
+        build(tmp_path, {"train": train})
+    (tmp_path / "again").mkdir()
+    built, _ = build(tmp_path / "again", {"train": train}, skip_bad_rows=True)
+    assert built.totals.splits["train"].skipped == {"not a tag": 1}
 
 
 def test_labels_that_are_named(tmp_path):
