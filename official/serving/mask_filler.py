@@ -2,8 +2,8 @@
 
 A masked LM has a mask token, such as `[MASK]` or `<mask>`. It gives each token of the vocabulary a
 probability at each mask, as if the other masks of the text remained (Devlin et al. 2018, section
-3.1). These are the probabilities of the fill-mask pipeline of transformers. White space before a
-mask belongs to the mask.
+3.1). These are the probabilities of the fill-mask pipeline of transformers. As there, the special
+tokens that a text spells are special tokens.
 
 T5's gaps are the sentinels `<extra_id_0>`, `<extra_id_1>`, ... (Raffel et al. 2020, section 3.1.4).
 The decoder generates the words of all gaps, each after its sentinel. A beam search finds several
@@ -15,13 +15,11 @@ most, K words for each mask, V vocabulary, D hidden, N candidates.
 
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from official.evaluation.generated_texts import decoded
 from official.modeling.encoders.inputs import encode
@@ -34,12 +32,12 @@ from official.serving.text_generator import TextGenerator
 from official.serving.text_model import TextModel
 from official.tokenizers import Tokenizer
 from official.tokenizers.packing import pack
-from official.tokenizers.text_tensors import characters
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
 TOP_K = 5
+Span = tuple[int, int]  # the first character of a mask, and the one after its last
 
 
 class Filling(NamedTuple):
@@ -57,38 +55,6 @@ class Filling(NamedTuple):
     probability: float
     token_ids: tuple[int, ...]
     text: str
-
-
-def tokens_with_masks(
-    texts: tf.Tensor, tokenizer: Tokenizer, mask_ids: Sequence[int]
-) -> tf.RaggedTensor:
-    """Splits texts into tokens, in a graph or eagerly; the spelling of a mask becomes its id.
-
-    Other special tokens that a text spells remain text, as in `Tokenizer.tokenize`.
-
-    Args:
-      texts: UTF-8 strings [B].
-      tokenizer: the tokenizer.
-      mask_ids: the id of the mask token, or those of sentinels.
-
-    Returns:
-      Ids, int32 [B, None], without special tokens around them.
-    """
-    pattern = rf"\s*(?:{_pattern(tokenizer, mask_ids)})"
-    parts = tf_text.regex_split(texts, pattern, pattern)  # strings [B, None]
-    spelled = tf.constant([tokenizer.pieces[i] for i in mask_ids])
-    same = tf.equal(tf.strings.strip(parts.values)[:, None], spelled)
-    is_mask = tf.reduce_any(same, axis=1)
-    ids = tokenizer.tokenize(tf.where(is_mask, "", parts.values))
-    masks = tf.gather(tf.constant(mask_ids, tf.int32), tf.argmax(same, axis=1)[:, None])
-    masks = tf.RaggedTensor.from_tensor(masks, tf.cast(is_mask, tf.int64))
-    return parts.with_values(tf.concat([ids, masks], axis=1)).merge_dims(1, 2)
-
-
-def _pattern(tokenizer: Tokenizer, mask_ids: Sequence[int]) -> str:
-    """Returns the regular expression of the spellings of masks."""
-    spelled = sorted((tokenizer.pieces[i] for i in mask_ids), key=len, reverse=True)
-    return "|".join(map(re.escape, spelled))
 
 
 def masked_head(model: Model) -> tuple[Any, Any] | None:
@@ -138,8 +104,7 @@ class MaskFiller:
 
     def tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of strings [B] with the masks that they spell, int32 [B, None]."""
-        tokenizer = self.source.tokenizer
-        return tokens_with_masks(texts, tokenizer, [tokenizer.mask_id])
+        return self.source.tokenizer.tokenize(texts, special=True)
 
     def masks(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns where a batch of rows [B, T] has masks, bool [B, T]."""
@@ -203,9 +168,10 @@ class MaskFiller:
         _check(texts, top_k, batch_size)
         tokenizer = self.source.tokenizer
         candidates = _candidates(targets, tokenizer)
-        tokens = [part for chunk in _chunks(texts) for part in self.tokens(characters(chunk))]
-        tokens = [ids.numpy() for ids in tokens]
-        counts = [int((ids == tokenizer.mask_id).sum()) for ids in tokens]
+        encoded = tokenizer.encode_with_offsets(list(texts), special=True)
+        tokens = [ids for ids, _, _ in encoded]
+        spans = [_spans(row, [tokenizer.mask_id]) for row in encoded]
+        counts = [len(each) for each in spans]
         _check_masks(texts, counts, tokenizer.pieces[tokenizer.mask_id])
         results: list = [None] * len(texts)
         order = np.argsort([len(ids) for ids in tokens], kind="stable")
@@ -226,17 +192,16 @@ class MaskFiller:
                         f"shorten it: {texts[row][:60]!r}"
                     )
                 own = slice(first, first + number)
-                results[row] = self._fillings(texts[row], ids[own], chances[own])
+                results[row] = self._fillings(texts[row], spans[row], ids[own], chances[own])
                 first += number
             progress(len(rows))
         return results
 
     def _fillings(
-        self, text: str, ids: np.ndarray, probabilities: np.ndarray
+        self, text: str, spans: Sequence[Span], ids: np.ndarray, probabilities: np.ndarray
     ) -> list[list[Filling]]:
         """Returns the fillings of the masks of a text."""
         tokenizer = self.source.tokenizer
-        spans = _spans(text, tokenizer, [tokenizer.mask_id])
         return [
             [
                 Filling(
@@ -289,10 +254,10 @@ class SentinelFiller:
         sentinels, tokenizer = self._tokenizer.sentinel_ids, self._tokenizer
         length = self._generator.max_length
         rows, places = [], []
-        for number, text in enumerate(texts):
-            (ids,) = tokens_with_masks(characters([text]), tokenizer, sentinels)
-            row = [*ids.numpy().tolist()[: length - 1], self._generator.end_id]
-            spans = _spans(text, tokenizer, sentinels)
+        encoded = tokenizer.encode_with_offsets(list(texts))
+        for number, (text, each) in enumerate(zip(texts, encoded, strict=True)):
+            row = [*each[0].tolist()[: length - 1], self._generator.end_id]
+            spans = _spans(each, sentinels)
             order = [text[slice(*span)] for span in spans]
             _check_masks([text], [len(spans)], tokenizer.pieces[sentinels[0]], number)
             kept = sum(token in sentinels for token in row)
@@ -320,7 +285,7 @@ class SentinelFiller:
         return results
 
     def _fillings(
-        self, text: str, spans: Sequence[tuple[int, int]], beams: np.ndarray, chances: list[float]
+        self, text: str, spans: Sequence[Span], beams: np.ndarray, chances: list[float]
     ) -> list[list[Filling]]:
         """Returns the fillings of each sentinel of a text, from the generated ids [K, U]."""
         tokenizer = self._tokenizer
@@ -405,11 +370,6 @@ def check_output(output: str | os.PathLike) -> None:
         raise UserError(f"{output}: filled masks are written as .jsonl: name such a file")
 
 
-def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for part in text_lists.slices(len(texts), 1024):
-        yield texts[part]
-
-
 def _check(texts: Sequence[str], top_k: int, batch_size: int) -> None:
     text_lists.check_texts(texts, batch_size, "fill_mask")
     if top_k < 1:
@@ -449,12 +409,15 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
     return sorted(found)
 
 
-def _spans(text: str, tokenizer: Tokenizer, mask_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Returns where the masks of a text are, in characters."""
-    return [match.span() for match in re.finditer(_pattern(tokenizer, mask_ids), text)]
+def _spans(
+    encoded: tuple[np.ndarray, np.ndarray, np.ndarray], mask_ids: Sequence[int]
+) -> list[Span]:
+    """Returns where the masks of a text are, from its ids, starts and ends."""
+    found = np.isin(encoded[0], mask_ids)
+    return list(zip(*(part[found].tolist() for part in encoded[1:]), strict=True))
 
 
-def _filled(text: str, span: tuple[int, int], spelled: str) -> str:
+def _filled(text: str, span: Span, spelled: str) -> str:
     """Returns a text with a word in the place of a mask.
 
     `spelled` begins with a blank if it begins a word. What continues a word is joined to it.
