@@ -92,13 +92,15 @@ def read(folder: AnyPath, settings: Mapping[str, Any]) -> dict[str, Listed]:
     }.items():
         for key in _NAMED:
             named = values.get(key) or []
+            if not isinstance(named, list | dict):
+                raise UserError(f"{source}: {key} is {named!r}, but must be a list of tokens")
             for value in named.values() if isinstance(named, dict) else named:
                 flags = {"content": value, "special": True} if isinstance(value, str) else value
                 token = _token(flags, f"{source}: {key}")
                 special[token.content] = dataclasses.asdict(token)
     found = {content: Listed(None, AddedToken(**flags)) for content, flags in special.items()}
     if (folder / FILE).is_file():
-        roles = {value for key, value in settings.items() if key.endswith("_token")}
+        roles = [value for key, value in settings.items() if key.endswith("_token")]
         for content, number in json_files.read(folder / FILE).items():
             marks = content in special or content in roles
             flags = special.get(content, {"content": content, "special": marks})
@@ -106,7 +108,10 @@ def read(folder: AnyPath, settings: Mapping[str, Any]) -> dict[str, Listed]:
             found[content] = _listed(number, flags, str(folder / FILE))
     if (folder / "tokenizer.json").is_file():
         described = json_files.read(folder / "tokenizer.json")
-        for flags in described.get("added_tokens") or ():
+        entries = described.get("added_tokens") or []
+        if not isinstance(entries, list):
+            raise UserError(f"{folder / 'tokenizer.json'}: added_tokens: a list is wanted")
+        for flags in entries:
             number = flags.get("id") if isinstance(flags, dict) else None
             entry = _listed(number, flags, f"{folder / 'tokenizer.json'}: added_tokens")
             found[entry.token.content] = entry

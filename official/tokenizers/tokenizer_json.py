@@ -63,7 +63,14 @@ def read(path: AnyPath, settings: Mapping[str, Any]) -> Tokenizer:
     Raises:
       UserError: the file is not valid, or has a component that these tokenizers do not have.
     """
-    return _Reader(path, settings).tokenizer()
+    try:
+        return _Reader(path, settings).tokenizer()
+    except UserError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is not as the tokenizers package writes it ({type(error).__name__}: {error})"
+        ) from error
 
 
 class _Reader:
@@ -151,11 +158,9 @@ class _Reader:
         if len(steps) > 1 or step["type"] != "TemplateProcessing":
             types = "BertProcessing or RobertaProcessing or TemplateProcessing"
             raise self._refused(name, self._described[name], types)
-        single, pair = (
-            [next(iter(part.values()))["id"] for part in step[key]] for key in ("single", "pair")
-        )
+        single, pair = ([_inside(part)["id"] for part in step[key]] for key in ("single", "pair"))
         marks = {
-            next(iter(part.values()))["id"]
+            _inside(part)["id"]
             for key in ("single", "pair")
             for part in step[key]
             if "SpecialToken" in part
@@ -494,6 +499,12 @@ def _post_processor(tokenizer: Tokenizer, layout: str) -> dict[str, Any]:
             name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ids.items()
         },
     }
+
+
+def _inside(part: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a part of a template is: the only value."""
+    [inside] = part.values()
+    return inside
 
 
 def _trailing_sentinels(pieces: Sequence[str]) -> int:
