@@ -56,7 +56,7 @@ class _Heads(Layer):
         *,
         dropout,
         initializer,
-        name,
+        name=None,
         head_size=None,
         use_bias=True,
         scale=True,

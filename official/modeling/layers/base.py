@@ -40,7 +40,7 @@ class Layer(keras.Layer):
 
     A subclass has a name in saved models, which is its own or the class argument `saved_as`. Its
     constructor takes a `name`, a `dtype`, and values that Keras can save: numbers, text, layers,
-    initializers, and the configs of encoders.
+    initializers, and the configs of encoders. Without a name, Keras makes one.
 
     The dropout of a layer is drawn from the `Draws` that its argument `rng` gives. Without them it
     is drawn where Keras trains (`training=True`, or the same of the layer or model around it), from

@@ -20,12 +20,13 @@ class BlockOutput(NamedTuple):
     Attributes:
         states: [B, T, D].
         attended: the result of the attention of the sequence to itself.
-        crossed: the result of the attention to another sequence; None = there is none.
+        crossed: the result of the attention to another sequence; () = there is none. (In a
+            functional model of Keras, None cannot be among the outputs of a layer.)
     """
 
     states: Any
     attended: Attended
-    crossed: Attended | None = None
+    crossed: Attended | tuple[()] = ()
 
 
 class Block(Layer):
@@ -71,7 +72,7 @@ class Block(Layer):
         norm,
         epsilon,
         initializer,
-        name,
+        name=None,
         residual_initializer=None,
         norm_type="layer",
         head_size=None,
@@ -173,7 +174,7 @@ class Block(Layer):
         if query_positions is not None:
             x = gather.each(x, query_positions)
         x = self._after(x, attended.output, norm, rng)
-        crossed = None
+        crossed = ()
         if self.cross_attention is not None:
             norm = self.cross_attention_norm
             crossed = self.cross_attention(self._before(x, norm), *others, cross_mask, rng=rng)

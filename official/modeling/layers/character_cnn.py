@@ -22,7 +22,7 @@ class CharacterCNN(Layer):
     The variable `table` [261, E] has the vectors of the characters.
     """
 
-    def __init__(self, config, *, rng, name, dtype=None):
+    def __init__(self, config, *, rng, name=None, dtype=None):
         """Describes the layer.
 
         Args:
@@ -89,7 +89,7 @@ class Convolution(Layer):
     count as all others do.
     """
 
-    def __init__(self, size, width, number, *, activation, rng, name, dtype=None):
+    def __init__(self, size, width, number, *, activation, rng, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.shape = (width, size, number)
         self.activation = _ACTIVATIONS[activation]
@@ -114,7 +114,7 @@ class Highway(Layer):
     names the gate `carry`, and it is the share of what is transformed.)
     """
 
-    def __init__(self, size, *, rng, name, dtype=None):
+    def __init__(self, size, *, rng, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         normal = RandomWeights("normal", size**-0.5, rng)
         bias = keras.initializers.Constant(-2.0)

@@ -18,7 +18,7 @@ from official.modeling.layers.products import times_transposed, transposed_times
 class Table(Layer):
     """A table with a vector for each id: the variable `table` [V, E]."""
 
-    def __init__(self, num_rows, size, *, initializer, name, dtype=None):
+    def __init__(self, num_rows, size, *, initializer, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.num_rows = num_rows
         self.size = size
@@ -111,7 +111,7 @@ class Embeddings(Layer):
         epsilon,
         dropout,
         initializer,
-        name,
+        name=None,
         position_initializer=None,
         shared=None,
         dtype=None,
@@ -180,7 +180,7 @@ class Embeddings(Layer):
 class StreamEmbeddings(Layer):
     """The token table, and `query_start` [D], the first state of every row of a query stream."""
 
-    def __init__(self, vocab_size, size, *, query_stream, initializer, name, dtype=None):
+    def __init__(self, vocab_size, size, *, query_stream, initializer, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.query_stream = query_stream

@@ -27,7 +27,7 @@ class FeedForward(Layer):
         *,
         activation,
         initializer,
-        name,
+        name=None,
         output_initializer=None,
         dropout=0.0,
         share_dropout=False,

@@ -68,7 +68,7 @@ class Linear(Layer):
         output_size,
         *,
         initializer,
-        name,
+        name=None,
         use_bias=True,
         bias_initializer="zeros",
         column_blocks=1,

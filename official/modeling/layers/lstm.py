@@ -45,7 +45,7 @@ class ProjectedLSTM(Layer):
         cell_clip,
         projection_clip,
         initializer,
-        name,
+        name=None,
         dtype=None,
     ):
         super().__init__(name=name, dtype=dtype)

@@ -18,7 +18,7 @@ class LayerNorm(Layer):
     The output has the compute dtype of the layer.
     """
 
-    def __init__(self, size, *, epsilon, name, dtype=None):
+    def __init__(self, size, *, epsilon, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.epsilon = epsilon
@@ -87,7 +87,7 @@ class RMSNorm(Layer):
     layer.
     """
 
-    def __init__(self, size, *, epsilon, name, dtype=None):
+    def __init__(self, size, *, epsilon, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.epsilon = epsilon

@@ -51,7 +51,7 @@ class RelativeBiases(Layer):
     [N, H] each. Each layer has its own biases, or all layers share them.
     """
 
-    def __init__(self, num_heads, head_size, *, segments, initializer, name, dtype=None):
+    def __init__(self, num_heads, head_size, *, segments, initializer, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.size = (num_heads, head_size)
         self.segments = segments
@@ -95,7 +95,7 @@ class RelativeAttention(Layer):
         segments,
         dropout,
         initializer,
-        name,
+        name=None,
         biases=None,
         dtype=None,
     ):

@@ -47,7 +47,15 @@ class RelativeBias(Layer):
     """Adds to scores a number for each head and bucket: the variable `table` [K, N]."""
 
     def __init__(
-        self, num_heads, *, bidirectional, num_buckets, max_distance, initializer, name, dtype=None
+        self,
+        num_heads,
+        *,
+        bidirectional,
+        num_buckets,
+        max_distance,
+        initializer,
+        name=None,
+        dtype=None,
     ):
         """Describes the layer; see `buckets` for the arguments."""
         super().__init__(name=name, dtype=dtype)

@@ -27,7 +27,7 @@ class RelativeBlock(Layer):
         inner_dropout,
         epsilon,
         initializer,
-        name,
+        name=None,
         biases=None,
         dtype=None,
     ):

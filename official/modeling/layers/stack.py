@@ -33,7 +33,7 @@ class Stack(Layer):
     """Layers `layer_0`, `layer_1`, ..., with one position bias for all of them."""
 
     def __init__(
-        self, config, num_layers, *, decoder, initializer, table_initializer, name, dtype=None
+        self, config, num_layers, *, decoder, initializer, table_initializer, name=None, dtype=None
     ):
         """Describes the stack.
 

@@ -132,13 +132,19 @@ def test_masks_of_padding():
         ]
         np.testing.assert_allclose(mean, rows, rtol=0, atol=1e-6)
     assert base.keras_private.mask_of(expected["sequence_output"]) is None
+
+
+def test_layers_in_a_functional_model_read_the_mask_of_an_embedding():
     table = keras.layers.Embedding(29, 12, mask_zero=True)
-    layer = block.Block(12, **BLOCK, norm="pre")
-    zeros = np.where(PADDING, np.maximum(ids, 1), 0)
-    states = keras.ops.convert_to_tensor(np.asarray(table(zeros)))
-    np.testing.assert_array_equal(
-        layer(table(zeros)).states, layer(states, masks.padding(PADDING)).states
+    ids = keras.Input((None,), dtype="int32")
+    states = block.Block(12, **BLOCK, norm="pre")(table(ids)).states
+    states = BiLSTM(12, 5, seed=DRAWS)(
+        attention.Attention(12, 3, **HEADS | {"name": None})(states).output
     )
+    model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(states))
+    rows = np.where(PADDING, np.maximum(FIELDS["token_ids"], 1), 0)
+    for row, real, expected in zip(rows, PADDING, model(rows), strict=True):
+        np.testing.assert_allclose(model(row[None, real])[0], expected, rtol=0, atol=1e-5)
 
 
 WEIGHTS = {"initializer": "glorot_uniform", "name": "layer"}
