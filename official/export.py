@@ -1,6 +1,7 @@
 """Writes a SavedModel that takes raw text: `python -m official.export --model_dir= --output=`.
 
-With `--format=litert` it writes a model for LiteRT, which takes token ids and needs no TensorFlow.
+With `--format=litert` it writes a model for LiteRT, and with `--format=onnx` one for ONNX Runtime.
+They take token ids and need no TensorFlow.
 
 A server needs tensorflow and the ops of tensorflow_text, and nothing of this project. The inputs
 are strings. Bytes that are not UTF-8 become U+FFFD. A text may have any length: longer texts than
@@ -14,7 +15,7 @@ from absl import flags
 from official.serving import PRECISIONS, command_flags
 from official.utils import atomic, errors
 
-FORMATS = ("saved_model", "litert")
+FORMATS = ("saved_model", "litert", "onnx")
 INPUTS = ("single", "pair")
 
 FLAGS = flags.FLAGS
@@ -30,7 +31,7 @@ def define_flags() -> None:
         FORMATS,
         "litert: the folder has model.tflite with the signature `tokens`, and the tokenizer. "
         "LiteRT (the package ai-edge-litert) runs it in a small part of TensorFlow's memory, with "
-        "--precision=float32 or int8.",
+        "--precision=float32 or int8. onnx: tokens.onnx and the tokenizer, for ONNX Runtime.",
     )
     flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")
     flags.DEFINE_integer(
@@ -76,8 +77,8 @@ def main(argv: list[str]) -> None:
     del argv
     errors.require(FLAGS, "model_dir", "output")
     atomic.check_new(FLAGS.output)
-    if FLAGS.format == "litert":
-        _export_litert()
+    if FLAGS.format != "saved_model":
+        _export_without_tokenizer()
         return
     from official.serving import precision_report, saved_model
     from official.serving.signatures import table
@@ -104,23 +105,25 @@ def main(argv: list[str]) -> None:
         print(precision_report.table(results))
 
 
-def _export_litert() -> None:
+def _export_without_tokenizer() -> None:
+    """Writes a model that takes token ids."""
     for name in ("inputs", "max_new_tokens", "data", *command_flags.SEARCH):
         if FLAGS[name].present:
             raise errors.UserError(f"--{name} is of --format=saved_model: leave it out")
-    from official.serving import litert
+    common = (FLAGS.model_dir, FLAGS.output, FLAGS.checkpoint, FLAGS.max_length, FLAGS.task)
+    if FLAGS.format == "litert":
+        from official.serving import litert
 
-    length = litert.export(
-        FLAGS.model_dir,
-        FLAGS.output,
-        FLAGS.checkpoint,
-        FLAGS.max_length,
-        FLAGS.task,
-        FLAGS.precision,
-    )
-    print(
-        f"wrote {FLAGS.output}/{litert.FILE}: `tokens` takes ids of rows of up to {length} tokens"
-    )
+        length = litert.export(*common, FLAGS.precision)
+        file = litert.FILE
+    else:
+        if FLAGS.precision != "float32":
+            raise errors.UserError(f"--precision={FLAGS.precision}: --format=onnx has float32 only")
+        from official.serving import onnx
+
+        names, length = onnx.export(*common)
+        file = onnx.FILE.format(names[0])
+    print(f"wrote {FLAGS.output}/{file}: `tokens` takes ids of rows of up to {length} tokens")
 
 
 def run() -> None:

@@ -15,11 +15,9 @@ import tensorflow as tf
 
 from official.modeling.layers import gradient
 from official.serving import saved_model
-from official.serving.signatures import classification, fill_mask
 from official.utils import atomic
 from official.utils.errors import UserError
 
-SIGNATURE = "tokens"
 FILE = "model.tflite"
 TOKENIZER = "tokenizer"
 PRECISIONS = ("float32", "int8")
@@ -48,19 +46,11 @@ def export(
         raise UserError(
             f"--precision={precision}: LiteRT computes in {' or '.join(PRECISIONS)} on CPUs"
         )
-    parts, kind, _ = saved_model.restore(model_dir, checkpoint, max_length, task=task, groups=False)
-    signatures = kind.signatures(parts)
-    if SIGNATURE not in signatures:
-        raise UserError(
-            f"--format=litert: the models that it takes have the signature `{SIGNATURE}`, and this "
-            "one has none: leave it out"
-        )
+    parts, kept = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "litert")
     server = tf.Module()
     server.weights = parts.weights.module
-    names = (SIGNATURE, classification.EMBED_TOKENS)
-    kept = {name: signatures[name] for name in names if name in signatures}
     if parts.filler is not None:
-        kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]
+        server.filler = parts.filler.weights.module
     with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
         with gradient.left_out():
             tf.saved_model.save(server, temporary, signatures=kept)

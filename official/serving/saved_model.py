@@ -19,12 +19,14 @@ from official.serving import (
 )
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
-from official.serving.signatures import table
+from official.serving.signatures import classification, fill_mask, table
 from official.serving.signatures.inputs import ServingContext
 from official.serving.task_head import with_one_head
 from official.serving.text_model import TextModel
 from official.utils import atomic, paths
 from official.utils.errors import UserError
+
+_TOKENS = "tokens"
 
 
 def export(
@@ -65,6 +67,38 @@ def export(
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
     return inputs, parts.max_length
+
+
+def restore_for_ids(
+    model_dir: str | os.PathLike,
+    checkpoint: str,
+    max_length: int | None,
+    task: str | None,
+    form: str,
+) -> tuple[ServingContext, dict[str, Any]]:
+    """Loads a model folder for a runtime that has no tokenizers.
+
+    The arguments are those of `export`, and `form` is the value of `--format`.
+
+    Returns:
+      What is served, and the signatures that take token ids: `tokens`, of an encoder without a head
+      `embed_tokens`, and of a masked LM `fill_mask_tokens`.
+
+    Raises:
+      UserError: as in `export`; the model has no signature `tokens`.
+    """
+    parts, kind, _ = restore(model_dir, checkpoint, max_length, task=task, groups=False)
+    signatures = kind.signatures(parts)
+    if _TOKENS not in signatures:
+        raise UserError(
+            f"--format={form}: the models that it takes have the signature `{_TOKENS}`, and this "
+            "one has none: leave it out"
+        )
+    names = (_TOKENS, classification.EMBED_TOKENS)
+    kept = {name: signatures[name] for name in names if name in signatures}
+    if parts.filler is not None:
+        kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]
+    return parts, kept
 
 
 def _check_name(output: str | os.PathLike) -> None:

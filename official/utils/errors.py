@@ -12,11 +12,13 @@ _EXTRAS = {
     "apache_beam": "beam",
     "ir_measures": "eval",
     "matplotlib": "plots",
+    "onnx": "onnx",
     "rouge_score": "eval",
     "sacrebleu": "eval",
     "scipy": "eval",
     "seqeval": "eval",
     "sklearn": "eval",
+    "tf2onnx": "onnx",
 }
 
 
