@@ -9,7 +9,7 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints, named_arrays
+from official.saving import checkpoints, metrics_log, model_card, named_arrays
 from official.shards import manifest
 from official.tasks import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, json_files, keras_private, paths, strict
@@ -163,6 +163,9 @@ def write_new(
         configs.save(config, temporary / CONFIG)
         tokenizer.save(temporary / "tokenizer")
         checkpoints.save(temporary, 0, dict(variables), {})
+        name = paths.path(output).name
+        card = model_card.text(name, config, {}, {}, {}, _mask_of(tokenizer))
+        (temporary / model_card.FILE).write_text(card, "utf-8")
         for path, values in (
             (generation_file(temporary), generation),
             (embedding_file(temporary), embedding),
@@ -170,6 +173,38 @@ def write_new(
             if values:
                 with path.open("w", encoding="utf-8") as stream:
                     json_files.dump(values, stream)
+
+
+def save_card(model_dir: AnyPath, config: configs.Config, tokenizer: tokenizers.Tokenizer) -> None:
+    """Writes `README.md` of a model folder, unless somebody has one of their own there.
+
+    If the last checkpoint is damaged, the file stays as it is.
+    """
+    path = model_dir / model_card.FILE
+    if path.exists() and model_card.MARK not in path.read_text("utf-8"):
+        return
+    state: Mapping[str, Any] = {}
+    metrics: Mapping[str, float] = {}
+    if checkpoints.last_step(model_dir) is not None:
+        try:
+            state = checkpoints.load_state(checkpoints.find(model_dir, "last"))
+        except UserError:
+            return
+        best = checkpoints.best(model_dir)
+        state = {**state, "best": best or state.get("best")}
+        records = metrics_log.read(model_dir) if (model_dir / metrics_log.FILE).exists() else []
+        found = [record for record in records if record.split == "validation"]
+        chosen = [r for r in found if best and r.step == best["step"]] or found[-1:]
+        metrics = chosen[-1].metrics if chosen else {}
+    card = model_card.text(
+        model_dir.name, config, task(model_dir), state, metrics, _mask_of(tokenizer)
+    )
+    with atomic.file(path) as stream:
+        stream.write(card)
+
+
+def _mask_of(tokenizer: tokenizers.Tokenizer) -> str | None:
+    return None if tokenizer.mask_id is None else tokenizer.pieces[tokenizer.mask_id]
 
 
 def save_task(found: manifest.Manifest, model_dir: AnyPath) -> None:

@@ -55,6 +55,7 @@ def export(
         with gradient.left_out():
             tf.saved_model.save(server, temporary, signatures=kept)
         parts.tokenizer.save(folder / TOKENIZER)
+        saved_model.write_labels(parts, folder)
         (folder / FILE).write_bytes(_converted(temporary, precision, list(kept)))
     return parts.max_length
 

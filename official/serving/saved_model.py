@@ -25,6 +25,9 @@ from official.serving.task_head import with_one_head
 from official.serving.text_model import TextModel
 from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+LABELS = "labels.txt"
 
 _TOKENS = "tokens"
 
@@ -66,6 +69,7 @@ def export(
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
+        write_labels(parts, temporary)
     return inputs, parts.max_length
 
 
@@ -109,6 +113,15 @@ def _check_name(output: str | os.PathLike) -> None:
             f"--output: {path}: TensorFlow cannot load a SavedModel from a path with "
             f"{' or '.join(sorted(found))}: name another folder"
         )
+
+
+def write_labels(parts: ServingContext, folder: AnyPath) -> None:
+    """Writes `labels.txt`: the labels or tags of the head in their order, one on each line.
+
+    A model whose head has none gets no file.
+    """
+    if labels := getattr(parts.head and parts.head.config, "labels", ()):
+        (folder / LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
 
 
 def restore(

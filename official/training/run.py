@@ -86,6 +86,8 @@ def train(
                 )
                 check_lock()
                 trainer.train(held_out)
+                if strategies.is_chief(strategy):
+                    model_folder.save_card(model_dir, config, source.tokenizer)
 
             if strategies.can_lose(strategy):
                 train_on()
@@ -263,6 +265,8 @@ def _trainer(
         configs.save(config, model_dir / model_folder.CONFIG)
         source.tokenizer.save(model_dir / "tokenizer")
         model_folder.save_task(source.manifest, model_dir)
+        if fresh:
+            model_folder.save_card(model_dir, config, source.tokenizer)
     trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)
     if weights == "run" and fresh:
         trainer.continue_from(init, checkpoint)
