@@ -262,5 +262,5 @@ def test_numpy_reads_vectors_from_remote_files(task):
     read = np.load(io.BytesIO((task / "v.npy").read_bytes()))
     # The first batch runs without a graph, which may round differently from later ones.
     again = official.load(task / "model").embedder
-    np.testing.assert_array_equal(read, again.texts(texts, "mean", -1))
+    np.testing.assert_array_equal(read, again.texts(texts, layer=-1))
     assert json.loads((task / "model" / "task.json").read_text())["max_length"] == 16

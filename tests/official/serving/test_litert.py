@@ -148,7 +148,8 @@ def test_command(tmp_path):
     options = [f"--model_dir={tmp_path}/model", f"--output={tmp_path}/lite", "--format=litert"]
     done = commands.run("official.export", *options, "--max_length=9", status=0)
     assert f"wrote {tmp_path}/lite/model.tflite: `tokens` takes" in done.stdout
-    assert sorted(p.name for p in (tmp_path / "lite").iterdir()) == ["model.tflite", "tokenizer"]
+    made = sorted(p.name for p in (tmp_path / "lite").iterdir())
+    assert made == ["labels.txt", "model.tflite", "tokenizer"]
     for name, value in (("data", "shards"), ("num_beams", "2")):
         other = f"--output={tmp_path}/other"
         done = commands.run("official.export", *options, other, f"--{name}={value}", status=2)
