@@ -69,6 +69,50 @@ class ClassificationConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
+class MultiLabelConfig(ObjectiveConfig):
+    """The labels of a text, any number of them, each by itself.
+
+    Attributes:
+        labels: the names of the labels, in the order of their ids; filled in from the data.
+        num_labels: the number of labels; None = as many as `labels`.
+        thresholds: the probability from which on a text has the label, for each label; empty = 0.5
+            for all.
+        dropout: the dropout rate of the pooled output.
+        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+            position, 'mean' = the mean over positions; see `base.Objective.pool`.
+        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+        weight: factor of this loss in the sum.
+    """
+
+    type = "multi_label"
+
+    labels: tuple[str, ...] = ()
+    num_labels: int | None = None
+    thresholds: tuple[float, ...] = ()
+    dropout: float = 0.1
+    pooling: str = "pooled"
+    mix: Mix | None = omitted()
+    weight: float = 1.0
+
+    def __post_init__(self):
+        _check_pooling(self)
+        at_least(self, 1, "num_labels")
+        count = self.num_labels or len(self.labels)
+        if self.num_labels and self.labels and self.num_labels != len(self.labels):
+            raise ValueError(
+                f"num_labels: {self.num_labels}, but there are {len(self.labels)} labels"
+            )
+        if any(not 0 <= threshold <= 1 for threshold in self.thresholds):
+            raise ValueError("thresholds: probabilities from 0 to 1 are wanted")
+        if count and len(self.thresholds) not in (0, count):
+            raise ValueError(f"thresholds: {len(self.thresholds)}, but there are {count} labels")
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"label_flags"})
+
+
+@dataclasses.dataclass(frozen=True)
 class RegressionConfig(ObjectiveConfig):
     """A score of a text.
 
@@ -257,6 +301,7 @@ class SpanAnswerConfig(ObjectiveConfig):
 
 PARTS = (
     ClassificationConfig,
+    MultiLabelConfig,
     RegressionConfig,
     RankingConfig,
     KernelRankingConfig,

@@ -14,6 +14,7 @@ from official.convert.heads import (
     Classification,
     Head,
     MaskedLM,
+    MultiLabel,
     MultipleChoice,
     NextSentence,
     Regression,
@@ -110,6 +111,7 @@ def task_heads(
     pooler = {"pooler": hidden, "pooler_activation": activation}
     return (
         Classification(linear("classification/output", name), texts, **pooler),
+        MultiLabel(linear("multi_label/output", name), texts, **pooler),
         Regression(linear("regression/output", name), texts, **pooler),
         choice
         or MultipleChoice(

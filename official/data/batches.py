@@ -35,6 +35,7 @@ LISTS = (
         "masked_positions",
         "masked_ids",
         "target_ids",
+        "label_flags",
     }
     | set(tagged.FEATURES)
 )
@@ -112,7 +113,7 @@ class BatchBuilder:
             fields.add(layer_states.FIELD)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
-        fields |= self.features & set(tagged.FEATURES)
+        fields |= self.features & {*tagged.FEATURES, "label_flags"}
         if "backward_word_bytes" in self.features:
             fields |= SENTENCE_FIELDS
         elif "word_bytes" in self.features:
@@ -147,6 +148,9 @@ class BatchBuilder:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
         if self.max_target_length:
             batch |= self._targets(parsed, size)
+        if "label_flags" in parsed:
+            shape = [size, self.limits.labels or None]
+            batch["label_flags"] = parsed["label_flags"].to_tensor(shape=shape)
         if "word_ids" in parsed:
             batch |= tagged.fields(parsed, batch["padding_mask"], self.layout)
         if "backward_word_bytes" in parsed:

@@ -14,6 +14,7 @@ from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import task_metrics
 from official.tasks.kinds import KINDS
+from official.tasks.task import SEPARATOR
 from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -30,7 +31,19 @@ class Scorer:
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """See `task_metrics.evaluate`."""
-        return task_metrics.evaluate(self._source.manifest.task, outputs)
+        task = self._source.manifest.task
+        if (thresholds := self._thresholds()) is not None:
+            flags = (outputs["probabilities"] >= thresholds).astype(np.int32)
+            outputs = {**outputs, "probabilities": flags}
+        return task_metrics.evaluate(task, outputs)
+
+    def _thresholds(self) -> np.ndarray | None:
+        """Returns the threshold of each label [C], of tasks with several labels for a text."""
+        if self._source.manifest.task.kind != "multi_label":
+            return None
+        count = len(self._source.manifest.task.labels)
+        given = [o.thresholds for o in self._config.objectives if o.type == "multi_label"]
+        return np.float32(given[0] if given and given[0] else np.full(count, 0.5))
 
     def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file with another suffix than `SUFFIXES`."""
@@ -47,7 +60,7 @@ class Scorer:
         rows, outputs = in_order(outputs, self._source)
         (values,) = outputs.values()
         labels = None if "score" in outputs else self._labels()
-        predictions = _Predictions(rows, values, labels)
+        predictions = _Predictions(rows, values, labels, self._thresholds())
         with atomic.file(output) as stream:
             if output.suffix == ".tsv":
                 predictions.write_tsv(stream)
@@ -96,11 +109,17 @@ class _Predictions:
       rows: the numbers of the rows [B].
       values: probabilities [B, C], or scores [B].
       labels: the names of the classes; None for scores.
+      thresholds: where a row may have several labels, the least probability of each [C].
     """
 
     rows: np.ndarray
     values: np.ndarray
     labels: Sequence[str] | None
+    thresholds: np.ndarray | None = None
+
+    def _several(self, probabilities: np.ndarray) -> list[str]:
+        """Returns the labels of a row that may have several."""
+        return [self.labels[i] for i in np.flatnonzero(probabilities >= self.thresholds)]
 
     def write_tsv(self, stream: TextIO) -> None:
         """Writes a header and a line for each row."""
@@ -110,10 +129,17 @@ class _Predictions:
                 f"{row}\t{score!s}\n" for row, score in zip(self.rows, self.values, strict=True)
             )
             return
-        names = ["row", "label", *(f"probability:{label}" for label in self.labels)]
+        several = self.thresholds is not None
+        names = [
+            "row",
+            "labels" if several else "label",
+            *(f"probability:{label}" for label in self.labels),
+        ]
         stream.write("\t".join(names) + "\n")
         for row, probabilities in zip(self.rows, self.values, strict=True):
             label = self.labels[int(probabilities.argmax())]
+            if several:
+                label = SEPARATOR.join(self._several(probabilities))
             stream.write("\t".join([str(row), label, *map(str, probabilities)]) + "\n")
 
     def write_jsonl(self, stream: TextIO) -> None:
@@ -126,8 +152,12 @@ class _Predictions:
         if self.labels is None:
             return {"row": row, "score": float(str(value))}
         probabilities = [float(str(each)) for each in value]
+        if self.thresholds is None:
+            found = {"label": self.labels[int(value.argmax())]}
+        else:
+            found = {"labels": self._several(value)}
         return {
             "row": row,
-            "label": self.labels[int(value.argmax())],
+            **found,
             "probabilities": dict(zip(self.labels, probabilities, strict=True)),
         }

@@ -29,7 +29,7 @@ def compute(
 
     Args:
       names: the names of the metrics.
-      labels: class ids or scores [B].
+      labels: class ids or scores [B]; of several labels, flags [B, C], as the predictions.
       predictions: probabilities [B, C] or class ids [B], -1 = none of the classes; scores [B] for
         a regression.
       num_classes: C of class ids; F1 is then a mean over all C classes. None = those that occur.
@@ -134,10 +134,28 @@ def _correlation(name: str) -> Callable[[np.ndarray, np.ndarray], float]:
     return correlation
 
 
+def _f1_of_flags(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+        """Computes F1 of several labels; one that no text has and none is given has 0."""
+        from sklearn import metrics
+
+        return metrics.f1_score(labels, predictions, average=average, zero_division=0)
+
+    return f1
+
+
+def _subset_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns the share of texts whose labels are all right."""
+    return np.mean((labels == predictions).all(axis=-1))
+
+
 _FUNCTIONS: dict[str, Callable[..., float]] = {
     "accuracy": _accuracy,
     "f1": _f1,
     "matthews_correlation": _matthews_correlation,
+    "micro_f1": _f1_of_flags("micro"),
+    "macro_f1": _f1_of_flags("macro"),
+    "subset_accuracy": _subset_accuracy,
     "pearson": _correlation("pearsonr"),
     "spearman": _correlation("spearmanr"),
 }

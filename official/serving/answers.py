@@ -20,6 +20,18 @@ class Label(NamedTuple):
     probabilities: dict[str, float]
 
 
+class Labels(NamedTuple):
+    """The labels of a text that may have any number of them.
+
+    Attributes:
+      labels: those whose probability is at least their threshold, in the order of the model.
+      probabilities: the probability of each label by its name.
+    """
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+
 class Answer(NamedTuple):
     """The answer to a question.
 

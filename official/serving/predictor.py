@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
 from official.serving import tagger, text_lists
-from official.serving.answers import Answer, Choice, Entity, Label
+from official.serving.answers import Answer, Choice, Entity, Label, Labels
 from official.serving.precision import Weights
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
@@ -23,7 +23,10 @@ from official.tasks import KINDS
 from official.utils.errors import UserError
 
 # The objectives that each method applies to.
-OBJECTIVES = {kind.method: kind.objectives for kind in KINDS.values() if kind.method}
+OBJECTIVES: dict[str, tuple[str, ...]] = {}
+for _kind in KINDS.values():
+    if _kind.method:
+        OBJECTIVES[_kind.method] = OBJECTIVES.get(_kind.method, ()) + _kind.objectives
 
 
 class Predictor:
@@ -48,8 +51,8 @@ class Predictor:
         second: Sequence[str] | None = None,
         batch_size: int = 32,
         task: str | None = None,
-    ) -> list[Label]:
-        """Labels texts with the objective `classification`.
+    ) -> list[Label] | list[Labels]:
+        """Labels texts with the objective `classification` or `multi_label`.
 
         Args:
           texts: any number of texts. Texts longer than `max_length` are cut.
@@ -58,7 +61,8 @@ class Predictor:
           task: the name of the head, for a model of several tasks.
 
         Returns:
-          For each text its `label` and the `probabilities` of all labels by name.
+          For each text its `label` (of `multi_label`: its `labels`, any number of them) and the
+          `probabilities` of all labels by name.
 
         Raises:
           UserError: the model has no such objective, no names of labels, or no head of this name;
@@ -67,6 +71,15 @@ class Predictor:
         head = self._objective("classify", task)
         rows = self._rows(head, "probabilities", text_lists.pairs(texts, second), batch_size)
         labels = head.config.labels
+        if head.config.type == "multi_label":
+            thresholds = np.float32(head.config.thresholds or [0.5] * len(labels))
+            return [
+                Labels(
+                    tuple(labels[i] for i in np.flatnonzero(row >= thresholds)),
+                    dict(zip(labels, row.tolist(), strict=True)),
+                )
+                for row in np.reshape(rows, (-1, len(labels)))
+            ]
         return [
             Label(labels[row.argmax()], dict(zip(labels, row.tolist(), strict=True)))
             for row in np.reshape(rows, (-1, len(labels)))

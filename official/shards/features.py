@@ -116,6 +116,9 @@ FEATURES: dict[str, Feature] = {
         as_many_as="token_ids",
     ),
     "label": Feature("int", "number of the class in the task's labels", "labels"),
+    "label_flags": Feature(
+        "ints", "several labels: 1 for each of the task's labels that the text has, else 0", 2
+    ),
     "score": Feature("float", "target of a regression"),
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"

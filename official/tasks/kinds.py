@@ -51,6 +51,17 @@ KINDS = {
         output="probabilities",
         generic=True,
     ),
+    "multi_label": Kind(
+        targets=("label_flags",),
+        objectives=("multi_label",),
+        metrics=("micro_f1", "macro_f1", "subset_accuracy"),
+        method="classify",
+        builder="tfrecords_tools.tasks.labelled_text",
+        scorer="official.evaluation.rows",
+        signatures="official.serving.signatures.classification",
+        output="probabilities",
+        generic=True,
+    ),
     "regression": Kind(
         targets=("score",),
         objectives=("regression",),

@@ -15,6 +15,9 @@ SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatch
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+SEPARATOR = "|"  # between the labels of a text that may have several
+
+
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """The columns of a file: names of its header line, or indices from "0".
@@ -116,9 +119,11 @@ class Task:
                     f"{label!r} cannot be a label: a label has no tab, line break or outer space "
                     "and is not empty"
                 )
+            if self.kind == "multi_label" and SEPARATOR in label:
+                raise UserError(f"{label!r} cannot be a label: {SEPARATOR!r} separates labels")
             if self.labels.count(label) > 1:
                 raise UserError(f"label {label!r} is named twice in {listed(self.labels)}")
-        if len(self.labels) == 1:
+        if len(self.labels) == 1 and self.kind != "multi_label":
             raise UserError(
                 f"one label ({self.labels[0]!r}) leaves nothing to tell apart: name two"
             )

@@ -1,5 +1,8 @@
 """Builds the shard folder of a classification or regression task from its files.
 
+A text of a task with several labels has any number of them: a cell such as `sport|news`, or in JSON
+Lines a list.
+
 Rows are read (`tables`), tokenized in batches, packed and written (`splits`). The feature `row` is
 the number of the row in the file, which assigns predictions to rows.
 """
@@ -14,7 +17,8 @@ from absl import flags
 
 from official.shards import manifest
 from official.shards.provenance import TaskSettings
-from official.tasks import SPLITS, Task, nearest
+from official.tasks import KINDS, SPLITS, Task, nearest
+from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, packed_words, packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -28,8 +32,9 @@ from tfrecords_tools.writing.execution import Execution
 ROWS_AT_ONCE = 4096  # tokenizers are several times faster on thousands of texts than on one
 MAX_INFERRED_LABELS = 1000
 
-# The number of the row, its one or two texts, and the id of its label, its score, or None.
-UsableRow = tuple[int, list[str], int | float | None]
+# The number of the row, its one or two texts, and the id of its label, its score, a flag for each
+# label, or None.
+UsableRow = tuple[int, list[str], int | float | list[int] | None]
 
 
 def from_flags(
@@ -92,7 +97,7 @@ def build(
     """
     parts = 2 if task.columns.text_pair is not None else 1
     task_folder.check_max_length(parts, tokenizer, max_length)
-    if task.kind == "classification" and not task.labels:
+    if task.kind in ("classification", "multi_label") and not task.labels:
         if "train" in unlabelled:
             raise UserError(
                 "--unlabelled_train: without the labels of a train file their names cannot be "
@@ -133,8 +138,17 @@ def with_labels_of_train_file(
     column = columns.label
     values: set[str] = set()
     bad = tables.BadRows(skip_bad_rows)
-    for row in tables.read(files["train"], [column], header=columns.header, format=format, bad=bad):
-        label = row.cells[0].strip()
+    several = task.kind == "multi_label"
+    rows = tables.read(
+        files["train"],
+        [column],
+        header=columns.header,
+        format=format,
+        bad=bad,
+        lists=SEPARATOR if several else None,
+    )
+    cells = ((row, row.cells[0].split(SEPARATOR) if several else row.cells) for row in rows)
+    for row, label in ((row, label.strip()) for row, names in cells for label in names):
         if set(label) & set("\t\r\n"):
             where = tables.location(files["train"], row.line)
             bad(
@@ -149,7 +163,7 @@ def with_labels_of_train_file(
                 f"{column!r}: is that the label? Name the labels with --labels, or use "
                 "--task=regression for scores"
             )
-    if len(values) < 2:
+    if len(values) < (1 if several else 2):
         shown = ", ".join(map(repr, values)) or "nothing"
         raise UserError(
             f"{files['train']}: column {column!r} holds {shown}, where at least two labels are "
@@ -188,6 +202,10 @@ def _examples(
         elif task.kind == "classification":
             example["label"] = target
             counts.targets[task.labels[target]] += 1
+        elif task.kind == "multi_label":
+            example["label_flags"] = target
+            for label, flag in zip(task.labels, target, strict=True):
+                counts.targets[label] += flag
         else:
             example["score"] = target
         yield example
@@ -234,6 +252,7 @@ def usable(
         format=format,
         bad=bad,
         labels=task.labels,
+        lists=SEPARATOR if task.kind == "multi_label" else None,
     )
     ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
     for number, line, cells in rows:
@@ -251,6 +270,14 @@ def usable(
             yield number, texts, None
         elif (value := _value(task, label, ids)) is not None:
             yield number, texts, value
+        elif task.kind == "multi_label":
+            unknown = next(name for name in _several(label) if name not in ids)
+            bad(
+                "label not in the set",
+                f"{where}: label {unknown!r} in column {columns.label!r} is none of "
+                f"{', '.join(map(repr, task.values))}{nearest(unknown, task.values)}; "
+                f"{SEPARATOR!r} separates the labels of a text",
+            )
         elif task.kind == "classification":
             bad(
                 "label not in the set",
@@ -264,8 +291,16 @@ def usable(
             )
 
 
-def _value(task: Task, label: str, ids: Mapping[str, int]) -> int | float | None:
-    """Returns the class or the score of a label; None if it is none."""
+def _several(cell: str) -> list[str]:
+    """Returns the labels of a text that may have any number of them."""
+    return [name for part in cell.split(SEPARATOR) if (name := part.strip())]
+
+
+def _value(task: Task, label: str, ids: Mapping[str, int]) -> int | float | list[int] | None:
+    """Returns the class, the score or the flags of a label; None if it is none."""
+    if task.kind == "multi_label":
+        numbers = [ids.get(name) for name in _several(label)]
+        return None if None in numbers else [int(i in numbers) for i in range(len(task.labels))]
     if task.kind == "classification":
         return ids.get(label)
     score = _score(label)
@@ -289,7 +324,7 @@ def _manifest(
     counts: Mapping[str, SplitCounts],
     seed: int,
 ) -> manifest.Manifest:
-    target = "label" if task.kind == "classification" else "score"
+    (target,) = KINDS[task.kind].targets
     totals = {
         split: each.totals(labels=dict(each.targets) if each.labelled else {})
         for split, each in counts.items()

@@ -20,6 +20,7 @@ from official.convert.heads.pretraining import (
 from official.convert.heads.tasks import (
     Classification,
     ConditionalSpanAnswer,
+    MultiLabel,
     MultipleChoice,
     Regression,
     SpanAnswer,
@@ -34,6 +35,7 @@ __all__ = [
     "ConditionalSpanAnswer",
     "Head",
     "MaskedLM",
+    "MultiLabel",
     "MultipleChoice",
     "NextSentence",
     "PermutationLM",
@@ -61,6 +63,7 @@ KINDS: dict[str, type[Head]] = {
         ReplacedTokens,
         Seq2SeqLM,
         Classification,
+        MultiLabel,
         Regression,
         MultipleChoice,
         SpanAnswer,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from official.config.heads import (
     ClassificationConfig,
+    MultiLabelConfig,
     MultipleChoiceConfig,
     RegressionConfig,
     SpanAnswerConfig,
@@ -14,6 +15,9 @@ from official.config.tagging import TokenClassificationConfig
 from official.convert.heads.base import Head
 from official.convert.mapping import Row, linear
 from official.utils.errors import UserError
+
+# Problem types of transformers' classification.
+_ONE, _SEVERAL = "single_label_classification", "multi_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +71,8 @@ class Classification(TaskHead):
 
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`."""
-        return _num_labels(config) != 1 and super().is_in(config, has_tensors)
+        several = config.get("problem_type") == _SEVERAL
+        return _num_labels(config) != 1 and not several and super().is_in(config, has_tensors)
 
     def objective(self, config: Mapping[str, Any], dropout: Any) -> ClassificationConfig:
         """See `Head`."""
@@ -78,7 +83,30 @@ class Classification(TaskHead):
         return {
             **_label_keys(objective),
             dropout_key: objective.dropout,
-            "problem_type": "single_label_classification",
+            "problem_type": _ONE,
+        }
+
+
+class MultiLabel(TaskHead):
+    """Any number of labels for a text: in transformers, a classification with a problem type."""
+
+    name = "multi_label"
+    objective_type = MultiLabelConfig
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return config.get("problem_type") == _SEVERAL and super().is_in(config, has_tensors)
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> MultiLabelConfig:
+        """See `Head`."""
+        return MultiLabelConfig(labels=_labels(config, _SEVERAL), dropout=dropout)
+
+    def keys(self, objective: MultiLabelConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        return {
+            **_label_keys(objective),
+            dropout_key: objective.dropout,
+            "problem_type": _SEVERAL,
         }
 
 
@@ -90,7 +118,8 @@ class Regression(TaskHead):
 
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`."""
-        return _num_labels(config) == 1 and super().is_in(config, has_tensors)
+        several = config.get("problem_type") == _SEVERAL
+        return _num_labels(config) == 1 and not several and super().is_in(config, has_tensors)
 
     def objective(self, config: Mapping[str, Any], dropout: Any) -> RegressionConfig:
         """See `Head`."""
@@ -215,14 +244,18 @@ def _num_labels(config: Mapping[str, Any]) -> int:
     return number
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _labels(config: Mapping[str, Any], expected: str = _ONE) -> tuple[str, ...]:
     """Returns the labels of a classification in config.json.
+
+    Args:
+      config: the parsed config.json.
+      expected: its problem type, if it has one.
 
     Raises:
       ValueError: it is of another kind, or the labels are not those of a classification.
     """
-    problem = config.get("problem_type") or "single_label_classification"
-    if problem != "single_label_classification":
+    problem = config.get("problem_type") or expected
+    if problem != expected:
         raise ValueError(
             f"problem_type: {problem!r} with {_num_labels(config)} labels is not supported"
         )

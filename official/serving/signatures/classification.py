@@ -1,5 +1,7 @@
 """`single`, `pair` and `tokens`: label, score or vectors of each text or pair of texts.
 
+A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C].
+
 An encoder of characters has no `tokens` of ids. An encoder without a head also has `embed` and
 `embed_tokens`: one vector for each text, as `official.serving.sentence_vectors` makes it.
 
@@ -124,9 +126,19 @@ def _head(
     labels = head.config.labels
     if not labels:
         raise UserError(
-            "objectives: the classification has no `labels` in config.yaml: write the names "
+            f"objectives: the {head.config.type} has no `labels` in config.yaml: write the names "
             "there, in the order of their numbers, and remove its first line, the checksum"
         )
+
+    if head.config.type == "multi_label":
+        thresholds = tf.constant(head.config.thresholds or [0.5] * len(labels), tf.float32)
+
+        def several(outputs: Outputs) -> Outputs:
+            probabilities = tf.sigmoid(outputs["logits"])
+            has = tf.cast(probabilities, tf.float32) >= thresholds
+            return {"probabilities": probabilities, "has_label": has}
+
+        return lambda batch: {"logits": head.logits(parts.encode(batch))}, several
 
     def named(outputs: Outputs) -> Outputs:
         probabilities = tf.nn.softmax(outputs["logits"])

@@ -115,11 +115,11 @@ def test_every_metric_of_the_table_can_be_computed():
             "'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli', 'ax', 'imdb', 'ag_news', 'dbpedia', "
             "'yelp_polarity', 'yelp_full', 'amazon_polarity', 'amazon_full', 'trec', 'trec_fine', "
             "'squad1', 'squad2', 'race', 'swag', 'dream', 'conll2003', 'wnut17', "
-            "'classification', 'regression', 'tagging', 'ranking', 'choice'",
+            "'classification', 'multi_label', 'regression', 'tagging', 'ranking', 'choice'",
         ),
         (
             lambda: tasks.generic("parsing", "text"),
-            "a task is classification or regression or tagging or ranking or choice, not 'parsing'",
+            "a task is classification or multi_label or regression or tagging or ranking or choice, not 'parsing'",
         ),
         (
             lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),

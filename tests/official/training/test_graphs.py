@@ -24,6 +24,7 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import (
     ClassificationConfig,
     KernelRankingConfig,
+    MultiLabelConfig,
     MultipleChoiceConfig,
     RankingConfig,
     RegressionConfig,
@@ -83,6 +84,7 @@ SEQUENCES = (
 )
 HEADS = (
     ClassificationConfig(num_labels=3),
+    MultiLabelConfig(num_labels=3),
     RegressionConfig(pooling="first", activation="relu"),
     TokenClassificationConfig(
         num_labels=4, crf=True, bilstm=5, mix=Mix(dropout=0.1), output_mix=Mix(norm="token")
@@ -91,6 +93,7 @@ HEADS = (
 )
 PLAIN_HEADS = (
     ClassificationConfig(num_labels=3, pooling="mean"),
+    MultiLabelConfig(num_labels=3, pooling="mean"),
     RegressionConfig(pooling="mean", mix=Mix(norm="layer", dropout=0.1, penalty=0.1)),
     TokenClassificationConfig(num_labels=4),
     SpanAnswerConfig(mix=Mix(norm="token")),
@@ -203,6 +206,7 @@ def rows(left: bool) -> dict[str, np.ndarray]:
         "backward_target_ids": whole(V, (B, T)),
         "label": whole(3, B),
         "score": rng.standard_normal(B).astype("float32"),
+        "label_flags": (np.arange(3) < whole(4, (B, 1))).astype("int32"),
         "word_ids": np.where(real, np.arange(T), -1).astype("int32"),
         "tag_ids": np.where(real, whole(4, (B, T)), -1).astype("int32"),
         "context_start": first + one,

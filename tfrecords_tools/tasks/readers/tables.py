@@ -9,7 +9,7 @@ questions are read as rows too: see `layouts`.
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from official.tasks import nearest
 from official.utils import json_lines
@@ -67,6 +67,7 @@ def read(
     format: str | None = None,
     bad: BadRows | None = None,
     labels: Sequence[str] = (),
+    lists: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a file with the requested columns.
 
@@ -78,6 +79,7 @@ def read(
       format: "tsv", "csv", "jsonl", "trec" or "folders"; None = by the file name.
       labels: the labels of a folder whose texts are read; empty = all.
       bad: is called with rows that have the wrong number of columns, are not UTF-8 or not JSON.
+      lists: joins the texts of a list in JSON Lines; None = a list is refused.
 
     Raises:
       UserError: the file or a column is missing, the file is empty, or a row is bad.
@@ -86,7 +88,7 @@ def read(
     format = file_format(path, format)
     rows = 0
     if format == "jsonl":
-        source = _objects(path, columns, optional, bad)
+        source = _objects(path, columns, optional, bad, lists)
     else:
         source = _cells(path, columns, optional, header, format, bad, labels)
     for row in source:
@@ -173,12 +175,18 @@ def _column_index(
 
 
 def _objects(
-    path: AnyPath, columns: Sequence[str], optional: Sequence[str], bad: BadRows
+    path: AnyPath,
+    columns: Sequence[str],
+    optional: Sequence[str],
+    bad: BadRows,
+    lists: str | None = None,
 ) -> Iterator[Row]:
     absent: set[str] | None = None  # The optional columns that the first row lacks.
     for number, line, value in json_lines.objects(path, bad):
         if absent is None:
             absent = {column for column in optional if value.get(column) is None}
+        if lists is not None:
+            value = {key: _joined(part, lists) for key, part in value.items()}
         missing = {column for column in columns if value.get(column) is None}
         nested = [c for c in columns if isinstance(value.get(c), (list, dict))]
         if missing - absent:
@@ -202,6 +210,13 @@ def _objects(
             )
         else:
             yield Row(number, line, tuple(_text(value.get(column)) for column in columns))
+
+
+def _joined(value: Any, separator: str) -> Any:
+    """Returns a list of texts without the separator as one text, and other values as they are."""
+    if isinstance(value, list) and all(isinstance(x, str) and separator not in x for x in value):
+        return separator.join(value)
+    return value
 
 
 def _text(value: str | float | bool | None) -> str | None:
