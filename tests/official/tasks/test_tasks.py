@@ -119,8 +119,8 @@ def test_every_metric_of_the_table_can_be_computed():
         ),
         (
             lambda: tasks.generic("parsing", "text"),
-            "a task is classification or multi_label or regression or tagging or ranking or choice, "
-            "not 'parsing'",
+            "a task is classification or multi_label or regression or tagging or ranking or "
+            "choice, not 'parsing'",
         ),
         (
             lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),
