@@ -28,6 +28,7 @@ COMMANDS = {
     "official.explain": "",
     "official.parameters": "CONFIG...",
     "official.students": "",
+    "official.extend_vocabulary": "",
     "official.teacher_outputs": "",
     "official.submission": "",
     "official.score_answers": "",

@@ -160,6 +160,15 @@ class Tokenizer(abc.ABC):
         flagged |= {i: token for i, token in special.items() if i >= self.num_base_pieces}
         return added, special, flagged
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that make this tokenizer again, with the tokens that were listed."""
+        listed = {
+            flags["content"]: added_tokens.Listed(i, AddedToken(**flags))
+            for i, flags in self._written.items()
+        }
+        return {**self._settings, **self._specials, added_tokens.LISTED: listed}
+
     def _packing(self) -> dict[str, Any]:
         """Returns the saved settings of how texts are packed, where they are not the usual ones."""
         usual = type(self).pair_separators

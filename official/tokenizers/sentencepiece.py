@@ -46,7 +46,8 @@ from official.utils.paths import AnyPath
 NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
-_TEXT = (_KINDS.NORMAL, _KINDS.BYTE)  # pieces that text becomes
+# Pieces that text becomes, and places in the vocabulary of tokens from elsewhere.
+_TEXT = (_KINDS.NORMAL, _KINDS.BYTE, _KINDS.UNUSED)
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of one byte
 # A model whose ids are not those of the tokenizer, and the settings of tokenizers with the ids of
 # fairseq.

@@ -1,0 +1,311 @@
+"""Adds words to the vocabulary of a tokenizer; all ids that it has stay.
+
+  WordPiece       a line of `vocab.txt`: first those of `[unusedN]`, then new ones
+  byte-level BPE  merges of the word's old pieces from the left, each with a piece, after all merges
+  SentencePiece   a piece with a score that wins over the word's old pieces; of a BPE model one for
+                  each part from the left, after all pieces
+
+Behind the vocabulary there may be tokens that code appends (T5's sentinels) and added tokens. They
+become a part of it, with their ids, and the new pieces follow.
+
+A word is spelled by its old pieces, as it stands in running text: the row of a new piece in a table
+starts as the mean of their rows (Gee et al., 2022, FVT; Yao et al., 2021, AdaLM).
+"""
+
+import collections
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+from sentencepiece import sentencepiece_model_pb2
+
+from official.tokenizers import byte_word_ids, text_words
+from official.tokenizers.base import Tokenizer
+from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.digit_commas import BLANK
+from official.tokenizers.sentencepiece import SentencePiece
+from official.tokenizers.wordpiece import WordPiece, clean, space_words
+from official.utils import progress
+from official.utils.errors import UserError
+
+_UNUSED = re.compile(r"\[unused\d+\]")
+_KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
+_LINES = 10_000  # at a time
+# Of a word that is chosen from a text: letters, and digits inside.
+_WORD = r"[\pL\pM]{2,}[\pL\pM\pN]*[\pL\pM]"
+_MIN_COUNT = 3
+_MAX_WORDS = 1_000_000  # different ones that are counted at a time
+_MARGIN = 0.1  # of a word's score over that of its old pieces
+
+
+class Extended(NamedTuple):
+    """A tokenizer with more words.
+
+    Attributes:
+      tokenizer: the new tokenizer.
+      rows: {id of a new piece: ids of the old pieces that spell it}.
+      words: the words that are pieces now.
+      left_out: {word: why it could not be added}.
+    """
+
+    tokenizer: Tokenizer
+    rows: Mapping[int, Sequence[int]]
+    words: Sequence[str]
+    left_out: Mapping[str, str]
+
+
+def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None) -> Extended:
+    """Adds words to a tokenizer.
+
+    Args:
+      tokenizer: the tokenizer.
+      words: the words, the most wanted first.
+      pieces: the largest number of new pieces, those of parts of words counted; None = any.
+
+    Raises:
+      UserError: the tokenizer is of a kind that has no pieces to add to.
+    """
+    kinds = {WordPiece: _of_wordpiece, ByteBPE: _of_byte_bpe, SentencePiece: _of_sentencepiece}
+    if type(tokenizer) not in kinds:
+        raise UserError(f"a vocabulary of {tokenizer.FILE} has whole words: none can be added")
+    limit = len(tokenizer.pieces) if pieces is None else pieces
+    left_out: dict[str, str] = {}
+    forms: dict[str, str] = {}  # {form: word}
+    for word, form in zip(words := list(words), _forms(tokenizer, words), strict=True):
+        if len(form.split()) != 1:
+            left_out[word] = "is nothing, or several words, for this tokenizer"
+        elif form in forms:
+            left_out.setdefault(word, f"is the same as {forms[form]!r}")
+        else:
+            forms[form] = word
+    grown, rows = kinds[type(tokenizer)](tokenizer, list(forms), limit)
+    added = []
+    for word, ids in zip(forms.values(), grown.encode([*forms]), strict=True):
+        known = int(ids[0]) if len(ids) == 1 else grown.unk_id
+        if known in rows:
+            added.append(word)
+        elif known != grown.unk_id:
+            left_out[word] = "is one piece already"
+        elif pieces is not None and grown.unk_id not in ids:
+            left_out[word] = f"has no room: at most {limit:,} pieces are new"
+        else:
+            spelled = " ".join(grown.pieces[i] for i in ids) or "nothing"
+            left_out[word] = f"stays {spelled} for this tokenizer"
+    return Extended(grown, rows, added, left_out)
+
+
+def choose(
+    tokenizer: Tokenizer,
+    lines: Iterator[str],
+    pieces: int,
+    report: progress.Report | None = None,
+) -> list[str]:
+    """Chooses words of a text, those first that save the most pieces.
+
+    Args:
+      tokenizer: the tokenizer of the model.
+      lines: the text.
+      pieces: the number of new pieces; more words are returned, as some cannot be added.
+      report: is called with lines of progress.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    counted = progress.Progress(None, report, "read ", "lines")
+    while chunk := [line for _, line in zip(range(_LINES), lines, strict=False)]:
+        with tf.device("/CPU:0"):
+            texts = tf.constant(chunk)
+            if isinstance(tokenizer, WordPiece):
+                texts = clean(texts, tokenizer.lower_case, tokenizer.strip_accents)
+            found = text_words.split(texts, "basic").texts.values
+            found = tf.boolean_mask(found, tf.strings.regex_full_match(found, _WORD))
+        counts.update(found.numpy().tolist())
+        if len(counts) > 2 * _MAX_WORDS:
+            counts = collections.Counter(dict(counts.most_common(_MAX_WORDS)))
+        counted(len(chunk))
+    frequent = {word.decode(): n for word, n in counts.items() if n >= _MIN_COUNT}
+    before = " " if tokenizer.keeps_space else ""
+    ids, splits = tokenizer.encode_ragged([before + word for word in frequent])
+    del ids
+    saved = {
+        word: count * (size - 1)
+        for (word, count), size in zip(frequent.items(), np.diff(splits), strict=True)
+        if size > 1
+    }
+    return sorted(saved, key=lambda word: (-saved[word], word))[: 4 * pieces]
+
+
+def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
+    """Returns the words as the tokenizer sees them, with a blank before them in running text."""
+    if not words:
+        return []
+    texts = tf.constant([word.strip() for word in words])
+    if isinstance(tokenizer, ByteBPE):
+        decoded = [f" {text.decode()}" for text in texts.numpy()]
+        return [form if len(byte_word_ids.find(form)) == 1 else "" for form in decoded]
+    texts = tokenizer.module().normalized(texts)
+    if isinstance(tokenizer, WordPiece):
+        texts = tf.strings.strip(space_words(texts))
+    return [text.decode().strip() for text in texts.numpy()]
+
+
+def _old_pieces(tokenizer: Tokenizer, forms: Sequence[str]) -> list[list[int]]:
+    """Returns the ids that spell each form."""
+    return [ids.tolist() for ids in tokenizer.encode(forms)]
+
+
+def _of_wordpiece(
+    tokenizer: WordPiece, forms: Sequence[str], limit: int
+) -> tuple[WordPiece, dict[int, list[int]]]:
+    pieces = list(tokenizer.pieces)
+    spare = [
+        i for i, piece in enumerate(pieces)
+        if _UNUSED.fullmatch(piece) and i not in tokenizer.added and i not in tokenizer.special_ids
+    ]  # fmt: skip
+    rows: dict[int, list[int]] = {}
+    known = set(pieces)
+    for form, ids in zip(forms, _old_pieces(tokenizer, forms), strict=True):
+        if form in known or len(rows) == limit:
+            continue
+        if spare:
+            pieces[number := spare.pop(0)] = form
+        else:
+            number = len(pieces)
+            pieces.append(form)
+        rows[number] = ids
+    grown = WordPiece(
+        pieces,
+        tokenizer.lower_case,
+        tokenizer.strip_accents,
+        tokenizer.settings,
+        max_input_chars_per_word=tokenizer.max_input_chars_per_word,
+    )
+    return grown, rows
+
+
+def _of_byte_bpe(
+    tokenizer: ByteBPE, forms: Sequence[str], limit: int
+) -> tuple[ByteBPE, dict[int, list[int]]]:
+    pieces, merges = list(tokenizer.pieces), list(tokenizer.merges)
+    numbers = {piece: i for i, piece in enumerate(pieces)}
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    rows: dict[int, list[int]] = {}
+    for form in forms:
+        parts = _joined([ALPHABET[byte] for byte in form.encode()], ranks)
+        joined = ["".join(parts[:end]) for end in range(2, len(parts) + 1)]
+        if len(rows) + sum(piece not in numbers for piece in joined) > limit:
+            continue
+        for left, right, piece in zip([parts[0], *joined], parts[1:], joined, strict=False):
+            if piece not in numbers:
+                numbers[piece] = len(pieces)
+                # The old pieces of its parts.
+                rows[len(pieces)] = [
+                    old for part in (left, right)
+                    for old in rows.get(numbers[part], [numbers[part]])
+                ]  # fmt: skip
+                pieces.append(piece)
+            if (left, right) not in ranks:
+                ranks[left, right] = len(merges)
+                merges.append((left, right))
+    grown = ByteBPE(pieces, merges, tokenizer.add_prefix_space, tokenizer.settings)
+    return grown, rows
+
+
+def _joined(parts: list[str], ranks: Mapping[tuple[str, str], int]) -> list[str]:
+    """Joins the pairs of one word in the order of the merges."""
+    while len(parts) > 1:
+        pairs = list(zip(parts[:-1], parts[1:], strict=True))
+        best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
+        if best not in ranks:
+            break
+        i = pairs.index(best)
+        parts = [*parts[:i], "".join(best), *parts[i + 2 :]]
+    return parts
+
+
+def _of_sentencepiece(
+    tokenizer: SentencePiece, forms: Sequence[str], limit: int
+) -> tuple[SentencePiece, dict[int, list[int]]]:
+    model = tokenizer.parsed()
+    # What follows the model becomes a part of it, and keeps its ids.
+    for piece in tokenizer.pieces[len(model.pieces) :]:
+        special = piece in {tokenizer.pieces[i] for i in tokenizer.sentinel_ids}
+        kind = _KINDS.CONTROL if special else _KINDS.UNUSED
+        model.pieces.add(piece=piece, score=0, type=kind)
+    add = _unigram_pieces if tokenizer.is_unigram else _bpe_pieces
+    rows = add(model, forms, limit)
+    model.trainer_spec.vocab_size = len(model.pieces)
+    rules = tokenizer.rules
+    grown = SentencePiece(
+        model.SerializeToString(deterministic=True),
+        rules.lower_case,
+        tokenizer.settings,
+        remove_space=rules.remove_space,
+        keep_accents=rules.keep_accents,
+        replace_quotes=rules.replace_quotes,
+        split_digit_comma=tokenizer.split_digit_comma,
+        remove_marks=rules.remove_marks,
+        blanks=rules.blanks,
+    )
+    return grown, rows
+
+
+def _processor(
+    model: sentencepiece_model_pb2.ModelProto,
+) -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+
+
+def _unigram_pieces(
+    model: sentencepiece_model_pb2.ModelProto, forms: Sequence[str], limit: int
+) -> dict[int, list[int]]:
+    """Adds a piece for each form to a model, and returns its old pieces."""
+    processor = _processor(model)
+    lowest = min((p.score for p in model.pieces if p.type == _KINDS.NORMAL), default=0.0)
+    known = {piece.piece for piece in model.pieces}
+    rows: dict[int, list[int]] = {}
+    for form in forms:
+        piece = BLANK + form
+        if piece in known or len(rows) == limit:
+            continue
+        ids = processor.encode(form)
+        scores = [lowest - 10 if processor.is_unknown(i) else processor.get_score(i) for i in ids]
+        rows[len(model.pieces)] = [i for i in ids if not processor.is_unknown(i)] or ids
+        model.pieces.add(piece=piece, score=sum(scores) + _MARGIN, type=_KINDS.NORMAL)
+    # A word may have a shorter new piece inside of it, which makes its other spellings better.
+    changed = True
+    while changed:
+        changed, processor = False, _processor(model)
+        for number in rows:
+            own = model.pieces[number]
+            spellings = processor.nbest_encode_as_ids(own.piece.removeprefix(BLANK), 2)
+            others = [ids for ids in spellings if ids != [number]]
+            score = max((sum(map(processor.get_score, ids)) for ids in others), default=-1e9)
+            if own.score < score + _MARGIN / 2:
+                own.score, changed = score + _MARGIN, True
+    return rows
+
+
+def _bpe_pieces(
+    model: sentencepiece_model_pb2.ModelProto, forms: Sequence[str], limit: int
+) -> dict[int, list[int]]:
+    """Adds the parts of each form from the left to a model, and returns their old pieces."""
+    numbers = {piece.piece: i for i, piece in enumerate(model.pieces)}
+    score = min((p.score for p in model.pieces if p.type == _KINDS.NORMAL), default=0.0)
+    rows: dict[int, list[int]] = {}
+    for form in forms:
+        ids = _processor(model).encode(form)
+        parts = [model.pieces[i].piece for i in ids]
+        joined = ["".join(parts[:end]) for end in range(2, len(parts) + 1)]
+        unknown = model.trainer_spec.unk_id in ids
+        if unknown or len(rows) + sum(piece not in numbers for piece in joined) > limit:
+            continue
+        for end, piece in enumerate(joined, 2):
+            if piece not in numbers:
+                numbers[piece] = len(model.pieces)
+                rows[len(model.pieces)] = [old for i in ids[:end] for old in rows.get(i, [i])]
+                score -= 1
+                model.pieces.add(piece=piece, score=score, type=_KINDS.NORMAL)
+    return rows
