@@ -4,12 +4,18 @@
   python -m official.extend_vocabulary --model_dir=MODEL --text='domain/*.txt' --pieces=500 \
       --output=GROWN
 
+  python -m official.extend_vocabulary --model_dir=MODEL --tokenizer=OTHER --output=GROWN
+
 GROWN is a model folder, which `--init` and `official.load` take like any other. All ids that the
 model has stay. A new row of a table, of an output bias and of every other head over the vocabulary
 is the mean of the rows of the old pieces that spelled the word.
 
 `--words` is a file of one word a line. With `--text` the words are chosen: those that save the most
 pieces in the text, by how often they occur and how many pieces each has. Both files may be .gz.
+
+With `--tokenizer` the model gets another vocabulary, such as one that `build_vocab` has learned
+from own text: pieces that both have keep their rows, and each other piece starts as the mean of the
+old pieces that spell it.
 """
 
 import glob
@@ -24,7 +30,6 @@ from official.utils import atomic, errors, progress
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
-    from official import config as configs
     from official.tokenizers import Tokenizer
     from official.tokenizers.extension import Extended
 
@@ -38,6 +43,9 @@ def define_flags() -> None:
     flags.DEFINE_string("checkpoint", "best", "Its checkpoint: best, last, a step or a path.")
     flags.DEFINE_string("words", None, "File of the words to add, one a line.")
     flags.DEFINE_list("text", None, "Files or globs of the text that words are chosen from.")
+    flags.DEFINE_string(
+        "tokenizer", None, "Tokenizer folder that takes the place of the model's tokenizer."
+    )
     flags.DEFINE_integer(
         "pieces",
         None,
@@ -52,11 +60,15 @@ def main(argv: list[str]) -> None:
     """Reads a model folder and writes one with a larger vocabulary."""
     del argv
     errors.require(FLAGS, "model_dir", "output")
-    if (FLAGS.words is None) == (FLAGS.text is None):
-        raise UserError("give either --words=FILE or --text=GLOB: the words to add, or their text")
+    if [FLAGS.words, FLAGS.text, FLAGS.tokenizer].count(None) != 2:
+        raise UserError(
+            "give one of --words=FILE, the words to add, --text=GLOB, a text to choose them from, "
+            "and --tokenizer=DIR, another tokenizer"
+        )
     if FLAGS.text is not None:
         errors.require(FLAGS, "pieces")
     atomic.check_new(FLAGS.output)
+    from official import tokenizers
     from official.saving import larger_vocabulary, model_folder
     from official.tokenizers import extension
 
@@ -66,54 +78,69 @@ def main(argv: list[str]) -> None:
             f"{FLAGS.model_dir}: the teacher of objectives.distillation has the old vocabulary: "
             "extend the teacher, and make the student from it"
         )
-    if FLAGS.words is not None:
-        words = [word for line in _lines([FLAGS.words]) if (word := line.strip())]
+    variables = {path: variable.numpy() for path, variable in model.variables_by_path().items()}
+    size = config.encoder.vocab_size
+    if FLAGS.tokenizer is not None:
+        new = tokenizers.load(FLAGS.tokenizer)
+        sources = extension.spelled_by(tokenizer, new)
+        lines = _kept(sources, tokenizer, new)
     else:
-        lines = _lines(_files(FLAGS.text))
-        words = extension.choose(tokenizer, lines, FLAGS.pieces, progress.say)
-    extended = extension.extend(tokenizer, words, FLAGS.pieces)
-    if not extended.words:
-        reasons = "; ".join(f"{word!r} {why}" for word, why in list(extended.left_out.items())[:5])
-        raise UserError(f"no word can be added: {reasons or 'there is none'}")
-    grown, variables = larger_vocabulary.grow(
-        config,
-        {path: variable.numpy() for path, variable in model.variables_by_path().items()},
-        extended.tokenizer.vocab_size,
-        extended.rows,
-    )
+        extended = extension.extend(tokenizer, _words(tokenizer), FLAGS.pieces)
+        if not extended.words:
+            found = list(extended.left_out.items())[:5]
+            reasons = "; ".join(f"{word!r} {why}" for word, why in found)
+            raise UserError(f"no word can be added: {reasons or 'there is none'}")
+        new = extended.tokenizer
+        sources = larger_vocabulary.grown(size, new.vocab_size, extended.rows)
+        lines = _added(tokenizer, extended)
+    grown, variables = larger_vocabulary.with_rows(config, variables, sources)
     model_folder.write_new(
         grown,
-        extended.tokenizer,
+        new,
         variables,
         FLAGS.output,
         model_folder.generation(FLAGS.model_dir),
         model_folder.embedding(FLAGS.model_dir),
     )
-    _report(tokenizer, extended, config, grown)
+    for line in lines:
+        print(line)
+    print(f"rows of the tables: {size:,} -> {grown.encoder.vocab_size:,}")
+    print(f"wrote {FLAGS.output}; its tokenizer, for new shards: {FLAGS.output}/tokenizer")
 
 
-def _report(
-    tokenizer: "Tokenizer",
-    extended: "Extended",
-    config: "configs.Config",
-    grown: "configs.Config",
-) -> None:
-    """Prints what was done."""
+def _words(tokenizer: "Tokenizer") -> list[str]:
+    """Returns the words to add, the most wanted first."""
+    from official.tokenizers import extension
+
+    if FLAGS.words is not None:
+        return [word for line in _lines([FLAGS.words]) if (word := line.strip())]
+    return extension.choose(tokenizer, _lines(_files(FLAGS.text)), FLAGS.pieces, progress.say)
+
+
+def _added(tokenizer: "Tokenizer", extended: "Extended") -> Iterator[str]:
+    """Yields what was added, and what was not."""
     inside = sum(number < tokenizer.vocab_size for number in extended.rows)
     before = " " if tokenizer.keeps_space else ""
     sizes = [len(ids) for ids in tokenizer.encode([before + word for word in extended.words])]
-    print(
+    yield (
         f"{len(extended.words):,} words are one piece each, and were {sum(sizes) / len(sizes):.2f} "
         f"on average: {len(extended.rows):,} new pieces"
         + (f", {inside:,} of them in the place of [unused] ones" if inside else "")
     )
-    print(f"rows of the tables: {config.encoder.vocab_size:,} -> {grown.encoder.vocab_size:,}")
     if FLAGS.words is not None:
         for word, why in list(extended.left_out.items())[:_SHOWN]:
-            print(f"left out: {word!r} {why}")
+            yield f"left out: {word!r} {why}"
         if len(extended.left_out) > _SHOWN:
-            print(f"left out: {len(extended.left_out) - _SHOWN:,} more")
-    print(f"wrote {FLAGS.output}; its tokenizer, for new shards: {FLAGS.output}/tokenizer")
+            yield f"left out: {len(extended.left_out) - _SHOWN:,} more"
+
+
+def _kept(sources: Sequence[Sequence[int]], old: "Tokenizer", new: "Tokenizer") -> Iterator[str]:
+    """Yields how many pieces both tokenizers have."""
+    same = sum(len(ids) == 1 for ids in sources)
+    yield (
+        f"{same:,} of {new.vocab_size:,} pieces have the row of one piece, and the others the mean "
+        f"of those of the {old.vocab_size:,} old ones that spell them"
+    )
 
 
 def _files(globs: Sequence[str]) -> list[str]:

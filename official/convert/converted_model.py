@@ -15,7 +15,7 @@ from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import model_folder
 from official.serving.sentence_vectors import EmbeddingSettings
-from official.tokenizers import sentencepiece, wordpiece
+from official.tokenizers import added_tokens, sentencepiece, settings_file, wordpiece
 from official.utils import files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -147,8 +147,9 @@ def tokenizer_of(
         model = files.read_bytes(vocabulary)
         unused = system.model_type == "camembert"
         model = sentencepiece.with_fairseq_ids(model, unused, str(vocabulary))
-        settings = sentencepiece.FAIRSEQ
-        tokenizer = tokenizers.SentencePiece(model, False, dict(settings), str(vocabulary))
+        listed = added_tokens.read(folder, settings_file.read(folder))
+        settings = {**sentencepiece.FAIRSEQ, added_tokens.LISTED: listed}
+        tokenizer = tokenizers.SentencePiece(model, False, settings, str(vocabulary))
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         files.check(vocabulary)

@@ -1,4 +1,4 @@
-"""Gives a model the rows of a larger vocabulary."""
+"""Gives a model the rows of another vocabulary."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,25 +9,20 @@ from official import config as configs
 from official.saving import model_folder
 
 
-def grow(
+def with_rows(
     config: configs.Config,
     variables: Mapping[str, np.ndarray],
-    pieces: int,
-    rows: Mapping[int, Sequence[int]],
+    sources: Sequence[Sequence[int]],
 ) -> tuple[configs.Config, dict[str, np.ndarray]]:
-    """Grows what has a row for each piece: tables, output biases, and other heads.
-
-    A new row is the mean of the rows of its old pieces.
+    """Changes what has a row for each piece: tables, output biases, and other heads.
 
     Args:
       config: the config of the model.
       variables: its variables by path.
-      pieces: the number of pieces of the new tokenizer.
-      rows: {id of a new piece: ids of the old pieces that spell it}.
+      sources: for each row of the result, the old rows whose mean it is.
 
     Returns:
-      The new config, and the variables. All old rows are as they were, except those of
-      `[unusedN]`.
+      The new config, and the variables.
     """
     old_size = config.encoder.vocab_size
 
@@ -38,17 +33,28 @@ def grow(
 
     # What grows with the vocabulary has a row for each piece.
     shapes, larger = model_folder.shapes(config), model_folder.shapes(sized(old_size + 1))
-    size = max(old_size, pieces)
+    first = np.array([source[0] for source in sources])
+    means = {i: list(source) for i, source in enumerate(sources) if len(source) > 1}
     result = {}
     for path, array in variables.items():
         for axis, count in enumerate(shapes[path]):
             if larger[path][axis] == count:
                 continue
             old = np.moveaxis(array, axis, 0)
-            new = np.zeros((size, *old.shape[1:]), old.dtype)
-            new[:old_size] = old
-            for number, spelled in rows.items():
-                new[number] = old[list(spelled)].mean(axis=0, dtype=np.float64)
+            new = old[first]
+            for i, source in means.items():
+                new[i] = old[source].mean(axis=0, dtype=np.float64)
             array = np.ascontiguousarray(np.moveaxis(new, 0, axis))
         result[path] = array
-    return sized(size), result
+    return sized(len(sources)), result
+
+
+def grown(size: int, pieces: int, rows: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
+    """Returns the sources of a table that keeps its rows.
+
+    Args:
+      size: the number of old rows.
+      pieces: the number of pieces of the new tokenizer.
+      rows: {id of a new piece: ids of the old pieces that spell it}.
+    """
+    return [rows.get(i, (i,)) for i in range(max(size, pieces))]

@@ -137,6 +137,32 @@ def choose(
     return sorted(saved, key=lambda word: (-saved[word], word))[: 4 * pieces]
 
 
+def spelled_by(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
+    """Returns for each piece of a tokenizer the ids of another one: its own, or those spelling it.
+
+    A piece that the other tokenizer has is that piece. Special tokens are those of the same role.
+    A piece that cannot be spelled has the ids of all pieces of text.
+    """
+    numbers = {piece: i for i, piece in enumerate(old.pieces)}
+    roles = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id", "eod_id")
+    same = {getattr(new, role): getattr(old, role) for role in reversed(roles)}
+    text = np.setdiff1d(np.arange(old.vocab_size), [*old.special_ids, *old.sentinel_ids]).tolist()
+    # White space before a word tells where it begins, and is no part of a piece inside a word.
+    begins = new.word_starts
+    spellings = [
+        f"{' ' * bool(begins[i])}{spelling.decode('utf-8', 'replace').strip()}"
+        for i, spelling in enumerate(new.spellings)
+    ]
+    sources = []
+    for i, (piece, ids) in enumerate(zip(new.pieces, old.encode(spellings), strict=True)):
+        known = [number for number in ids.tolist() if number != old.unk_id]
+        own = same.get(i)
+        if own is None and type(old) is type(new):
+            own = numbers.get(piece)
+        sources.append([own] if own is not None else known or text)
+    return sources
+
+
 def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
     """Returns the words as the tokenizer sees them, with a blank before them in running text."""
     if not words:

@@ -83,9 +83,8 @@ def test_every_table_bias_and_head_grows(name):
     draw = np.random.default_rng(0)
     shapes = model_folder.shapes(config)
     variables = {path: draw.normal(size=shape) for path, shape in shapes.items()}
-    grown, new = larger_vocabulary.grow(
-        config, variables, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]}
-    )
+    sources = larger_vocabulary.grown(size, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]})
+    grown, new = larger_vocabulary.with_rows(config, variables, sources)
     assert grown.encoder.vocab_size == size + 2
     assert {path: array.shape for path, array in new.items()} == model_folder.shapes(grown)
     wider = [path for path in shapes if size in shapes[path]]
@@ -146,13 +145,41 @@ def test_the_command(tmp_path):
     pieces = tokenizer.encode(["bada"])[0]
     np.testing.assert_allclose(new[..., 125], old[..., pieces].mean(-1), atol=1e-5)
     done = commands.run("official.extend_vocabulary", *flags, "--words=x", "--text=y")
-    assert done.returncode and "give either --words=FILE or --text=GLOB" in done.stderr
+    assert done.returncode and "give one of --words=FILE" in done.stderr
 
 
 def _logits(loaded, batch):
     model = loaded.model
     states = np.asarray(model.encode(batch)["sequence_output"])[0]
     return np.asarray(model.objectives[0].logits(states, model.encoder))
+
+
+def test_rows_of_another_tokenizer():
+    old = wordpiece()
+    pieces = [
+        "[UNK]",
+        "[PAD]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "card",
+        "##card",
+        "cardio",
+        "river",
+        "é",
+    ]
+    new = tokenizers.WordPiece([*pieces, "日", "##io"], True)
+    rows = extension.spelled_by(old, new)
+    spelled = [[old.pieces[i] for i in row] for row in rows]
+    assert spelled[:6] == [["[UNK]"], ["[PAD]"], ["[CLS]"], ["[SEP]"], ["[MASK]"], ["card"]]
+    # A piece inside of a word is spelled by itself.
+    assert spelled[6:10] == [["card"], ["card", "##io"], ["river"], ["e"]]
+    assert len(spelled[10]) == len(old.pieces) - len(old.special_ids)
+    assert spelled[11] == ["##io"]
+    words = extension.spelled_by(byte_bpe(), new)
+    assert [[byte_bpe().pieces[i] for i in row] for row in words[5:8]] == [
+        ["Ġca", "rd"], ["ca", "rd"], ["Ġca", "rd", "io"]
+    ]  # fmt: skip
 
 
 def test_words_alone_cannot_grow():

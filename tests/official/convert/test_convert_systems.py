@@ -130,6 +130,11 @@ def test_a_sentencepiece_model_of_fairseq(tmp_path, name):
     assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id) == (first, 1, end)
     assert tokenizer.mask_id == len(theirs) + offset == tokenizer.vocab_size - 1
     assert tokenizer.pair_separators == 2
+    size = tokenizer.vocab_size
+    (folder / "added_tokens.json").write_text(json.dumps({"[E1]": size}))
+    system = huggingface.SYSTEMS[name.partition("_")[0]]
+    marked = converted_model.tokenizer_of(folder, size + 1, "config.json", system)
+    assert marked.encode(["the [E1] cat"])[0].tolist().count(size) == 1
     (folder / "sentencepiece.bpe.model").write_bytes(systems.sentencepiece_model())
     with pytest.raises(UserError, match=r"bpe.model does not begin with <unk>, <s> and </s>"):
         huggingface.read(folder)
