@@ -31,12 +31,13 @@ from official.serving.sampling import Settings
 from official.serving.text_generator import TextGenerator
 from official.serving.text_model import TextModel
 from official.tokenizers import Tokenizer
-from official.tokenizers.packing import pack
+from official.tokenizers.packing import num_specials, pack
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
 TOP_K = 5
+CHUNK = 256  # texts of a file that are filled together
 Span = tuple[int, int]  # the first character of a mask, and the one after its last
 
 
@@ -143,14 +144,12 @@ class MaskFiller:
 
     def _of_tokens(
         self, tokens: tf.RaggedTensor, top_k: tf.Tensor, candidates: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Returns `number` [B] of the masks that each text keeps, and `best` for all, [R, K]."""
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns `best` for the masks of tokens int32 [B, None], text by text: [R, K] each."""
         source = self.source
         batch = pack([tokens], source.tokenizer, source.max_length, source.config.encoder.layout)
         masks = self.masks(batch)
-        ids, values = self.best(tf.boolean_mask(self.encoded(batch), masks), top_k, candidates)
-        number = tf.reduce_sum(tf.cast(masks, tf.int32), axis=1)
-        return {"number": number, "token_ids": ids, "probabilities": values}
+        return self.best(tf.boolean_mask(self.encoded(batch), masks), top_k, candidates)
 
     def texts(
         self,
@@ -168,11 +167,8 @@ class MaskFiller:
         _check(texts, top_k, batch_size)
         tokenizer = self.source.tokenizer
         candidates = _candidates(targets, tokenizer)
-        encoded = tokenizer.encode_with_offsets(list(texts), special=True)
-        tokens = [ids for ids, _, _ in encoded]
-        spans = [_spans(row, [tokenizer.mask_id]) for row in encoded]
-        counts = [len(each) for each in spans]
-        _check_masks(texts, counts, tokenizer.pieces[tokenizer.mask_id])
+        encoded = self.read(texts)
+        tokens = [ids for ids, _ in encoded]
         results: list = [None] * len(texts)
         order = np.argsort([len(ids) for ids in tokens], kind="stable")
         progress = Progress(len(texts), report, unit="texts")
@@ -182,20 +178,30 @@ class MaskFiller:
             values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
             ragged = tf.RaggedTensor.from_row_lengths(values, [len(tokens[row]) for row in rows])
             outputs = function(ragged, tf.constant(top_k), tf.constant(candidates, tf.int32))
-            kept, ids, chances = (value.numpy() for value in outputs.values())
+            ids, chances = (value.numpy() for value in outputs)
             first = 0
-            for row, number in zip(rows, kept, strict=True):
-                if number < counts[row]:
-                    raise UserError(
-                        f"texts: text {row + 1} has {counts[row]} masks, and {number} of them are "
-                        f"within the first {self.source.max_length} tokens, where texts are cut: "
-                        f"shorten it: {texts[row][:60]!r}"
-                    )
-                own = slice(first, first + number)
-                results[row] = self._fillings(texts[row], spans[row], ids[own], chances[own])
-                first += number
+            for row in rows:
+                spans = encoded[row][1]
+                own = slice(first, first + len(spans))
+                results[row] = self._fillings(texts[row], spans, ids[own], chances[own])
+                first += len(spans)
             progress(len(rows))
         return results
+
+    def read(self, texts: Sequence[str], first: int = 1) -> list[tuple[np.ndarray, list[Span]]]:
+        """Returns the ids of each text and where its masks are.
+
+        Args:
+          texts: the texts.
+          first: the number of the first text, for messages.
+
+        Raises:
+          UserError: a text has no mask, or one beyond the maximum length.
+        """
+        tokenizer, length = self.source.tokenizer, self.source.max_length
+        room = length - num_specials(1, tokenizer, self.source.config.encoder.layout)
+        encoded = tokenizer.encode_with_offsets(list(texts), special=True)
+        return _with_masks(texts, encoded, tokenizer, [tokenizer.mask_id], room, length, first)
 
     def _fillings(
         self, text: str, spans: Sequence[Span], ids: np.ndarray, probabilities: np.ndarray
@@ -251,56 +257,60 @@ class SentinelFiller:
                 "the words: leave them out"
             )
         _check(texts, top_k, batch_size)
-        sentinels, tokenizer = self._tokenizer.sentinel_ids, self._tokenizer
-        length = self._generator.max_length
-        rows, places = [], []
-        encoded = tokenizer.encode_with_offsets(list(texts))
-        for number, (text, each) in enumerate(zip(texts, encoded, strict=True)):
-            row = [*each[0].tolist()[: length - 1], self._generator.end_id]
-            spans = _spans(each, sentinels)
-            order = [text[slice(*span)] for span in spans]
-            _check_masks([text], [len(spans)], tokenizer.pieces[sentinels[0]], number)
-            kept = sum(token in sentinels for token in row)
-            if kept < len(spans):
-                raise UserError(
-                    f"texts: text {number + 1} has {len(spans)} sentinels, and {kept} of them are "
-                    f"within the first {length} tokens, where texts are cut: shorten it"
-                )
-            if order != [tokenizer.pieces[i] for i in sentinels[: len(order)]]:
-                raise UserError(
-                    f"texts: text {number + 1} has the sentinels {', '.join(order)}: number them "
-                    "from 0 in the order of the text, as in training"
-                )
-            rows.append(row)
-            places.append(spans)
+        encoded = self.read(texts)
+        rows = [[*ids.tolist(), self._generator.end_id] for ids, _ in encoded]
+        length, pad_id = self._generator.max_length, self._tokenizer.pad_id
         settings = Settings(num_beams=top_k, num_return_sequences=top_k, length_penalty=0.0)
         progress, results = Progress(len(rows), report, unit="texts"), []
-        for numbers, ids, mask in padding.batches(
-            rows, batch_size, length, tokenizer.pad_id, side="right"
-        ):
-            found, scores = self._generator.beams(ids, mask, settings)
-            for row, beams, chances in zip(numbers, found, np.exp(scores).tolist(), strict=True):
-                results.append(self._fillings(texts[row], places[row], beams, chances))
+        for numbers, ids, mask in padding.batches(rows, batch_size, length, pad_id, side="right"):
+            found = self._generator.beams(ids, mask, settings)
+            for row, beams, scores in zip(numbers, *found, strict=True):
+                results.append(self._fillings(texts[row], encoded[row][1], beams, scores))
             progress(len(ids))
         return results
 
+    def read(self, texts: Sequence[str], first: int = 1) -> list[tuple[np.ndarray, list[Span]]]:
+        """Returns the ids of each text, cut, and where its sentinels are; see `MaskFiller.read`.
+
+        Raises:
+          UserError: as there, or the sentinels of a text are not 0, 1, ... in this order.
+        """
+        tokenizer, length = self._tokenizer, self._generator.max_length
+        sentinels = tokenizer.sentinel_ids
+        encoded = tokenizer.encode_with_offsets(list(texts))
+        found = _with_masks(texts, encoded, tokenizer, sentinels, length - 1, length, first)
+        for number, (text, (_, spans)) in enumerate(zip(texts, found, strict=True), first):
+            order = [text[slice(*span)] for span in spans]
+            if order != [tokenizer.pieces[i] for i in sentinels[: len(order)]]:
+                raise UserError(
+                    f"texts: text {number} has the sentinels {', '.join(order)}: number them from "
+                    "0 in the order of the text, as in training"
+                )
+        return [(ids[: length - 1], spans) for ids, spans in found]
+
     def _fillings(
-        self, text: str, spans: Sequence[Span], beams: np.ndarray, chances: list[float]
+        self, text: str, spans: Sequence[Span], beams: np.ndarray, scores: np.ndarray
     ) -> list[list[Filling]]:
-        """Returns the fillings of each sentinel of a text, from the generated ids [K, U]."""
+        """Returns the fillings of each sentinel of a text.
+
+        Args:
+          text: the text.
+          spans: where its sentinels are.
+          beams: the generated ids, [K, U].
+          scores: their log probabilities, [K].
+        """
         tokenizer = self._tokenizer
         results: list[list[Filling]] = [[] for _ in spans]
         starts = tokenizer.word_starts
-        for ids, chance in zip(beams, chances, strict=True):
-            if chance == 0.0:  # a place of the search without a text
-                continue
+        found_texts = np.isfinite(scores)  # other places of the search have none
+        for ids, chance in zip(beams[found_texts], np.exp(scores[found_texts]), strict=True):
             words = self._words(ids)
             for number, (span, found) in enumerate(zip(spans, results, strict=True)):
                 own = np.array(words.get(tokenizer.sentinel_ids[number], ()), np.int32)
                 word = decoded(own, tokenizer).strip()
                 begins = len(own) and own[0] < len(starts) and starts[own[0]]
                 filled = _filled(text, span, " " * bool(begins) + word)
-                found.append(Filling(word, chance, tuple(own.tolist()), filled))
+                found.append(Filling(word, float(chance), tuple(own.tolist()), filled))
         return results
 
     def _words(self, ids: np.ndarray) -> dict[int, list[int]]:
@@ -357,11 +367,18 @@ def write(
 
     The file appears when it is complete. Arguments and errors are those of `MaskFiller.texts`.
     """
-    results = filler.texts(texts, top_k, targets, report=report)
+    parts = text_lists.slices(len(texts), CHUNK)
+    for part in parts:  # what cannot be filled is found before anything is computed
+        filler.read(texts[part], part.start + 1)
+    progress = Progress(len(texts), report, unit="texts")
     with atomic.file(output) as stream:
-        for text, masks in zip(texts, results, strict=True):
-            line = {"text": text, "masks": [[f._asdict() for f in mask] for mask in masks]}
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        for part in parts:
+            results = filler.texts(texts[part], top_k, targets)
+            for text, masks in zip(texts[part], results, strict=True):
+                line = {"text": text, "masks": [[f._asdict() for f in mask] for mask in masks]}
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            progress(len(results))
+    progress.finish()
 
 
 def check_output(output: str | os.PathLike) -> None:
@@ -376,14 +393,46 @@ def _check(texts: Sequence[str], top_k: int, batch_size: int) -> None:
         raise UserError(f"top_k: {top_k} is less than 1")
 
 
-def _check_masks(texts: Sequence[str], counts: Sequence[int], mask: str, first: int = 0) -> None:
-    """Raises UserError if a text has no mask."""
-    for number, (text, count) in enumerate(zip(texts, counts, strict=True), first + 1):
-        if not count:
+def _with_masks(
+    texts: Sequence[str],
+    encoded: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    tokenizer: Tokenizer,
+    mask_ids: Sequence[int],
+    room: int,
+    length: int,
+    first: int,
+) -> list[tuple[np.ndarray, list[Span]]]:
+    """Returns the ids of each text and where its masks are.
+
+    Args:
+      texts: the texts.
+      encoded: the ids, starts and ends of each text.
+      tokenizer: the tokenizer.
+      mask_ids: the ids of masks.
+      room: the number of tokens of a text that are kept.
+      length: the same with special tokens, for messages.
+      first: the number of the first text, for messages.
+
+    Raises:
+      UserError: a text has no mask, or one that is cut off.
+    """
+    results = []
+    for number, (text, (ids, starts, ends)) in enumerate(zip(texts, encoded, strict=True), first):
+        found = np.flatnonzero(np.isin(ids, mask_ids))
+        if not len(found):
             raise UserError(
-                f"texts: text {number} has no mask: write {mask} where a word is missing: "
-                f"{text[:60]!r}"
+                f"texts: text {number} has no mask: write {tokenizer.pieces[mask_ids[0]]} where a "
+                f"word is missing: {text[:60]!r}"
             )
+        if found[-1] >= room:
+            kept = int((found < room).sum())
+            raise UserError(
+                f"texts: text {number} has {len(found)} masks, and {kept} of them are within the "
+                f"first {length} tokens, where texts are cut: shorten it: {text[:60]!r}"
+            )
+        spans = zip(starts[found].tolist(), ends[found].tolist(), strict=True)
+        results.append((ids, list(spans)))
+    return results
 
 
 def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int]:
@@ -407,14 +456,6 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
             )
         found.add(numbers.get(target, int(ids[0]) if len(ids) else 0))
     return sorted(found)
-
-
-def _spans(
-    encoded: tuple[np.ndarray, np.ndarray, np.ndarray], mask_ids: Sequence[int]
-) -> list[Span]:
-    """Returns where the masks of a text are, from its ids, starts and ends."""
-    found = np.isin(encoded[0], mask_ids)
-    return list(zip(*(part[found].tolist() for part in encoded[1:]), strict=True))
 
 
 def _filled(text: str, span: Span, spelled: str) -> str:
