@@ -49,8 +49,10 @@ PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile --no-loadscope-re
 test: .venv/.ready
 	$(PYTEST) -m "not slow" tests --ignore=tests/parity
 
+# A process keeps the code of XLA until its end: some gigabytes for the tests that compile much.
 test-all: .venv/.ready
-	$(PYTEST) tests --ignore=tests/parity
+	$(PYTEST) -m "not xla" tests --ignore=tests/parity
+	$(PYTEST) -m xla tests --ignore=tests/parity
 
 lint: .venv/.ready imports
 	.venv/bin/ruff check .
