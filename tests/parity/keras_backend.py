@@ -23,7 +23,7 @@ from keras import ops  # noqa: E402
 from official.config.registry import ENCODERS, OBJECTIVES  # noqa: E402
 from official.modeling.layers.random import Draws  # noqa: E402
 from official.modeling.model import Model  # noqa: E402
-from official.utils import strict  # noqa: E402
+from official.utils import keras_private, strict  # noqa: E402
 
 
 def shapes(config):
@@ -35,7 +35,7 @@ def build(config, variables):
     """The model of a config, with these values."""
     model = _model(config)
     for path, variable in model.variables_by_path().items():
-        variable.assign(variables[path])
+        keras_private.initialize(variable, variables[path])
     return model
 
 
@@ -47,7 +47,8 @@ def _model(config):
             for each in config["objectives"]
         ],
     }
-    return Model(types.SimpleNamespace(seed=0, **parts))
+    with keras_private.uninitialized_variables():  # JAX compiles each draw of weights
+        return Model(types.SimpleNamespace(seed=0, **parts))
 
 
 def forward(model, batch, rng):

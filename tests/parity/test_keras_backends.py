@@ -26,7 +26,12 @@ SIZES = {"vocab_size": 29, "hidden_size": 12, "num_layers": 2, "num_heads": 3}
 SIZES |= {"intermediate_size": 20}
 XL = TransformerXLConfig(**SIZES, memory_length=3, pooler=True)
 ELMO = BilmConfig(
-    vocab_size=29, cell_size=5, projection_size=6, filters=((1, 3), (2, 4)), character_size=3
+    vocab_size=29,
+    num_layers=1,
+    cell_size=5,
+    projection_size=6,
+    filters=((1, 3), (2, 4)),
+    character_size=3,
 )
 
 
@@ -34,7 +39,7 @@ def change(config, **changes):
     return dataclasses.replace(config, **changes)
 
 
-CAUSAL = change(ENCODER, norm="pre", causal=True, pooled_position="last")
+CAUSAL = change(ENCODER, norm="pre", causal=True, pooled_position="last", activation="silu")
 
 
 def of(kind, **options):
@@ -50,15 +55,15 @@ POOLED = (
 TAGS = of("token_classification", num_labels=3, crf=True, bilstm=5)
 FORMS = {
     "BERT": (ENCODER, POOLED),
-    "pre-norm": (CAUSAL, POOLED),
     "ALBERT": (change(ENCODER, layer_groups=1, embedding_size=7, activation="relu"), POOLED),
-    "ELECTRA": (ENCODER, (of("generator", size=0.34), of("replaced_tokens"))),
-    "GPT-2": (change(CAUSAL, pooler=False, activation="silu"), (of("causal_lm"),)),
-    "tagger": (ENCODER, (TAGS,)),
+    "ELECTRA": (change(ENCODER, num_layers=1), (of("generator", size=0.34), of("replaced_tokens"))),
+    "GPT-2": (CAUSAL, (of("causal_lm"), of("classification", num_labels=3))),
+    "tagger": (change(ENCODER, num_layers=1), (TAGS,)),
     "XLNet": (XL, POOLED),
     "Transformer-XL": (
         change(
             XL,
+            num_layers=1,
             attention="uni",
             clamp_length=2,
             untie_biases=False,
@@ -67,7 +72,7 @@ FORMS = {
         ),
         POOLED,
     ),
-    "T5": (EncoderDecoderConfig(**SIZES), (of("seq2seq_lm", z_loss=1e-4),)),
+    "T5": (EncoderDecoderConfig(**SIZES | {"num_layers": 1}), (of("seq2seq_lm", z_loss=1e-4),)),
     "ELMo": (change(ELMO, memory_length=0), (of("bilm", samples=7),)),
     "ELMo, sentences": (ELMO, (TAGS,)),
 }

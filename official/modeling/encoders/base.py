@@ -22,9 +22,11 @@ class Encoder(Layer):
     def compute_output_spec(self, *args, **kwargs):
         """Returns the shapes and dtypes of the outputs, with None for lengths that are not known.
 
-        Two lengths are tried: backends put numbers in the place of None that may exceed the
-        positions of the encoder, or symbols that cannot be compared with them.
+        But for TensorFlow, two lengths are tried: backends put numbers in the place of None that
+        may exceed the positions of the encoder, or symbols that cannot be compared with them.
         """
+        if keras.backend.backend() == "tensorflow":
+            return super().compute_output_spec(*args, **kwargs)
         longest = min(self.config.max_positions, _LONGEST)
         outputs, others = (
             super(Encoder, self).compute_output_spec(*_of_length(args, n), **_of_length(kwargs, n))
