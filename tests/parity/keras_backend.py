@@ -67,6 +67,9 @@ def forward(model, batch, rng):
         outputs["attentions"] = ops.stack(encoded["attentions"])
     outputs |= {f"loss/{name}": value for name, value in losses.items()}
     outputs |= {f"metric/{n}": x for n, (x, _) in metrics.items() if not n.endswith("_auc")}
+    if rng is None:
+        predicted = model.predictions(batch, encoded)
+        outputs |= {f"prediction/{name}": value for name, value in predicted.items()}
     return loss, outputs
 
 
@@ -77,8 +80,6 @@ def results(model, batch):
 
     def everything():
         _, found = forward(model, batch, None)
-        for name, value in model.predictions(model.prepare(batch)).items():
-            found[f"prediction/{name}"] = value
         loss, dropped = forward(model, batch, Draws((1, 2)))
         return loss, found | {f"dropout/{name}": value for name, value in dropped.items()}
 
@@ -110,7 +111,7 @@ def under_jax(function, variables):
     """As `under_tensorflow`, compiled."""
     import jax
 
-    jax.config.update("jax_disable_most_optimizations", True)  # compiles in a third of the time
+    jax.config.update("jax_disable_most_optimizations", True)  # compiles sooner
 
     def of_values(values):
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):

@@ -54,11 +54,12 @@ POOLED = (
 )
 TAGS = of("token_classification", num_labels=3, crf=True, bilstm=5)
 FORMS = {
-    "BERT": (ENCODER, POOLED),
-    "ALBERT": (change(ENCODER, layer_groups=1, embedding_size=7, activation="relu"), POOLED),
-    "ELECTRA": (change(ENCODER, num_layers=1), (of("generator", size=0.34), of("replaced_tokens"))),
+    "BERT": (ENCODER, (*POOLED, TAGS)),
+    "ELECTRA, ALBERT": (
+        change(ENCODER, layer_groups=1, embedding_size=6, activation="relu"),
+        (of("generator", size=0.5, num_layers=1), of("replaced_tokens")),
+    ),
     "GPT-2": (CAUSAL, (of("causal_lm"), of("classification", num_labels=3))),
-    "tagger": (change(ENCODER, num_layers=1), (TAGS,)),
     "XLNet": (XL, POOLED),
     "Transformer-XL": (
         change(
