@@ -274,6 +274,7 @@ def _of_sentencepiece(
         split_digit_comma=tokenizer.split_digit_comma,
         remove_marks=rules.remove_marks,
         blanks=rules.blanks,
+        last_blank=tokenizer.module().last_blank,
     )
     return grown, rows
 

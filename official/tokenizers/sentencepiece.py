@@ -79,6 +79,8 @@ class SentencePieceSplitter(Splitter):
         super().__init__()
         self.rules = TextRules()
         self._digit_commas: DigitCommas | None = None
+        # Whether a blank at the end of a text is a piece of its own, and the id of the piece.
+        self.last_blank, self.blank_id = False, 0
         self._bytes = model
         self._replacements: tf_text.SentencepieceTokenizer | None = None
         self._model = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
@@ -100,7 +102,27 @@ class SentencePieceSplitter(Splitter):
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
         ids = self._model.tokenize(self.rules.apply(texts))
-        return ids if self._digit_commas is None else self._digit_commas.split(ids)
+        ids = ids if self._digit_commas is None else self._digit_commas.split(ids)
+        return self._with_last_blank(ids, texts, self.blank_id)
+
+    def _with_last_blank(
+        self, rows: tf.RaggedTensor, texts: tf.Tensor, value: tf.Tensor | int
+    ) -> tf.RaggedTensor:
+        """Appends `value`, [N] or one, to the rows of texts that end in a blank, if it is a piece.
+
+        Args:
+          rows: int32 [N, None].
+          texts: string [N].
+          value: int32.
+        """
+        if not self.last_blank:
+            return rows
+        ends = tf.strings.regex_full_match(self.normalized(texts), "(?s).* ")
+        values = tf.broadcast_to(value, tf.shape(ends))
+        last = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(values, ends), tf.cast(ends, tf.int64), validate=False
+        )
+        return tf.concat([rows, last], 1)
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Splitter`."""
@@ -127,13 +149,16 @@ class SentencePieceSplitter(Splitter):
         """See `Splitter`; the model itself maps the text that it normalises to its input."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned, attached = self.rules.apply_by_character(characters)
-        texts = self.rules.apply(texts)
+        given, texts = texts, self.rules.apply(texts)
         tokens = self._model.tokenize_with_offsets(texts)
         if self._digit_commas is not None:
             tokens = self._digit_commas.split_with_offsets(texts, *tokens)
         ids, starts, ends = tokens
         starts, ends = offsets.characters_of(offsets.origins(cleaned, attached), starts, ends)
-        return offsets.Tokens(ids, *offsets.trimmed(characters, starts, ends))
+        starts, ends = offsets.trimmed(characters, starts, ends)
+        size = tf.cast(characters.row_lengths(), tf.int32)
+        added = ((ids, self.blank_id), (starts, size - 1), (ends, size))
+        return offsets.Tokens(*(self._with_last_blank(rows, given, value) for rows, value in added))
 
 
 class SentencePiece(Tokenizer):
@@ -160,6 +185,7 @@ class SentencePiece(Tokenizer):
         extra_ids: int = 0,
         remove_marks: bool = False,
         blanks: str = "",
+        last_blank: bool = False,
     ):
         """Makes a tokenizer from a serialized model.
 
@@ -177,6 +203,8 @@ class SentencePiece(Tokenizer):
             of the model, the first one last (T5).
           remove_marks: see `text_rules.TextRules`.
           blanks: see `text_rules.TextRules`.
+          last_blank: whether a blank at the end of a text is a piece of its own, as in the files of
+            transformers 4.
 
         Raises:
           UserError: `model` is not a SentencePiece model, or lacks special tokens.
@@ -192,6 +220,9 @@ class SentencePiece(Tokenizer):
         self.rules = splitter.rules = TextRules(
             remove_space, replace_quotes, keep_accents, lower_case, remove_marks, blanks
         )
+        splitter.last_blank = last_blank
+        unknown = pieces.index(specials["unk_token"])
+        splitter.blank_id = pieces.index(BLANK) if BLANK in pieces else unknown
         self.split_digit_comma = split_digit_comma
         if split_digit_comma:
             splitter.split_digit_commas(pieces.index(specials["unk_token"]))
@@ -227,6 +258,7 @@ class SentencePiece(Tokenizer):
             extra_ids=_extra_ids(settings),
             remove_marks=switch(settings, "remove_marks", False),
             blanks=str(settings.get("blanks") or ""),
+            last_blank=switch(settings, "last_blank", False),
         )
 
     def parsed(self) -> sentencepiece_model_pb2.ModelProto:
@@ -279,6 +311,8 @@ class SentencePiece(Tokenizer):
                 del settings[rule]
         if self.extra_ids:
             lower_case["extra_ids"] = self.extra_ids
+        if self._splitter.last_blank:
+            lower_case["last_blank"] = True
         # Without the other rules, fingerprints are those of folders from before the rules.
         return lower_case if settings == _NO_RULES else lower_case | settings
 
@@ -369,12 +403,11 @@ def replacements_alone(model: bytes) -> bytes:
     return alone.SerializeToString(deterministic=True)
 
 
-def kept(model: bytes, characters: Sequence[str]) -> str:
-    """Returns those of some characters that a model does not replace."""
+def replaced(model: bytes, characters: Sequence[str]) -> dict[str, str]:
+    """Returns what a model makes of each of some characters before it splits text."""
     replace = tf_text.SentencepieceTokenizer(replacements_alone(model), out_type=tf.string)
-    after = offsets.joined(replace.tokenize(tf.constant(characters)))
-    pairs = zip(characters, after.numpy().tolist(), strict=True)
-    return "".join(character for character, new in pairs if character.encode() == new)
+    after = offsets.joined(replace.tokenize(tf.constant(characters))).numpy().tolist()
+    return {old: new.decode() for old, new in zip(characters, after, strict=True)}
 
 
 def _released(settings: dict[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.digit_commas import BLANK
-from official.tokenizers.sentencepiece import NO_REPLACEMENTS, SentencePiece, kept
+from official.tokenizers.sentencepiece import NO_REPLACEMENTS, SentencePiece, replaced
 from official.tokenizers.wordpiece import WordPiece
 from official.utils import json_files
 from official.utils.errors import UserError
@@ -316,11 +316,34 @@ class _Reader:
             str(self._path),
             keep_accents=2 not in order,
             remove_marks=2 in order,
-            # The model itself splits text at blanks alone.
-            blanks=kept(model, [c for c in _WHITE_SPACE if c != " "]) if len(pre) == 2 else "",
+            **self._white_space(model, len(pre) == 2),
             extra_ids=extra_ids,
             **rules,
         )
+
+    def _white_space(self, model: bytes, splits: bool) -> dict[str, Any]:
+        """Returns the settings of white space, of which the model itself splits at blanks alone.
+
+        Args:
+          model: the model.
+          splits: whether WhitespaceSplit comes before Metaspace.
+        """
+        if splits:
+            same = replaced(model, [c for c in _WHITE_SPACE if c != " "])
+            return {"blanks": "".join(c for c, new in same.items() if c == new)}
+        steps = self._steps("normalizer", "normalizers")
+        if not [step for step in steps if step["type"] == "Replace" and step in _BLANKS]:
+            wanted = "with Replace of ' {2,}' in the normalizer, or with WhitespaceSplit"
+            raise self._refused("pre_tokenizer", self._described["pre_tokenizer"], wanted)
+        if [step for step in steps if step["type"] == "Strip"]:
+            # The end of a text is stripped before these are found.
+            listed = self._settings[added_tokens.LISTED]
+            found = [content for content, (_, token) in listed.items() if token.normalized]
+            if found:
+                wanted = f"without an added token that is `normalized`, such as {found[0]!r}"
+                raise self._refused("normalizer.Strip", steps[-1], wanted)
+            return {}
+        return {"last_blank": True}
 
     def _scored(self) -> list[tuple[str, float]]:
         """Returns the pieces with their scores."""
@@ -435,6 +458,9 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
     if charsmap and charsmap != NO_REPLACEMENTS:
         encoded = base64.b64encode(charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    last_blank = tokenizer.module().last_blank
+    if last_blank:
+        steps.append(_BLANKS[-2])
     metaspace = {
         "type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True
     }  # fmt: skip
@@ -447,7 +473,7 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
     scored += [[piece, 0.0] for piece in tokenizer.pieces[len(scored) : tokenizer.num_base_pieces]]
     return {
         "normalizer": _sequence(steps),
-        "pre_tokenizer": {
+        "pre_tokenizer": metaspace if last_blank else {
             "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]
         },
         "decoder": metaspace,
