@@ -39,7 +39,11 @@ from official.utils.errors import UserError
 
 # Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
 FEW = 10_000
-_FEW_EPOCHS = 20
+_FEW_EPOCHS, _FEW_BATCH = 20, 16
+# Encoders that are narrower than the base models learn faster (Turc et al., 2019; for ELECTRA Clark
+# et al., 2020, table 7).
+_BASE_SIZE = 768
+_SMALL_RATE, _SMALL_RATES = 1e-4, {"electra": 3e-4}
 _EVAL_EVERY = 500  # steps, of larger data
 _BUCKETS = (16, 32, 64, 128, 256, 512)
 _BUILDER = "tfrecords_tools.build_task_shards"  # imported when it is used, as those of `KINDS`
@@ -370,23 +374,29 @@ class _Run:
     def _config_of(self, task: str, name: str, count: int, max_length: int) -> configs.Config:
         """Returns the published settings for this number of examples, and says them."""
         path, settings = f"configs/finetune/{name}.yaml", self._settings.overrides()
-        batch = min(configs.load(path, settings).recipe.batch_size, count)
-        steps = -(-count // batch)  # of an epoch
-        buckets = [*(b for b in _BUCKETS if b < max_length), max_length]
-        chosen = [f"recipe.bucket_lengths={buckets}", f"recipe.batch_size={batch}"]
-        chosen += [f"recipe.eval_every={min(steps, _EVAL_EVERY)}", f"seed={self._settings.seed}"]
+        chosen, why = [f"seed={self._settings.seed}"], []
         if task in ("classification", "regression"):
             chosen.append(f"objectives.0.type={task}")
-        few = count < FEW
-        if few:
+        if count < FEW:
             chosen += [f"recipe.epochs={_FEW_EPOCHS}", "recipe.optimizer.bias_correction=true"]
-        config = configs.load(path, [*chosen, *settings])
-        recipe = config.recipe
-        why = ""
-        if few and recipe.epochs == _FEW_EPOCHS:
-            why = ", more epochs and bias correction for few examples (Mosbach et al., 2021)"
+            chosen.append(f"recipe.batch_size={_FEW_BATCH}")
+            why.append("those of Mosbach et al. (2021) for few examples")
+        if self._config.encoder.hidden_size < _BASE_SIZE:
+            rate = _SMALL_RATES.get(name, _SMALL_RATE)
+            chosen.append(f"recipe.optimizer.learning_rate={rate}")
+            why.append("the learning rate of a small model")
+        recipe = configs.load(path, [*chosen, *settings]).recipe
+        batch = min(recipe.batch_size, count)
+        steps = -(-count // batch)  # of an epoch
+        buckets = [*(b for b in _BUCKETS if b < max_length), max_length]
+        chosen += [
+            f"recipe.eval_every={min(steps, _EVAL_EVERY)}",
+            f"recipe.bucket_lengths={buckets}",
+        ]
+        config = configs.load(path, [*chosen, *settings, f"recipe.batch_size={batch}"])
+        recipe, with_ = config.recipe, f", with {' and '.join(why)}" if why else ""
         self._report(
-            f"settings of {path}{why}: {recipe.epochs:g} epochs, batches of "
+            f"settings of {path}{with_}: {recipe.epochs:g} epochs, batches of "
             f"{recipe.batch_size}, learning rate {recipe.optimizer.learning_rate:g}, texts of at "
             f"most {max_length} tokens"
         )

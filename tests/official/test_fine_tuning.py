@@ -61,15 +61,16 @@ def test_texts_with_labels(init, tmp_path):
     assert "2 labels: first (" in said and "train: 108 examples" in said
     assert "validation: 12 examples" in said and sum(counts) == 120
     assert (
-        "settings of configs/finetune/classification.yaml: 8 epochs, batches of 32, learning rate "
-        "0.01, texts of at most 32 tokens"
+        "settings of configs/finetune/classification.yaml, with those of Mosbach et al. (2021) for "
+        "few examples and the learning rate of a small model: 8 epochs, batches of 16, learning "
+        "rate 0.01, texts of at most 32 tokens"
     ) in said
     assert "is the best on the validation examples: " in said and "accuracy" in lines[-2]
     assert lines[-1] == f"official.load({str(tmp_path / 'model')!r}).classify([...])"
     new, labels = texts(40, seed=1)
-    assert np.mean([a.label == b for a, b in zip(model.classify(new), labels, strict=True)]) > 0.9
+    assert np.mean([a.label == b for a, b in zip(model.classify(new), labels, strict=True)]) > 0.75
     best = checkpoints.best(tmp_path / "model")
-    assert best["metric"] == "accuracy" and best["value"] > 0.9
+    assert best["metric"] == "accuracy" and best["value"] > 0.75
     again = []
     official.finetune(*data, **options, report=again.append)
     assert any("trained already, to step" in line for line in again)
@@ -141,6 +142,7 @@ def test_a_folder_of_hugging_face(tmp_path):
         init=GOLDEN / "hf_files" / "bare", model_dir=tmp_path / "model", report=lines.append,
     )  # fmt: skip
     assert "a folder of Hugging Face" in lines[0]
+    assert "1 epochs, batches of 11, learning rate 0.0001, texts" in "".join(lines)
     assert model.config.objectives[0].labels == ("1", "2", "10")
 
 
