@@ -49,6 +49,20 @@ def test_sublayers_are_each_listed_once():
     assert names(direct) == ["inner", "single"], changed("sublayers", what)
 
 
+def test_a_mask_is_kept_with_a_tensor_for_the_layers_that_read_it():
+    ids = keras.ops.convert_to_tensor([[3, 1, 0]])
+    found = keras_private.mask_of(keras.layers.Embedding(4, 2, mask_zero=True)(ids))
+    what = "layers keep masks elsewhere than `backend.get_keras_mask` looks"
+    assert found is not None and found.numpy().tolist() == [[True, True, False]], changed(
+        "mask_of", what
+    )
+    states = keras.ops.convert_to_tensor([[[1.0], [3.0], [8.0]]])
+    assert keras_private.mask_of(states) is None
+    keras_private.set_mask(states, found)
+    mean = keras.layers.GlobalAveragePooling1D()(states)
+    assert mean.numpy().tolist() == [[2.0]], changed("set_mask", what)
+
+
 @pytest.mark.slow
 def test_variables_stay_uninitialized_after_the_block():
     name = "uninitialized_variables"
