@@ -62,7 +62,7 @@ class Part(parts.Part):
             unlike = readers.differences(whole, converted)
             if not unlike:
                 outcome.add("harmless")
-            elif reader.foreign and _is_one(unlike):
+            elif reader.foreign and _is_one(unlike, reader.blocks):
                 outcome.add("as the file says")
             else:
                 outcome.fail(f"{what}: read otherwise: {'; '.join(unlike[:4])}")
@@ -86,7 +86,9 @@ class Part(parts.Part):
         return self._readers[-1]
 
 
-def _is_one(unlike: Sequence[str]) -> bool:
-    """Whether what differs is one value of a file, wherever it goes."""
+def _is_one(unlike: Sequence[str], blocks: bool) -> bool:
+    """Whether what differs is one value of a file, wherever it goes, or one variable."""
+    if blocks and len({place.partition(":")[0] for place in unlike}) == 1:
+        return True
     heads = {place.split("/")[1] for place in unlike}
     return len(heads) == 1 and (len(unlike) == 1 or heads == {"config"})

@@ -34,6 +34,8 @@ class Reader:
       read: from a folder to what can be compared.
       share: how many of a hundred flips are its.
       foreign: whether the files are another tool's.
+      blocks: whether a bit may say where all numbers of a variable are, or in which order their
+        bytes: then all of them are others.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Reader:
     read: Callable[[Path], Any]
     share: int
     foreign: bool = False
+    blocks: bool = False
 
     def paths(self) -> list[Path]:
         """The files, from the folder on."""
@@ -80,7 +83,7 @@ def readers(materials: Materials) -> list[Reader]:
                 "old": materials.torch(old=True),
             }.items()
         ),
-        Reader("tf_model.h5", materials.keras(), ("*.h5",), _hugging_face, 3, True),
+        Reader("tf_model.h5", materials.keras(), ("*.h5",), _hugging_face, 3, True, True),
     ]
 
 

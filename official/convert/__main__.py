@@ -1,7 +1,8 @@
-"""Converts weights: `python -m official.convert --source=hf|tf1|elmo --input=DIR --output=DIR`.
+"""Converts weights: `python -m official.convert --source=hf --input=DIR --output=DIR`.
 
-`--source` makes a model folder from the files of another tool. `--target=hf|elmo` converts a model
-folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
+`--source=hf|tf1|garden|elmo` makes a model folder from the files of another tool.
+`--target=hf|elmo` converts a model folder:
+`python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
 """
 
 from absl import flags
@@ -16,11 +17,12 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "source",
         None,
-        ["hf", "tf1", "elmo"],
+        ["hf", "tf1", "garden", "elmo"],
         "The format of --input: files of Hugging Face (config.json, and "
         "model.safetensors, pytorch_model.bin or tf_model.h5), of a TF1 "
         "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
-        "ELECTRA and T5, no config) or of ELMo (*options.json, *weights.hdf5).",
+        "ELECTRA and T5, no config), of the TF Model Garden (a checkpoint of TF2's objects) "
+        "or of ELMo (*options.json, *weights.hdf5).",
     )
     flags.DEFINE_enum(
         "target", None, ["hf", "elmo"], "The format of --output. --input is a model folder."
@@ -43,7 +45,7 @@ def main(argv: list[str]) -> None:
     """Reads one folder and writes the other."""
     del argv
     if (FLAGS.source is None) == (FLAGS.target is None):
-        raise errors.UserError("give either --source=hf|tf1|elmo or --target=hf|elmo")
+        raise errors.UserError("give either --source=hf|tf1|garden|elmo or --target=hf|elmo")
     errors.require(FLAGS, "input", "output")
     if FLAGS.vocab is not None and FLAGS.source != "elmo":
         raise errors.UserError("--vocab: is for --source=elmo: other formats have a vocabulary")
@@ -78,6 +80,10 @@ def _read() -> None:
         from official.convert import huggingface
 
         converted = huggingface.read(FLAGS.input)
+    elif FLAGS.source == "garden":
+        from official.convert import garden
+
+        converted = garden.read(FLAGS.input)
     else:
         from official.convert import tf1
 

@@ -32,6 +32,10 @@ _FILTERS = {
     h5z.FILTER_FLETCHER32: "fletcher32",
     h5z.FILTER_LZF: "lzf",
 }
+_FLOATS = (
+    *(h5t.IEEE_F16LE, h5t.IEEE_F32LE, h5t.IEEE_F64LE),
+    *(h5t.IEEE_F16BE, h5t.IEEE_F32BE, h5t.IEEE_F64BE),
+)
 _MAX_GROWTH = 64  # bytes of all data sets for a byte of the file; weights hardly get smaller
 _MAX_CHUNKS = 1 << 17  # of a data set
 _MIN_CHUNK = 1 << 20  # bytes that a chunk may have, even if its data set is smaller
@@ -203,7 +207,7 @@ class _Check:
         if layout not in (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED):
             return f"stored in an unknown way ({layout})"
         kind = data.get_type()
-        if kind.get_class() != h5t.FLOAT or kind.get_size() not in (2, 4, 8):
+        if not any(kind.equal(known) for known in _FLOATS):
             return "expected floating-point numbers of 2, 4 or 8 bytes"
         shape = data.shape
         if shape != expected:

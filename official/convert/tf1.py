@@ -37,6 +37,8 @@ RELEASES = {
     "xlnet_config.json": xlnet.SYSTEM,
 }
 
+# What a checkpoint of TF2 has beside its variables: the graph of objects.
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Variables of training: those of the releases' own Adam, and of TensorFlow's.
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
 _SLOT = "_slot_"  # of Mesh TensorFlow
@@ -55,6 +57,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     present = [name for name in RELEASES if (folder / name).exists()]
     if not present and list(folder.glob("*.index")):
         tensors = Checkpoint(folder)
+        _refuse_objects(tensors)
         if any(name.startswith("electra/") for name in tensors):
             return _electra(folder, tensors)
         if "shared/embedding" in tensors:
@@ -63,10 +66,17 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     config = json_files.read(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
     tensors: Checkpoint | xlnet.OneHead = Checkpoint(folder)
+    _refuse_objects(tensors)
     if system.model_type == "xlnet":
         tensors = xlnet.OneHead(tensors)
         config = xlnet.release_config(config, str(source)) | tensors.described()
     return converted_model.read(folder, _labels(system, tensors) | config, source, system, tensors)
+
+
+def _refuse_objects(tensors: "Checkpoint") -> None:
+    """Refuses a checkpoint of TF2, whose names are those of paths between objects."""
+    if OBJECTS in tensors:
+        raise UserError(f"{tensors.source} is a checkpoint of TF2's objects: --source=garden")
 
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def test_the_command_line_says_what_it_did(tmp_path):
     assert (tmp_path / "hf" / "model.safetensors").exists()
     neither = run(f"--input={tmp_path}", f"--output={tmp_path / 'x'}")
     assert neither.returncode == 2
-    assert "error: give either --source=hf|tf1|elmo or --target=hf|elmo" in neither.stderr
+    assert "error: give either --source=hf|tf1|garden|elmo or --target=hf|elmo" in neither.stderr
 
 
 def test_old_names_copies_and_constants_are_put_right(source):
