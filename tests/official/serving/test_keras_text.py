@@ -1,5 +1,6 @@
 """The encoder of a model folder and its tokenizer as Keras layers, and the page about them."""
 
+import json
 import re
 
 import keras
@@ -122,3 +123,37 @@ def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
     towers = keras.models.load_model("towers.keras")
     np.testing.assert_array_equal(towers(space["pairs"]), space["towers"](space["pairs"]))
     assert len(space["history"].history["loss"]) == 3 and space["again"] is not None
+
+
+def test_every_kind_of_tokenizer_is_saved(tmp_path):
+    golden = json.loads((ROOT / "tests" / "golden" / "byte_bpe.json").read_text())
+    merges = [tuple(line.split(" ")) for line in golden["merges.txt"].splitlines()[1:]]
+    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\ncat\n")
+    kinds = [
+        tokenizers.ByteBPE(golden["vocab.json"], merges),
+        tokenizers.load(tmp_path),
+        tokenizers.load(ROOT / "tests" / "golden" / "earlier" / "xlnet" / "model" / "tokenizer"),
+    ]
+    for number, tokenizer in enumerate(kinds):
+        preprocess = TextPreprocessor(tokenizer, max_length=9)
+        config = keras.saving.serialize_keras_object(preprocess)
+        again = keras.saving.deserialize_keras_object(json.loads(json.dumps(config)))
+        expected, found = preprocess(TEXTS), again(TEXTS)
+        assert expected.keys() == found.keys()
+        assert ("character_ids" in found) == (number == 1)
+        for name, values in found.items():
+            np.testing.assert_array_equal(values, expected[name])
+
+
+@pytest.mark.slow
+def test_a_saved_model_of_raw_text_gives_the_vectors_of_the_folder(tmp_path):
+    """Of XLNet, with SentencePiece, padding on the left and a memory."""
+    folder = ROOT / "tests" / "golden" / "earlier" / "xlnet" / "model"
+    encoder, preprocess = official.keras_encoder(folder)
+    text = keras.Input((), dtype="string")
+    states = encoder(**preprocess(text))["sequence_output"]
+    model = keras.Model(text, keras.layers.GlobalAveragePooling1D()(states))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    expected = official.load(folder).encode(TEXTS)
+    np.testing.assert_allclose(again(tf.constant(TEXTS)), expected, rtol=0, atol=1e-5)
