@@ -108,6 +108,7 @@ def test_metrics_of_several_labels():
     )
 
 
+@pytest.mark.slow
 def test_answers_and_predictions_have_all_labels_from_the_thresholds_on(tmp_path):
     head = {"type": "multi_label", "labels": LABELS}
     chances = server(load(tmp_path / "first", head))["single"](*constants(TEXTS))["probabilities"]

@@ -258,6 +258,7 @@ def test_wrong_inputs(tmp_path):
         loaded.tag(["a"], batch_size=0)
 
 
+@pytest.mark.slow
 def test_tags_that_mark_no_entities_are_those_of_the_words(tmp_path):
     """Each word comes with its tag: from text, from words, and by hand."""
     loaded = model(tmp_path, crf=False, labels=["DET", "NOUN", "VERB", "O", "PUNCT"], rule="words")
