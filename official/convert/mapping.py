@@ -100,7 +100,7 @@ def bring_in(
     # A set of names, because a lookup in `tensors` may read a tensor.
     rows, present = list(rows), set(tensors)
     missing = [name for row in rows for name in row.names if name not in present]
-    if missing and len(missing) == sum(len(row.names) for row in rows):
+    if present and missing and len(missing) == sum(len(row.names) for row in rows):
         raise UserError(
             f"{source} has none of the tensors of its config, such as {missing[0]}; it has "
             f"{_listed(sorted(present), 3)}: are they of another model, or of another class?"
