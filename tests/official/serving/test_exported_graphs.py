@@ -21,6 +21,7 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import (
     ClassificationConfig,
     KernelRankingConfig,
+    MultiLabelConfig,
     MultipleChoiceConfig,
     RankingConfig,
     RegressionConfig,
@@ -58,6 +59,7 @@ TAGS = ("O", "B-X", "I-X")
 # The encoder and the head.
 MODELS = {
     "classification": (BERT, ClassificationConfig(labels=("bad", "good", "neither"))),
+    "multi_label": (BERT, MultiLabelConfig(labels=("bad", "good", "neither"))),
     "regression": (XLNET, RegressionConfig()),
     "ranking": (BERT, RankingConfig()),
     "kernel_ranking": (BERT, KernelRankingConfig()),
