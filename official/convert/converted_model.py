@@ -139,7 +139,9 @@ def tokenizer_of(
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
     others = list(folder.glob("*.model"))
     names = (*tokenizers.KINDS, tokenizers.JSON_FILE)
-    found = [folder / name for name in names if (folder / name).is_file()]
+    found = [folder / name for name in names if (folder / name).exists()]
+    for path in found:
+        files.check(path)  # one that is no file is not passed over for another
     vocabulary = found[0] if found else folder / system.vocabulary
     if found:
         tokenizer = tokenizers.load(folder, defaults)
