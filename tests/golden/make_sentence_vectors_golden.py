@@ -2,7 +2,7 @@
 
 The folder has the weights and the vocabulary of tests/golden/hf_files/bare. For each case there are
 the module files that differ from those of the folder, and the vectors of TEXTS: the states of
-transformers, pooled by hand. sentence-transformers 5.1.0 gave the same within 1e-6.
+transformers, pooled by hand.
 
 Run with the Python of the environment of tests/parity/requirements-hf.txt:
     .parity/hf/bin/python tests/golden/make_sentence_vectors_golden.py [FILE]
