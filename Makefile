@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint imports torture parity parity-environments bench docs clean always
+.PHONY: help demo test test-ci test-all lint imports torture parity parity-environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -24,6 +24,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help:
 	@echo "make demo      raw text to a SavedModel that answers, with a table at the end (minutes)"
 	@echo "make test      the tests of a few seconds each (minutes)"
+	@echo "make test-ci   the tests of up to ten seconds each, as CI runs them"
 	@echo "make test-all  all tests: whole runs, kills, several workers, benchmarks too"
 	@echo "make lint      ruff, and the import rules of pyproject.toml"
 	@echo "make torture   kills, damages, full disks and hostile input, in a slice (some minutes)"
@@ -48,6 +49,9 @@ PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile --no-loadscope-re
 
 test: .venv/.ready
 	$(PYTEST) -m "not slow" tests --ignore=tests/parity
+
+test-ci: .venv/.ready
+	$(PYTEST) -m "not long" tests --ignore=tests/parity
 
 # A process keeps the code of XLA until its end: some gigabytes for the tests that compile much.
 test-all: .venv/.ready

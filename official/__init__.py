@@ -83,7 +83,9 @@ def __getattr__(name: str) -> typing.Any:
     if name in __all__:  # and not defined above
         from official.utils import quiet_import
 
-        quiet_import.install(log_level=None)
+        # Training prints what it does, as the commands do: TensorFlow's notices, a thousand of them
+        # in a short run, are left out unless the user has set a level.
+        quiet_import.install()
         from official import fine_tuning
 
         return getattr(fine_tuning, name)
