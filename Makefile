@@ -24,7 +24,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help:
 	@echo "make demo      raw text to a SavedModel that answers, with a table at the end (minutes)"
 	@echo "make test      the tests of a few seconds each (minutes)"
-	@echo "make test-ci   the tests of up to ten seconds each, as CI runs them"
+	@echo "make test-ci   the tests of up to six seconds each, as CI runs them"
 	@echo "make test-all  all tests: whole runs, kills, several workers, benchmarks too"
 	@echo "make lint      ruff, and the import rules of pyproject.toml"
 	@echo "make torture   kills, damages, full disks and hostile input, in a slice (some minutes)"

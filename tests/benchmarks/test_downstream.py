@@ -231,6 +231,7 @@ def test_an_answer_is_a_name_of_the_likest_sentence():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_from_files_to_a_line_of_the_table(tmp_path, capsys):
     share = sentiment(tmp_path / "data/glue/SST-2")
     init = encoder_folder(tmp_path / "encoder")

@@ -60,6 +60,7 @@ def test_table(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_our_side_runs_and_is_tabled(tmp_path):
     source = write_task(tmp_path / "task")
     done = commands.run(

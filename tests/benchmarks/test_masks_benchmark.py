@@ -13,6 +13,7 @@ def test_every_unit_has_a_row():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_table():
     done = commands.run(
         "benchmarks.masks",

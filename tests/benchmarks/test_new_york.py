@@ -13,6 +13,7 @@ def test_the_language():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_permutation_lm_learns_the_joint_and_masked_lm_stays_short_of_it():
     done = commands.run(
         "benchmarks.new_york",

@@ -51,6 +51,7 @@ def test_a_failing_side_is_shown(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_table_of_memory(tmp_path):
     text = write_corpus(tmp_path)
     vocabulary = small.tokenizer_folder(tmp_path / "tokenizer") / "vocab.txt"

@@ -128,6 +128,7 @@ def test_sides_must_agree_in_float32(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_our_side_is_served_and_tabled(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(map("\n".join, small.documents(20))))

@@ -107,6 +107,7 @@ def test_the_table_has_a_row_for_each_part_and_the_command_repeats_a_failure():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_sigterm_ends_the_bench_and_its_processes_at_once_and_the_case_is_run_again(tmp_path):
     command = [sys.executable, "-m", "benchmarks.torture", "--parts=flips,nan"]
     process = subprocess.Popen(
@@ -200,6 +201,7 @@ def wordpiece(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_fuzz(materials, wordpiece):
     actual = fuzz.Part(0, materials).run(0)
     assert actual.done == 150 and not actual.failures
@@ -353,6 +355,7 @@ def test_nan_that_reaches_weights(tmp_path, monkeypatch, materials, change, mess
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_kills(materials, monkeypatch):
     monkeypatch.setattr(kills, "KILLS", 1)
     monkeypatch.setitem(kills._OVERRIDES, "steps", 30)
@@ -383,6 +386,7 @@ def test_served_texts_are_compared_with_ids():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_builds(materials, monkeypatch):
     monkeypatch.setattr(builds, "KILLS", 1)
     monkeypatch.setattr(builds, "COPIES", 5)

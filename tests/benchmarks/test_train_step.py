@@ -7,6 +7,7 @@ SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_our_sides_run_and_are_tabled():
     sides = [f"encoder garden{name}" for name in ("", ", ELECTRA", ", T5")]
     more = "--vocab 100 --steps 2 --rounds 1 --precisions float32"

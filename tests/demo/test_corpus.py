@@ -96,6 +96,7 @@ def test_nothing_of_the_real_task_leaks(real):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_write_is_the_same_each_time(tmp_path, monkeypatch, real):
     sizes = corpus.write(tmp_path / "a")
     monkeypatch.setattr(corpus, "passages", lambda: real)  # those of another reading

@@ -92,6 +92,7 @@ def files(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_answers_are_slices_and_figures_those_of_the_files(trained):
     source = trained["source"]
     asked = list(questions.read(trained["shards"], "validation", source.manifest).values())

@@ -66,6 +66,7 @@ def weights(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch):
     still = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
     init, _ = folder_of(tmp_path / "init", MASKED_LM, encoder__num_layers=2, **still)
@@ -116,6 +117,8 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.xla
 def test_pretraining_on_two_replicas_and_compiled_is_the_same(tmp_path, mirrored):
     """DistilBERT's terms and MiniLM's, from copied layers, in float64."""
     teacher, tokenizer = folder_of(tmp_path / "teacher", MASKED_LM, encoder__num_layers=4)

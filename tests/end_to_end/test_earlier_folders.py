@@ -38,6 +38,7 @@ def test_shards_are_whole(name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_goes_on_to_the_same_weights_and_metrics(earlier, name):
     folder = earlier(name)

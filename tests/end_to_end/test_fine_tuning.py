@@ -82,6 +82,7 @@ def examples(count, seed, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "system, kind", [(XLNET, "classification"), (GPT2, "regression")], ids=["xlnet", "gpt2"]
 )  # fmt: skip

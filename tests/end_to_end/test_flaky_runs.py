@@ -78,6 +78,7 @@ def evaluated(root, name, environment=None):
     return [line for line in lines if not line.startswith("warning:") and " left" not in line]
 
 
+@pytest.mark.long
 def test_killed_runs_end_at_the_bits_of_a_local_run(place, local_figures):
     unsteady = flaky.environment(place, every=17, late=3)
     command = ["official.main", *flags("flaky://", "killed")]
@@ -116,6 +117,7 @@ def test_the_newest_checkpoint_is_found_before_listings_have_it(place, local_fig
     assert evaluated("flaky://", "late", environment) == local_figures
 
 
+@pytest.mark.long
 def test_two_workers_on_a_failing_file_system(place):
     """Both end when one cannot read a shard; started again they go on, to the same weights."""
     starts = 0

@@ -41,6 +41,7 @@ def shards(task, files, tokenizer, output):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_mnli_and_rte_from_it(tmp_path):
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
     mnli, rte = tasks.find("mnli"), tasks.find("rte")

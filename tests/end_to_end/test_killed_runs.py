@@ -28,6 +28,7 @@ def command(folder, name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_runs_end_at_the_same_weights(name, tmp_path):
     config = small.replace(

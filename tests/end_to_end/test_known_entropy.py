@@ -126,6 +126,7 @@ def trained_loss(config, steps, batches, held_out):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_masked_lm_comes_within_five_percent_of_the_best_loss():
     config = config_of(2e-3, 64, 100, objectives=[{"type": "masked_lm"}])
     held_out = list(batches(sample(2_000, seed=3), 200, epochs=1))

@@ -77,6 +77,7 @@ def accuracy(memory_length, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_answer_one_row_back_is_found_with_memory_and_guessed_without(tmp_path):
     actual = accuracy(LENGTH, tmp_path / "with")
     guessed = accuracy(0, tmp_path / "without")

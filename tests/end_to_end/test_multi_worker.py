@@ -82,6 +82,7 @@ def elmo(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("make_config", [bert, elmo])
 def test_two_workers_equal_one_device(tmp_path, make_config):
     """Sums over workers, with accumulation; sparse sums, dropout, and the states of each row.
@@ -152,6 +153,7 @@ def test_workers_that_hold_different_checkpoints_stop(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
     steps = 300
     config = small.replace(

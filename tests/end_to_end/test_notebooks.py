@@ -25,6 +25,7 @@ def run(notebook):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_contextual_representations(tmp_path, monkeypatch, capsys):
     converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
     monkeypatch.setenv("MODEL", str(tmp_path / "model"))

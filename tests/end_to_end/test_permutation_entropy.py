@@ -57,6 +57,7 @@ def best_loss(batch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_permutation_lm_comes_within_three_percent_of_the_best_loss():
     config = small.config(
         segments__relation="none",

@@ -29,6 +29,7 @@ def run(name, overrides, *options):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_second_phase_goes_on_with_moments_step_and_rate(tmp_path):
     for name, overrides in (("bert_base", FIRST), ("bert_base_phase2", SECOND)):
         settings = configs.load(

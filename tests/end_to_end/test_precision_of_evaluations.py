@@ -82,6 +82,7 @@ def same_figures(config, shards, model, held_out=None, split=None, rel=0):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", CASES)
 def test_a_run_and_an_evaluation_have_the_same_figures(kind, tmp_path):
     build, encoder, objective = CASES[kind]

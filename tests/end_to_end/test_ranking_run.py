@@ -91,6 +91,7 @@ def random_model(folder, encoder, head):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "encoder, head", [("transformer", "ranking"), ("transformer_xl", "kernels")]
 )
@@ -198,6 +199,7 @@ def run_command(module, *arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_learns_which_documents_share_a_word_with_the_query(tmp_path):
     """By the command lines; a run in which nothing is in order is put right."""
     draw = random.Random(0)

@@ -76,6 +76,7 @@ def assert_equal_models(actual, wanted):
             assert (actual / name).read_bytes() == file.read_bytes(), name
 
 
+@pytest.mark.long
 def test_a_remote_run_is_stopped_and_goes_on_to_the_bits_of_a_local_one(
     ram, tmp_path, monkeypatch, capsys
 ):
@@ -226,6 +227,7 @@ def test_conversion_there_and_back(task):
         huggingface.read(task / "hf")
 
 
+@pytest.mark.long
 def test_what_other_models_computed_before(task):
     """Cached outputs of a teacher, and cached states of an encoder, are read from remote files."""
     data, quiet = task / "shards", lambda line: None

@@ -56,6 +56,8 @@ def assert_serves(saved):
 
 
 @pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.xla
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_from_text_to_a_trained_model(folder, tmp_path, monkeypatch, name):
     """Two steps; the model is evaluated and, of some systems, exported.

@@ -17,6 +17,7 @@ def run(*options):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_sweep_over_seeds(tmp_path):
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
     rng = np.random.default_rng(0)

@@ -31,6 +31,7 @@ def rows(count, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_from_words_to_entities(tmp_path):
     for seed, name in enumerate(("train", "dev")):
         (tmp_path / f"{name}.jsonl").write_text(rows(200 if name == "train" else 30, seed))

@@ -48,6 +48,7 @@ def config_file(folder, **recipe):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_from_files_to_predictions(tmp_path):
     labels = ["negative", "positive"]
     table = [(text, labels[text.startswith(("b", "d"))]) for text, _ in rows(30, 3, 0)]
@@ -86,6 +87,7 @@ def test_from_files_to_predictions(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_reversal_is_learnt(tmp_path):
     """A model that does not attend to the right word is right in a few of a hundred rows."""
     train, held_out = rows(8000, 4, 1), rows(300, 4, 2)

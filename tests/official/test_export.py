@@ -165,6 +165,7 @@ def compare(kind, expected, answer):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_process_with_tensorflow_alone_answers_the_same(exported, tmp_path):
     kind, parent = exported
     loaded = official.load(parent / "model")
@@ -302,6 +303,7 @@ def test_the_length_can_be_chosen(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_checkpoint_can_be_chosen(tmp_path):
     make(tmp_path / "model", "regression")
     variables = checkpoints.load_variables(tmp_path / "model", "last")

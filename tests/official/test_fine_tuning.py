@@ -48,6 +48,7 @@ def texts(count, seed=0):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_texts_with_labels(init, tmp_path):
     """It learns, says what it does, and goes on where a run was stopped."""
     data, lines = texts(120), []
@@ -79,6 +80,7 @@ def test_texts_with_labels(init, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
     first, labels = texts(40)
     pair = (first, first[::-1], [0.5 * len(text) for text in first])
@@ -109,6 +111,7 @@ def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tags(init, tmp_path):
     words = [text.split() for text in texts(60)[0]]
     tags = [["B-X" if word in FIRST else "O" for word in each] for each in words]
@@ -119,6 +122,7 @@ def test_tags(init, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_questions(init, tmp_path):
     contexts = texts(24)[0]
     answers = [text.split()[1] for text in contexts]
@@ -134,6 +138,7 @@ def test_questions(init, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_folder_of_hugging_face(tmp_path):
     """It is converted; labels are numbers in their order; a model without a pooler has a head."""
     lines = []

@@ -58,6 +58,7 @@ def printed():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_config_leaves_open_keeps_no_other_from_being_counted(printed):
     assert printed.keys() == {path.stem for path in PRETRAIN.glob("*.yaml")}
     counted = {name for name, counts in printed.items() if counts}

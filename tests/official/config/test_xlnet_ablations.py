@@ -124,6 +124,7 @@ NOT = {"dae": ("num_predict", "perm_size")}
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["no_memory", "no_bidirectional", "next_sentence", "dae"])
 def test_each_trains_at_a_small_size(name, tmp_path):
     """K = 7 and single tokens change the input pipeline alone; `next_sentence` includes K = 6."""

@@ -81,6 +81,7 @@ def test_the_table_has_every_class_that_is_written():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("row", table(), ids=lambda row: "+".join(row[1]) or "bare")
 def test_each_cell(tmp_path, row):
     name, objectives, methods, signatures, shards = row

@@ -57,6 +57,7 @@ def test_vectors_are_those_of_the_release(release, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_vectors_of_carried_states(release, tmp_path):
     """They are those of the release for each sentence of a list, and fresh states give others.
 

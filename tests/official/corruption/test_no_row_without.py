@@ -95,6 +95,7 @@ def configs(unit, rule):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_row_has_a_prediction(tokenizer, unit, rule):

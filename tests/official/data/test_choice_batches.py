@@ -170,6 +170,7 @@ def losses(model_dir):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_replicas_accumulation_and_buckets_change_nothing(folder, tmp_path, mirrored):
     run(still(), folder, tmp_path / "one")
     run(still(accumulation=2), folder, tmp_path / "two", mirrored(2))
@@ -190,6 +191,7 @@ def test_replicas_accumulation_and_buckets_change_nothing(folder, tmp_path, mirr
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_learned_predicted_and_served(tmp_path):
     train, test = choices.rows(160, seed=1), choices.rows(23, seed=2)
     # As odd as a server may get them: nothing left of the context, and much too much of it.

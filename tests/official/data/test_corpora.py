@@ -138,6 +138,7 @@ def test_what_data_names(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_of_two_corpora_resumes_to_the_same_weights(tmp_path):
     config = small.config(recipe__batch_size=8, recipe__steps=6, recipe__save_every=3)
     data = {

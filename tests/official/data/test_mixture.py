@@ -128,6 +128,7 @@ def test_each_batch_is_of_one_task_and_has_nothing_for_the_others(folders):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_goes_on_from_any_step_and_on_any_number_of_replicas(folders):
     config = _config()
     source = _mixture(folders, config)
@@ -188,6 +189,7 @@ def test_a_head_learns_from_its_own_task_alone(folders):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("replicas, accumulation, kind", [
     (1, 2, "adamw"), (2, 1, "lamb"),
 ])  # fmt: skip
@@ -231,6 +233,7 @@ def _train(folders, config, model_dir, validation=None):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path):
     config = _config()
     validation = _mixture(folders, config, "validation", training=False)
@@ -284,6 +287,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_command_line(folders, tmp_path):
     def run(*options):
         return commands.run("official.main", *options)

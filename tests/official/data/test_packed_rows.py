@@ -254,6 +254,7 @@ XL = {
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "encoder",
     [{}, {"encoder": XL}, {"encoder": {**XL, "pooled_position": "first"}}],

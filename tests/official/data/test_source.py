@@ -250,6 +250,7 @@ def test_the_seed_changes_order_and_masks(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("buckets", [(), (8, 11)])
 def test_a_resumed_run_gets_the_batches_it_would_have_got(tmp_path, buckets):
     folder = write(tmp_path, make_examples(150), shards=4)

@@ -87,6 +87,8 @@ BOTH_WAYS = {"backward": True}
 
 
 @pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.xla
 def test_replicas_accumulation_and_a_stop_change_nothing(shards, tmp_path, mirrored):
     noisy = {"dropout": 0.1, "attention_dropout": 0.1, "inner_dropout": 0.1}
     settings = config(BOTH_WAYS, noisy, steps=32)  # into the second epoch
@@ -137,6 +139,7 @@ def by_hand(result, source):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored):
     """Weights stand still; the rows begin anew in the second epoch."""
     settings = config(BOTH_WAYS, optimizer={"learning_rate": 0.0})
@@ -191,6 +194,7 @@ def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     settings = config(BOTH_WAYS, steps=8)
     training = trainer(shards, tmp_path / "one", settings)

@@ -111,6 +111,7 @@ def test_batches_have_the_states_at_their_tokens(place, tmp_path, kind, monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_from_states_is_the_run_with_the_encoder(place, tmp_path, monkeypatch):
     """The same losses in training and evaluation; the encoder does not run at all."""
     states, model = place / "states", place / "model"

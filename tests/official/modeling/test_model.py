@@ -167,6 +167,7 @@ def test_a_step_compiles_in_float64_and_all_gradients_are_dense():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_gradients_are_those_of_differences():
     model = make(*PRETRAINING, dtype="float64")
     batch = tensors()

@@ -116,6 +116,7 @@ def killed(action, number):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["again", "next", "after damage"])
 def test_a_kill_at_any_call_leaves_the_old_or_the_new_one_whole(tmp_path, case):
     other = {name: array + 1 for name, array in ARRAYS.items()}

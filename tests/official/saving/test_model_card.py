@@ -68,6 +68,7 @@ def test_the_code_of_a_card_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_writes_its_card_and_an_export_its_labels(init, tmp_path):  # noqa: F811
     data = texts(40)
     options = {**FAST, "init": init, "model_dir": tmp_path / "model", "epochs": 2}

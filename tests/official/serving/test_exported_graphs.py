@@ -187,6 +187,7 @@ def test_every_kind_of_head_is_exported():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("model", MODELS)
 def test_exports_compute_what_is_computed_eagerly(model, answers):
     eager, exported = (

@@ -222,6 +222,7 @@ def test_texts_are_the_prompts_and_what_comes_after_or_before(generator):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @BOTH
 def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
     saved_model.export(folder, tmp_path / "saved", max_length=24, max_new_tokens=9)

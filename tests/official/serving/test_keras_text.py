@@ -105,6 +105,7 @@ def test_what_cannot_work_is_said(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
     write(tmp_path / "run" / "pretrained")
     monkeypatch.chdir(tmp_path)

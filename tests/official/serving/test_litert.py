@@ -84,6 +84,7 @@ def expected(loaded, given, name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs(tmp_path, name):
     objective, encoder = MODELS[name]

@@ -150,6 +150,7 @@ def same(actual, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["pair", "regression", "several"])
 def test_texts(tmp_path, kind):
     """Of `several` heads the one of classification is served, for single texts."""
@@ -285,6 +286,7 @@ def answers(tmp_path, kind, questions, contexts, sizes):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_questions(tmp_path):
     """The conditional form; a long text below is asked with the other one."""
     questions = strings(STRINGS, seed=7, blank=False)
@@ -294,6 +296,7 @@ def test_questions(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     draw = random.Random(0)
     book = " ".join(draw.choices(WORDS, k=100_000)).encode()
@@ -342,6 +345,7 @@ def generated(answers):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_generated_texts(tmp_path):
     folder, count = tmp_path / "model", max(STRINGS, 200)
     text_model(folder)

@@ -132,6 +132,7 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "encoder", [None, SHARED, XL], ids=["transformer", "shared_layers", "transformer_xl"]
 )
@@ -166,6 +167,7 @@ def test_int8_stores_integers_and_computes_with_them(classifier, saved, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bfloat16", "int8"])
 def test_a_causal_lm_writes_in_every_precision(tmp_path, name):
     model = test_export.make(

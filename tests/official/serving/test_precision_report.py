@@ -34,6 +34,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_figures_of_each_precision_stand_side_by_side(folders):
     model_dir, shards = folders
     actual = precision_report.compare(model_dir, shards, "bfloat16")

@@ -98,6 +98,7 @@ def test_documents(tmp_path, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("form, encoder", [("independent", BERT), ("conditional", XLNET)])
 def test_answers(tmp_path, form, encoder):
     objective = {"type": "span_answer", "form": form, "max_answer_length": 4}

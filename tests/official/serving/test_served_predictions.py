@@ -43,6 +43,7 @@ def rows(number, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("pair", [False, True], ids=["single", "pair"])
 def test_the_server_answers_what_predict_writes(tmp_path, pair):
     converted_model.write(huggingface.read(GOLDEN), tmp_path / "pretrained")

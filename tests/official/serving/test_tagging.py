@@ -102,6 +102,8 @@ def same(actual, expected):
         np.testing.assert_allclose(*scores, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "crf, rule",
     [
@@ -150,6 +152,7 @@ def test_an_encoder_that_pads_on_the_left(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_encoder_that_reads_characters(tmp_path, monkeypatch):
     words = [*characters_module.SPECIALS, *WORDS]
     monkeypatch.setattr(tokenizers, "load", lambda *_: Characters(words))
@@ -166,6 +169,7 @@ def test_an_encoder_that_reads_characters(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_saved_model_says_what_python_says(tmp_path):
     """In a process that has only TensorFlow."""
     loaded = model(tmp_path / "m", save=True, rule="tokens")
@@ -259,6 +263,7 @@ def test_wrong_inputs(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tags_that_mark_no_entities_are_those_of_the_words(tmp_path):
     """Each word comes with its tag: from text, from words, and by hand."""
     loaded = model(tmp_path, crf=False, labels=["DET", "NOUN", "VERB", "O", "PUNCT"], rule="words")

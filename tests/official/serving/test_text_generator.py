@@ -249,6 +249,7 @@ ODD = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_saved_model_writes_what_python_writes(folder, tmp_path):
     loaded = official.load(folder)
     beams = {"num_beams": 3, "length_penalty": 1.2, "length_rule": "huggingface"}

@@ -102,6 +102,8 @@ def test_vectors_in_python(folder):
     np.testing.assert_allclose(loaded.encode(TEXTS, layer=1, batch_size=4), pooled[:, 1], atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_signatures_of_words(folder, saved):
     loaded, served = official.load(folder), tf.saved_model.load(saved).signatures
     assert set(served) == SIGNATURES
@@ -134,6 +136,8 @@ def test_signatures_of_words(folder, saved):
     np.testing.assert_allclose(loaded.encode(TEXTS, layer="mix"), outputs["default"], atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_state_is_carried_in_python_in_files_and_by_a_signature(
     folder, saved, tmp_path, monkeypatch
 ):
@@ -168,6 +172,8 @@ def test_a_state_is_carried_in_python_in_files_and_by_a_signature(
                 np.testing.assert_allclose(ours, own.vectors[:, layer], atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_classifier_reads_texts_of_different_lengths(classifier):
     loaded, served = classifier
     assert set(served) == SIGNATURES

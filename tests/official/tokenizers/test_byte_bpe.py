@@ -47,6 +47,7 @@ def test_ids_are_those_of_the_tokenizers_package(tmp_path, name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_million_characters():
     """Mixed scripts, emoji, controls: by hand, eagerly, in a function, in a dataset."""
     lines = texts(1_000_000)

@@ -39,6 +39,7 @@ print(json.dumps({{
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
 def test_one_long_text_among_many_short_ones(kind, tmp_path, spiece_model):
     if kind == "wordpiece":

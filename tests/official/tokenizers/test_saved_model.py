@@ -30,6 +30,7 @@ assert not any(name.startswith(("official", "sentencepiece")) for name in sys.mo
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_fresh_process(tmp_path, spiece_model):
     pieces = GOLDEN["vocabulary"]
     merges = [tuple(line.split(" ")) for line in BYTE_BPE["merges.txt"].splitlines()[1:]]

@@ -374,6 +374,7 @@ def test_every_objective_is_a_case_of_every_encoder_that_takes_it():
 
 @pytest.mark.slow
 @pytest.mark.xla
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_graphs_compute_what_is_computed_eagerly(name, precision):
     case = CASES[name]

@@ -73,6 +73,7 @@ def go_on_from(training, model_dir):
 
 @pytest.mark.slow
 @pytest.mark.xla
+@pytest.mark.long
 @pytest.mark.parametrize("name", OWN)
 def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, caplog):
     """A run on one device, compiled, and one that starts on two replicas, not compiled.
@@ -111,6 +112,7 @@ def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, ca
 
 @pytest.mark.slow
 @pytest.mark.xla
+@pytest.mark.long
 def test_elmo_stopped_is_bit_exact_and_xla_changes_nothing(tmp_path):
     """The states of the rows continue after a stop. The loss is over all words."""
     config = small.config(**SYSTEMS["elmo"], recipe__precision="float64")
@@ -133,6 +135,7 @@ def test_elmo_stopped_is_bit_exact_and_xla_changes_nothing(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xla
+@pytest.mark.long
 def test_bfloat16_ends_within_a_percent_of_float32(tmp_path):
     """Memory, queries and relative positions; the encoder of Transformer-XL is a part of it."""
     losses = {}
@@ -152,6 +155,7 @@ def test_bfloat16_ends_within_a_percent_of_float32(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xla
+@pytest.mark.long
 def test_no_sum_has_an_order_that_is_left_to_the_machine(tmp_path):
     """`AddN` of three tensors begins with whichever buffer is free, and so differs from run to run.
 

@@ -122,6 +122,7 @@ def folders(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.xla
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_xla_computes_the_same_weights(folders, tmp_path, monkeypatch, name):
     data, objectives, recipe = KINDS[name]

@@ -85,6 +85,7 @@ def rows_of(given):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("block", blocks("json"))
 def test_a_rest_body_is_answered(signatures, block):
     body = json.loads(block)
