@@ -213,7 +213,7 @@ def _check_kind(options: flags.FlagValues, task: Task) -> None:
     """Checks that the kind of task has the flags that are given."""
     rows = [kind for kind in GENERIC if kind != "tagging"]
     if options.unlabelled_train and task.kind not in rows:
-        raise UserError(f"--unlabelled_train is for {' and '.join(rows)}, not for {task.kind}")
+        raise UserError(f"--unlabelled_train is for {', '.join(rows)}, not for {task.kind}")
     for name in TAGGING_FLAGS:
         if options[name].present and task.kind != "tagging":
             raise UserError(f"--{name} is for tagging, not for --task={options.task}")

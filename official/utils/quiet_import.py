@@ -3,8 +3,10 @@
 Its notices about CUDA and oneDNN do not help the user, and no log level hides them. They are
 printed if the import fails.
 
-TensorFlow imports Keras, which imports scikit-learn and matplotlib if they are installed, for parts
-that no command uses. They are hidden during the import, and so is Keras where there is no network.
+TensorFlow imports Keras, which imports scikit-learn and matplotlib if they are installed, and the
+converter of LiteRT imports JAX, which changes the environment, for parts that no command uses. They
+are hidden during the import, JAX unless it is Keras' backend, and so is Keras where there is no
+network.
 The garbage collector, which walks again and again through the many objects that are made, is
 paused.
 """
@@ -19,7 +21,7 @@ import tempfile
 import types
 from collections.abc import Iterator, Sequence
 
-_OPTIONAL = ("matplotlib", "sklearn")  # for Keras
+_OPTIONAL = ("matplotlib", "sklearn")  # of Keras
 _KERAS_LAYERS = "tensorflow_text.python.keras"  # importing these imports Keras
 
 
@@ -34,7 +36,10 @@ def install(keras: bool = True, log_level: str | None = "3") -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
     if "tensorflow" in sys.modules or any(isinstance(f, _Finder) for f in sys.meta_path):
         return
-    sys.meta_path.insert(0, _Finder(_OPTIONAL if keras else (*_OPTIONAL, "keras")))
+    hidden = _OPTIONAL if keras else (*_OPTIONAL, "keras")
+    if os.environ.get("KERAS_BACKEND") != "jax":
+        hidden = (*hidden, "jax")
+    sys.meta_path.insert(0, _Finder(hidden))
     if not keras:
         sys.modules.setdefault(_KERAS_LAYERS, types.ModuleType(_KERAS_LAYERS))
 

@@ -162,7 +162,7 @@ def test_whole_t5_blocks_move_as_in_the_release(float64, head_size, steps):
 def test_a_fresh_t5_small_moves_each_matrix_by_its_own_size():
     """Queries are initialized eight times as small as keys and values."""
     draws = random.Draws((0, 0))
-    normal = random.initializer("fan_in", 1.0, draws)
+    normal = random.RandomWeights("fan_in", 1.0, draws)
     layer = Attention(
         512, 8, dropout=0.0, initializer=normal, name="attention", use_bias=False, scale=False
     )
