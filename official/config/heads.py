@@ -5,7 +5,7 @@ import dataclasses
 from official.config.mix import Mix, check_pooling
 from official.config.part import ObjectiveConfig
 from official.utils.strict import omitted
-from official.utils.validators import above, at_least, dropout_rate, one_of
+from official.utils.validators import above, at_least, dropout_rate, labels_agree, one_of
 
 POOLINGS = ("pooled", "first", "mean")
 
@@ -58,10 +58,7 @@ class ClassificationConfig(ObjectiveConfig):
     def __post_init__(self):
         _check_pooling(self)
         at_least(self, 2, "num_labels")
-        if self.num_labels and self.labels and self.num_labels != len(self.labels):
-            raise ValueError(
-                f"num_labels: {self.num_labels}, but there are {len(self.labels)} labels"
-            )
+        labels_agree(self)
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
@@ -98,10 +95,7 @@ class MultiLabelConfig(ObjectiveConfig):
         _check_pooling(self)
         at_least(self, 1, "num_labels")
         count = self.num_labels or len(self.labels)
-        if self.num_labels and self.labels and self.num_labels != len(self.labels):
-            raise ValueError(
-                f"num_labels: {self.num_labels}, but there are {len(self.labels)} labels"
-            )
+        labels_agree(self)
         if any(not 0 <= threshold <= 1 for threshold in self.thresholds):
             raise ValueError("thresholds: probabilities from 0 to 1 are wanted")
         if count and len(self.thresholds) not in (0, count):

@@ -5,7 +5,7 @@ import dataclasses
 from official.config.mix import Mix
 from official.config.part import ObjectiveConfig
 from official.utils.strict import omitted
-from official.utils.validators import at_least, dropout_rate
+from official.utils.validators import at_least, dropout_rate, labels_agree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +43,7 @@ class TokenClassificationConfig(ObjectiveConfig):
         at_least(self, 1, "bilstm")
         if self.output_mix is not None and self.bilstm is None:
             raise ValueError("output_mix: stands beside the output of a BiLSTM: set bilstm, or mix")
-        if self.num_labels and self.labels and self.num_labels != len(self.labels):
-            raise ValueError(
-                f"num_labels: {self.num_labels}, but there are {len(self.labels)} labels"
-            )
+        labels_agree(self)
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""

@@ -22,7 +22,7 @@ from official.convert.heads import (
     TokenClassification,
     table,
 )
-from official.convert.mapping import Row, linear, norm
+from official.convert.mapping import Row, layer_rows, linear, norm
 from official.convert.system import System
 
 # Our paths ↔ Hugging Face's, below the system's prefix. {i} is the layer.
@@ -61,14 +61,10 @@ def encoder_rows(prefix: str) -> Callable[[TransformerConfig], list[Row]]:
     """Returns a function that makes the rows of embeddings and layers with BERT's names."""
 
     def rows(encoder: TransformerConfig) -> list[Row]:
-        rows = embedding_rows(prefix)
-        for i in range(encoder.num_layers):
-            ours, theirs = f"encoder/layer_{i}", f"{prefix}encoder.layer.{i}"
-            for path, names in _LAYER_MATRICES.items():
-                rows += linear(f"{ours}/{path}", *(f"{theirs}.{name}" for name in names))
-            for path, name in _LAYER_NORMS.items():
-                rows += norm(f"{ours}/{path}", f"{theirs}.{name}")
-        return rows
+        layers = layer_rows(
+            encoder.num_layers, f"{prefix}encoder.layer", _LAYER_MATRICES, _LAYER_NORMS
+        )
+        return embedding_rows(prefix) + layers
 
     return rows
 

@@ -8,7 +8,7 @@ from official.config.encoders import TransformerConfig
 from official.convert.bert import masked_lm_rows, task_heads
 from official.convert.encoder_keys import FORM, EncoderKeys
 from official.convert.heads import MaskedLM, table
-from official.convert.mapping import Row, linear, norm
+from official.convert.mapping import Row, layer_rows
 from official.convert.system import System
 
 _EMBEDDINGS = {
@@ -31,13 +31,8 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
         Row(f"encoder/embeddings/{path}", (f"distilbert.embeddings.{name}",))
         for path, name in _EMBEDDINGS.items()
     ]
-    for i in range(encoder.num_layers):
-        ours, theirs = f"encoder/layer_{i}", f"distilbert.transformer.layer.{i}"
-        for path, names in _LAYER_MATRICES.items():
-            rows += linear(f"{ours}/{path}", *(f"{theirs}.{name}" for name in names))
-        for path, name in _LAYER_NORMS.items():
-            rows += norm(f"{ours}/{path}", f"{theirs}.{name}")
-    return rows
+    stem = "distilbert.transformer.layer"
+    return rows + layer_rows(encoder.num_layers, stem, _LAYER_MATRICES, _LAYER_NORMS)
 
 
 SYSTEM = System(

@@ -14,7 +14,7 @@ predictions read; the encoder's own may never have been trained and is left out 
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from official.convert import albert, bert, converted_model, electra, tf1
+from official.convert.mapping import LazyTensors
 from official.convert.system import System
 from official.utils import json_files, paths
 from official.utils.errors import UserError
@@ -155,7 +156,7 @@ class _Objects:
         return [name for name in self.checkpoint if name not in self._read]
 
 
-class _Tensors(Mapping[str, np.ndarray]):
+class _Tensors(LazyTensors):
     """The variables under the names of transformers, in its layout.
 
     Attributes:
@@ -165,13 +166,13 @@ class _Tensors(Mapping[str, np.ndarray]):
     def __init__(self, objects: _Objects):
         self.source = objects.checkpoint.source
         self._objects = objects
-        self._keys: dict[str, tuple[str, int]] = {}
+        self._index: dict[str, tuple[str, int]] = {}
 
     def add(self, name: str, node: int | None, inner: str = "", ins: int = 1) -> bool:
         """Adds a variable, if there is one; `ins` is the number of axes of a kernel's inputs."""
         key = self._objects.key(node, inner)
         if key is not None:
-            self._keys[name] = (key, ins if inner == "kernel" else 0)
+            self._index[name] = (key, ins if inner == "kernel" else 0)
         return key is not None
 
     def linear(self, name: str, node: int | None, ins: int = 1) -> bool:
@@ -190,27 +191,18 @@ class _Tensors(Mapping[str, np.ndarray]):
         Raises:
           UserError: there is none.
         """
-        if name not in self._keys:
+        if name not in self._index:
             raise UserError(f"{self.source} has no variable for {name}: the file is not whole")
-        return self._objects.checkpoint[self._keys[name][0]].shape
+        return self._objects.checkpoint[self._index[name][0]].shape
 
     def __getitem__(self, name: str) -> np.ndarray:
-        key, ins = self._keys[name]
+        key, ins = self._index[name]
         value = self._objects.value(key)
         if ins and value.ndim > ins:
             rows = int(np.prod(value.shape[:ins]))
             return value.reshape(rows, -1).T
         joined = value.ndim == 2 and name.endswith((".query.bias", ".key.bias", ".value.bias"))
         return value.reshape(-1) if joined else value
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._keys
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
 
 def _network(

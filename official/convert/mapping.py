@@ -5,13 +5,34 @@ permutations of elements, so writing a model and reading it again gives the same
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from official.utils.errors import UserError
 
 Shape = tuple[int, ...]
+
+
+class LazyTensors(Mapping[str, np.ndarray]):
+    """Tensors by name, each read when it is accessed.
+
+    A subclass reads a tensor in `__getitem__`, and sets `_index`, whose keys are the names.
+    """
+
+    _index: Mapping[str, object]
+
+    def __contains__(self, name: object) -> bool:
+        """Returns whether there is a tensor, without reading it."""
+        return name in self._index
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the names of the tensors."""
+        return iter(self._index)
+
+    def __len__(self) -> int:
+        """Returns the number of tensors."""
+        return len(self._index)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,3 +178,24 @@ def _listed(names: list[str], limit: int = 5) -> str:
     more = f" and {len(names) - limit} more tensors" if len(names) > limit else ""
     kind = "the tensor " if len(names) == 1 else "the tensors "
     return kind + ", ".join(names[:limit]) + more
+
+
+def layer_rows(
+    count: int, stem: str, matrices: Mapping[str, Iterable[str]], norms: Mapping[str, str]
+) -> list[Row]:
+    """Returns the rows of the affine maps and norms of `count` layers.
+
+    Args:
+      count: the number of layers.
+      stem: the tensors of layer i begin with this and `.i`.
+      matrices: the names of the tensors of each affine map of a layer, by our paths in the layer.
+      norms: the names of the norms, by our paths.
+    """
+    rows = []
+    for i in range(count):
+        ours, theirs = f"encoder/layer_{i}", f"{stem}.{i}"
+        for path, names in matrices.items():
+            rows += linear(f"{ours}/{path}", *(f"{theirs}.{name}" for name in names))
+        for path, name in norms.items():
+            rows += norm(f"{ours}/{path}", f"{theirs}.{name}")
+    return rows

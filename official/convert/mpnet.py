@@ -7,7 +7,7 @@ from official.config.encoders import TransformerConfig
 from official.convert.bert import masked_lm_rows, task_heads
 from official.convert.encoder_keys import FORM, ONLY, SIZES, EncoderKeys
 from official.convert.heads import MaskedLM, MultipleChoice, table
-from official.convert.mapping import Row, linear, norm
+from official.convert.mapping import Row, layer_rows, linear
 from official.convert.system import BOUNDS, System
 
 _EMBEDDINGS = {
@@ -33,13 +33,8 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
     ]
     bias = "mpnet.encoder.relative_attention_bias.weight"
     rows.append(Row("encoder/relative_bias/table", (bias,)))
-    for i in range(encoder.num_layers):
-        ours, theirs = f"encoder/layer_{i}", f"mpnet.encoder.layer.{i}"
-        for path, names in _LAYER_MATRICES.items():
-            rows += linear(f"{ours}/{path}", *(f"{theirs}.{name}" for name in names))
-        for path, name in _LAYER_NORMS.items():
-            rows += norm(f"{ours}/{path}", f"{theirs}.{name}")
-    return rows
+    layers = layer_rows(encoder.num_layers, "mpnet.encoder.layer", _LAYER_MATRICES, _LAYER_NORMS)
+    return rows + layers
 
 
 SYSTEM = System(

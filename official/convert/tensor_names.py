@@ -11,10 +11,11 @@ part.
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from official.convert.mapping import LazyTensors
 from official.convert.system import System
 from official.convert.weight_files import Weights
 from official.utils.errors import UserError
@@ -27,7 +28,7 @@ _KERNEL = re.compile(r"(^|/)(kernel|emb_projs_\._\d+)(:\d+)?$")
 _KINDS = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
 
 
-class Tensors(Mapping[str, np.ndarray]):
+class Tensors(LazyTensors):
     """The tensors by their current names. Each is read when it is accessed.
 
     Attributes:
@@ -65,23 +66,23 @@ class Tensors(Mapping[str, np.ndarray]):
             stored = {name.replace(_COMPILED, ""): name for name in weights}
             if any(_COMPILED in name for name in weights):
                 self.notes.append(f"{_COMPILED} in the names of tensors is left out")
-        self._names = {
+        self._index = {
             _current_name(name, system): actual
             for name, actual in self._without_prefix(stored, system, encoder[0]).items()
         }
         for buffer in system.buffers:
-            for name in fnmatch.filter(self._names, buffer):
-                del self._names[name]
+            for name in fnmatch.filter(self._index, buffer):
+                del self._index[name]
         for alias, name in aliases.items():
-            if alias not in self._names:
+            if alias not in self._index:
                 continue
-            if name in self._names and not np.array_equal(self[alias], self[name]):
+            if name in self._index and not np.array_equal(self[alias], self[name]):
                 raise UserError(
                     f"{self.source}: {alias} differs from {name}: an output layer that is not "
                     "tied to the embedding is not supported"
                 )
-            self._names.setdefault(name, self._names[alias])
-            del self._names[alias]
+            self._index.setdefault(name, self._index[alias])
+            del self._index[alias]
 
     def _without_prefix(
         self, names: Mapping[str, str], system: System, first: str
@@ -134,25 +135,13 @@ class Tensors(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor, as PyTorch's classes have it."""
-        stored = self._names[name]
+        stored = self._index[name]
         tensor = self._weights[stored]
         if not self._weights.by_tf or tensor.ndim != 2:
             return tensor
         if _KERNEL.search(stored):
             return tensor.T
         return tensor[0] if name.endswith(".bias") and len(tensor) == 1 else tensor
-
-    def __contains__(self, name: object) -> bool:
-        """Returns whether there is a tensor, without reading it."""
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._names)
 
 
 def _current_name(name: str, system: System) -> str:

@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.convert import albert, bert, converted_model, electra, t5, xlnet
+from official.convert.mapping import LazyTensors
 from official.convert.system import System
 from official.utils import files, json_files, paths
 from official.utils.errors import UserError
@@ -109,7 +110,7 @@ def _t5(folder: AnyPath, tensors: "Checkpoint") -> converted_model.Converted:
     return dataclasses.replace(converted, leftover=leftover)
 
 
-class Checkpoint(Mapping[str, np.ndarray]):
+class Checkpoint(LazyTensors):
     """The weights of the only checkpoint of a folder, without the slots of the optimizer.
 
     Attributes:
@@ -141,14 +142,14 @@ class Checkpoint(Mapping[str, np.ndarray]):
             raise UserError(f"{self.source}: cannot be read: {error}") from None
         shapes = self._reader.get_variable_to_shape_map()
         dtypes = self._reader.get_variable_to_dtype_map()
-        self._names = {
+        self._index = {
             name
             for name in shapes
             if not name.endswith(_SLOTS) and _SLOT not in name and name not in _COUNTERS
         }
         # The reader makes room for a tensor by its shape in the index, before it looks at the data.
         room = sum(path.stat().st_size for path in self._files(folder, ".data-*"))
-        for name in sorted(self._names):
+        for name in sorted(self._index):
             if dtypes[name].is_floating and math.prod(shapes[name]) * dtypes[name].size > room:
                 raise UserError(
                     f"{self.source}: {name} has the shape {tuple(shapes[name])} in the index, "
@@ -164,15 +165,3 @@ class Checkpoint(Mapping[str, np.ndarray]):
             return self._reader.get_tensor(name)
         except _READ_ERRORS as error:
             raise UserError(f"{self.source}: {name} cannot be read: {error}") from None
-
-    def __contains__(self, name: object) -> bool:
-        """Returns whether there is a tensor, without reading it."""
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._names)

@@ -15,12 +15,13 @@ import math
 import pickletools
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 
+from official.convert.mapping import LazyTensors
 from official.utils import files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -61,7 +62,7 @@ _ERRORS = (
 )
 
 
-class TorchFile(Mapping[str, np.ndarray]):
+class TorchFile(LazyTensors):
     """The tensors of a file by name. Each is read when it is accessed."""
 
     def __init__(self, path: AnyPath):
@@ -78,7 +79,7 @@ class TorchFile(Mapping[str, np.ndarray]):
         try:
             with self._naming():
                 self._read_storage, state = self._open()
-                self._tensors = _tensors(state)
+                self._index = _tensors(state)
         except UserError:
             self.close()
             raise
@@ -105,7 +106,7 @@ class TorchFile(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor; the storage of the last one is kept, as tensors may share it."""
-        tensor = self._tensors[name]
+        tensor = self._index[name]
         storage = tensor.storage
         with self._naming():
             if self._last is None or self._last[0] != storage.key:
@@ -114,18 +115,6 @@ class TorchFile(Mapping[str, np.ndarray]):
             data = self._last[1][tensor.offset :]
             strides = tuple(step * storage.dtype.itemsize for step in tensor.strides)
             return np.lib.stride_tricks.as_strided(data, tensor.shape, strides, writeable=False)
-
-    def __contains__(self, name: object) -> bool:
-        """Returns whether there is a tensor, without reading it."""
-        return name in self._tensors
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._tensors)
 
     def close(self) -> None:
         """Closes the file."""

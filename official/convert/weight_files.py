@@ -5,13 +5,14 @@ torch's `pytorch_model.bin`, Keras' `tf_model.h5`, each in one file or in severa
 else the only file of torch. None of them can run code here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
 import safetensors
 
 from official.convert import hdf5
+from official.convert.mapping import LazyTensors
 from official.convert.torch_files import TorchFile
 from official.utils import files, json_files, paths
 from official.utils.errors import UserError
@@ -25,7 +26,7 @@ _TORCH_FILES = ("*.bin", "*.pth", "*.pt", "*.ckpt")
 _OTHERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 
 
-class _Safetensors(Mapping[str, np.ndarray]):
+class _Safetensors(LazyTensors):
     """The tensors of a safetensors file."""
 
     def __init__(self, path: AnyPath):
@@ -34,7 +35,7 @@ class _Safetensors(Mapping[str, np.ndarray]):
         try:
             with paths.local_copy(path) as file:  # which may be removed when it is open
                 self._handle = safetensors.safe_open(file, framework="np").__enter__()
-                self._names = dict.fromkeys(self._handle.keys())
+                self._index = dict.fromkeys(self._handle.keys())
                 self.by_tf = (self._handle.metadata() or {}).get("format") == "tf"
         except (OSError, MemoryError, safetensors.SafetensorError) as error:
             raise UserError(f"{path} is broken ({error}): copy or download it again") from None
@@ -45,20 +46,11 @@ class _Safetensors(Mapping[str, np.ndarray]):
         except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
             raise UserError(f"{self._path}: tensor {name} cannot be read: {error}") from None
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
     def close(self) -> None:
         self._handle = None
 
 
-class _Keras(Mapping[str, np.ndarray]):
+class _Keras(LazyTensors):
     """The data sets of an HDF5 file. All are checked and read when it is opened."""
 
     by_tf = True
@@ -67,19 +59,13 @@ class _Keras(Mapping[str, np.ndarray]):
         shapes = hdf5.shapes(path)
         if not shapes:
             raise UserError(f"{path} has no weights in it: copy or download it again")
-        self._tensors = hdf5.read(path, shapes, "a file of weights", others=True)
+        self._index = hdf5.read(path, shapes, "a file of weights", others=True)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+        return self._index[name]
 
     def close(self) -> None:
-        self._tensors = {}
+        self._index = {}
 
 
 class _Torch(TorchFile):
@@ -96,7 +82,7 @@ _READERS: dict[str, Callable[[AnyPath], Mapping[str, np.ndarray]]] = {
 }
 
 
-class Weights(Mapping[str, np.ndarray]):
+class Weights(LazyTensors):
     """The tensors of a folder by the names that they have in its files, read when accessed.
 
     Attributes:
@@ -120,28 +106,16 @@ class Weights(Mapping[str, np.ndarray]):
         except BaseException:
             self.close()
             raise
-        self._files = {name: part for part in self._parts for name in part}
+        self._index = {name: part for part in self._parts for name in part}
         self.by_tf = any(part.by_tf for part in self._parts)
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor."""
-        return self._files[name][name]
-
-    def __contains__(self, name: object) -> bool:
-        """Returns whether there is a tensor, without reading it."""
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._files)
+        return self._index[name][name]
 
     def close(self) -> None:
         """Closes the files."""
-        self._files = {}
+        self._index = {}
         for part in self._parts:
             part.close()
         self._parts = []

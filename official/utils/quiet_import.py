@@ -6,9 +6,8 @@ printed if the import fails.
 TensorFlow imports Keras, which imports scikit-learn and matplotlib if they are installed, and the
 converter of LiteRT imports JAX, which changes the environment, for parts that no command uses. They
 are hidden during the import, JAX unless it is Keras' backend, and so is Keras where there is no
-network.
-The garbage collector, which walks again and again through the many objects that are made, is
-paused.
+network. The garbage collector, which walks again and again through the many objects that are made,
+is paused.
 """
 
 import contextlib

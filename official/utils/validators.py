@@ -107,3 +107,15 @@ def regular_expression(config: Any, *fields: str) -> None:
                 raise ValueError(
                     f"{field}: {pattern!r} is not a regular expression: {error}"
                 ) from None
+
+
+def labels_agree(config: Any) -> None:
+    """Checks that `num_labels` and `labels`, where both are given, are of one number.
+
+    Raises:
+      ValueError: with both numbers.
+    """
+    if config.num_labels and config.labels and config.num_labels != len(config.labels):
+        raise ValueError(
+            f"num_labels: {config.num_labels}, but there are {len(config.labels)} labels"
+        )
