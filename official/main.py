@@ -108,7 +108,8 @@ def _define_run_flags() -> None:
         "init",
         None,
         "Model folder to start from. The encoder's sizes, the tokenizer and the weights are taken "
-        "from it (recipe.init_weights says which weights).",
+        "from it (recipe.init_weights says which weights). If the tokenizer of the data has more "
+        "pieces, known pieces keep their rows.",
     )
     flags.DEFINE_string(
         "checkpoint",

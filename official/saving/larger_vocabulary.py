@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from official import config as configs
+from official import tokenizers
 from official.saving import model_folder
+from official.tokenizers import extension
 
 
 def with_rows(
@@ -47,6 +49,31 @@ def with_rows(
             array = np.ascontiguousarray(np.moveaxis(new, 0, axis))
         result[path] = array
     return sized(len(sources)), result
+
+
+def for_tokenizer(
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    old: tokenizers.Tokenizer,
+    new: tokenizers.Tokenizer,
+    size: int,
+) -> dict[str, np.ndarray]:
+    """Gives each piece of a larger vocabulary its row: the known ones keep theirs.
+
+    A new piece gets the mean of the rows of the old pieces that spell it.
+
+    Args:
+      config: the config of the model.
+      variables: its variables by path.
+      old: the tokenizer of the model.
+      new: the larger tokenizer, which may have other ids.
+      size: the number of rows, at least those of `new`; rows behind it stay as they are.
+
+    Returns:
+      The variables.
+    """
+    behind = [[i] for i in range(new.vocab_size, size)]
+    return with_rows(config, variables, [*extension.spelled_by(old, new), *behind])[1]
 
 
 def grown(size: int, pieces: int, rows: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:

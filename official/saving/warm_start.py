@@ -4,26 +4,37 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from official import config as configs
+from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints, named_arrays
+from official.saving import checkpoints, larger_vocabulary, named_arrays
+from official.utils import paths
 
 _POOLER = "encoder/pooler/"
 _POSITIONS = "/position_embedding/table"
 
 
-def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, list[str]]:
+def start_from(
+    model: Model,
+    init: str,
+    which: str,
+    weights: str,
+    tokenizer: tokenizers.Tokenizer | None = None,
+) -> tuple[int, list[str]]:
     """Copies the weights of another model folder to a new model.
 
     With `encoder`, a pooler that the other encoder lacks keeps its initial weights. If the new
     encoder has more positions, the other table of positions is repeated, so that what attention
     has learned about near positions remains valid within each copy (Longformer, Beltagy et al.,
-    2020, section 5).
+    2020, section 5). Of another vocabulary each piece gets the row that it has in the other model,
+    or the mean of those that spell it (see `larger_vocabulary`).
 
     Args:
       model: the new model.
       init: the other model folder.
       which: the checkpoint, as in `checkpoints.find`.
       weights: as `init_weights` in `config.Recipe`; `run` means all weights here.
+      tokenizer: that of the new model; None = the other model has the same.
 
     Returns:
       The number of variables that were set, and the parts of the model without any of them.
@@ -39,6 +50,12 @@ def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, 
     }
     if variables:
         arrays = checkpoints.load_variables(init, which)
+        if tokenizer is not None:
+            known = tokenizers.load(paths.path(init) / "tokenizer")
+            if known.fingerprint != tokenizer.fingerprint:
+                size = model.encoder.config.vocab_size
+                initial = configs.load(init)
+                arrays = larger_vocabulary.for_tokenizer(initial, arrays, known, tokenizer, size)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
         if weights == "encoder" and not any(path.startswith(_POOLER) for path in arrays):

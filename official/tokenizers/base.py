@@ -244,6 +244,10 @@ class Tokenizer(abc.ABC):
     def _for_others(self) -> dict[str, Any]:
         """Returns the settings that are saved only for other tools."""
 
+    def splitting(self) -> dict[str, Any]:
+        """Returns the settings that decide how a text is split, whatever the pieces are."""
+        return self._decides() | self._packing()
+
     def word_starts_by(self, rule: str) -> np.ndarray:
         """Returns `word_starts` by one of `word_starts.RULES`, which are for SentencePiece."""
         starts = np.array([self._begins_word(piece, rule) for piece in self.pieces], bool)

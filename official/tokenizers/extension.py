@@ -137,6 +137,16 @@ def choose(
     return sorted(saved, key=lambda word: (-saved[word], word))[: 4 * pieces]
 
 
+def includes(new: Tokenizer, old: Tokenizer) -> bool:
+    """Whether a tokenizer has the kind and the rules of another one, and all its pieces.
+
+    The ids of the pieces may differ, and `[unusedN]` need not be there.
+    """
+    lacking = {*old.pieces}.difference(new.pieces)
+    same = type(new) is type(old) and new.splitting() == old.splitting()
+    return same and all(map(_UNUSED.fullmatch, lacking))
+
+
 def spelled_by(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """Returns for each piece of a tokenizer the ids of another one: its own, or those spelling it.
 

@@ -316,6 +316,13 @@ class SentencePiece(Tokenizer):
         # Without the other rules, fingerprints are those of folders from before the rules.
         return lower_case if settings == _NO_RULES else lower_case | settings
 
+    def splitting(self) -> dict[str, Any]:
+        """Returns the settings that decide how a text is split; see the base class."""
+        # The sentinels may be behind the model, or a part of it.
+        rules = super().splitting()
+        rules.pop("extra_ids", None)
+        return rules
+
     def _for_others(self) -> dict[str, Any]:
         # With these settings transformers leaves the text to the model, as this class does. It only
         # replaces quotes, and splits digits and commas, in any case.

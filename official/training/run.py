@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from official import config as configs
+from official import tokenizers
 from official.data import ShardDataset
 from official.data.labels import task_labels
 from official.data.mixture import Mixture, open_data
@@ -17,6 +18,7 @@ from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
 from official.shards import folder as shard_folder
 from official.shards import ranges
+from official.tokenizers import extension
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
@@ -140,15 +142,43 @@ def _opened(
     config = _on_devices(resolve.inherit(config, initial), strategy, model_dir)
     numerics.set_precision(config.recipe.precision)
     source = open_data(data, config, "train", training=True, verify=verify)
+    if init:
+        config = _with_vocabulary(config, paths.path(init) / "tokenizer", source)
     config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
     config = teachers.described(config)
     source.check(config, strategy.num_replicas_in_sync)
-    if init:
-        source.check_tokenizer(paths.path(init) / "tokenizer")
     held_out = None
     if evaluate:
         held_out = _held_out(data, validation_data, config, source, strategy, verify)
     return config, source, held_out
+
+
+def _with_vocabulary(
+    config: configs.Config, folder: AnyPath, source: ShardDataset | Mixture
+) -> configs.Config:
+    """Gives the encoder of `--init` rows for the vocabulary of the data, if that is a larger one.
+
+    Raises:
+      UserError: the data has another vocabulary, which lacks pieces of the model's.
+    """
+    known, ours = tokenizers.load(folder), source.tokenizer
+    if known.fingerprint == ours.fingerprint:
+        return config
+    if not extension.includes(ours, known):
+        raise UserError(
+            f"{source.folder} was made with another tokenizer ({ours.fingerprint[:16]}…) than that "
+            f"of --init, {folder} ({known.fingerprint[:16]}…), and lacks pieces or rules of it: "
+            f"make the shards again with --tokenizer={folder}, or give the model the vocabulary of "
+            "the shards: official.extend_vocabulary --tokenizer"
+        )
+    if config.recipe.init_weights == "run":
+        raise UserError(
+            f"{source.folder} has a larger vocabulary than --init, {folder}, and recipe."
+            "init_weights: run goes on with an optimizer whose state has the old rows: use "
+            "`init_weights: all`"
+        )
+    size = max(config.encoder.vocab_size, ours.vocab_size)
+    return dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, vocab_size=size))
 
 
 @contextlib.contextmanager
@@ -256,7 +286,7 @@ def _trainer(
     weights = config.recipe.init_weights
     fresh = checkpoints.last_step(model_dir) is None
     if init and fresh:
-        report(_warm_start(model, init, checkpoint, weights))
+        report(_warm_start(model, init, checkpoint, weights, source.tokenizer))
     if config.recipe.layer_states and fresh:
         source.check_encoder(layer_states.checksum(model))
     teachers.attach(model, config, source.tokenizer, source.manifest.max_length, strategy.scope)
@@ -279,8 +309,14 @@ def _trainer(
     return trainer
 
 
-def _warm_start(model: Model, init: str | os.PathLike, checkpoint: str, weights: str) -> str:
+def _warm_start(
+    model: Model,
+    init: str | os.PathLike,
+    checkpoint: str,
+    weights: str,
+    tokenizer: tokenizers.Tokenizer,
+) -> str:
     """Copies the initial weights from another model; returns the line that reports it."""
-    count, others = warm_start.start_from(model, str(init), checkpoint, weights)
+    count, others = warm_start.start_from(model, str(init), checkpoint, weights, tokenizer)
     rest = f"; these are fresh: {', '.join(others)}" if others else ""
     return f"{count} variables set from {init} ({weights}){rest}"

@@ -9,9 +9,11 @@ from official.saving import larger_vocabulary, model_folder
 from official.tokenizers import extension
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
 from official.tokenizers.byte_alphabet import ALPHABET
+from official.training import run
 from official.utils.errors import UserError
 from tests import commands, small, systems
 from tests.official.tokenizers.conftest import PROSE, spiece_model  # noqa: F401
+from tfrecords_tools.pretraining.settings import Settings
 
 MARK = {LISTED: {"[E1]": Listed(None, AddedToken("[E1]", special=True))}}
 WORDS = ["cardiology", "cardio", "Myocarditis", "two words", "cardio", "river"]
@@ -180,6 +182,65 @@ def test_rows_of_another_tokenizer():
     assert [[byte_bpe().pieces[i] for i in row] for row in words[5:8]] == [
         ["Ġca", "rd"], ["ca", "rd"], ["Ġca", "rd", "io"]
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+def test_a_larger_tokenizer_includes_the_smaller_one(kind, spiece_model):  # noqa: F811
+    if kind == "unigram":
+        old = tokenizers.SentencePiece(spiece_model(kind), False, settings=MARK, extra_ids=4)
+    else:
+        old = {"wordpiece": wordpiece, "byte_bpe": byte_bpe}[kind]()
+    grown = extension.extend(old, WORDS).tokenizer
+    assert extension.includes(grown, old) and not extension.includes(old, grown)
+    assert not extension.includes(byte_bpe() if kind != "byte_bpe" else wordpiece(), old)
+    if kind == "wordpiece":
+        assert not extension.includes(tokenizers.WordPiece(grown.pieces, False), old)
+
+
+def test_init_with_a_larger_vocabulary(tmp_path):
+    """Pieces keep their rows under other ids; a new one has the mean of those that spell it."""
+    old = tokenizers.load(small.tokenizer_folder(tmp_path / "old"))
+    rate = {"learning_rate": 1e-30}  # no update
+    config = small.config(recipe__steps=1, recipe__init_weights="all", recipe__optimizer=rate)
+    size = config.encoder.vocab_size
+    draw = np.random.default_rng(2)
+    shapes = model_folder.shapes(config)
+    variables = {path: draw.normal(size=s).astype(np.float32) for path, s in shapes.items()}
+    model_folder.write_new(config, old, variables, tmp_path / "model")
+    pieces = [*old.pieces[:60], "bada", "badadi", *old.pieces[60:]]
+    new = tokenizers.WordPiece(
+        pieces, old.lower_case, max_input_chars_per_word=old.max_input_chars_per_word
+    )
+    new.save(tmp_path / "new")
+    texts = [" ".join(sentences) for sentences in small.documents(30)]
+    for name in ("new", "old"):
+        settings = Settings.from_config(config, tmp_path / name)
+        small.built_here(tmp_path / f"{name}_shards", settings, [[text] for text in texts])
+
+    def train(data, init, model_dir, run_config=config):
+        run.train(
+            run_config, tmp_path / data, tmp_path / model_dir, init=tmp_path / init,
+            checkpoint="last", evaluate=False, report=lambda line: None,
+        )  # fmt: skip
+
+    train("new_shards", "model", "grown")
+    loaded = official.load(tmp_path / "grown", "last")
+    assert loaded.config.encoder.vocab_size == size + 2
+    assert loaded.tokenizer.fingerprint == new.fingerprint
+    rows = extension.spelled_by(old, new)
+    for path, variable in loaded.model.variables_by_path().items():
+        given, actual = variables[path], variable.numpy()
+        if size in given.shape:
+            given = np.stack([given[row].mean(axis=0, dtype=np.float64) for row in rows])
+        np.testing.assert_allclose(actual, given, rtol=1e-6, err_msg=path)
+    ba, da = (old.pieces.index(piece) for piece in ("ba", "##da"))
+    assert rows[60] == [ba, da] and rows[59] == [59] and rows[62] == [60]
+    # A smaller vocabulary loses rows, and an optimizer has its own.
+    with pytest.raises(UserError, match="lacks pieces or rules of it: make the shards again"):
+        train("old_shards", "grown", "shrunk")
+    goes_on = small.replace(config, init_weights="run", steps=2)
+    with pytest.raises(UserError, match="an optimizer whose state has the old rows"):
+        train("new_shards", "model", "on", goes_on)
 
 
 def test_words_alone_cannot_grow():
