@@ -90,5 +90,6 @@ def _is_one(unlike: Sequence[str], blocks: bool) -> bool:
     """Whether what differs is one value of a file, wherever it goes, or one variable."""
     if blocks and len({place.partition(":")[0] for place in unlike}) == 1:
         return True
-    heads = {place.split("/")[1] for place in unlike}
-    return len(heads) == 1 and (len(unlike) == 1 or heads == {"config"})
+    heads = [place.split("/")[1] for place in unlike]
+    # A piece with another spelling may no longer be a special token.
+    return {*heads} == {"config"} or heads in (["pieces", "tokenizer"], heads[:1])

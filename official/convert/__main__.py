@@ -95,6 +95,9 @@ def _read() -> None:
         print(f"vectors of texts as in sentence-transformers: {converted.embedding.described()}")
     for note in converted.notes:
         print(note)
+    masked = any(objective.type == "masked_lm" for objective in converted.config.objectives)
+    if masked and converted.tokenizer.mask_id is None:
+        print("the vocabulary has no mask token: the masked LM cannot fill masks or be trained")
     if spare := converted_model.spare_rows(converted):
         print(f"{spare} of the embedding table: no token has this id")
     if converted.leftover:

@@ -164,6 +164,14 @@ def test_flips(tmp_path, materials):
     assert "the message names no file" in wordless.run(0).failures[0]
 
 
+def test_a_flip_of_a_foreign_file_changes_one_value():
+    # A piece with another spelling may no longer be a special token.
+    piece, role = "/pieces/4: '[MASK]' and '[mASK]'", "/tokenizer/0: 5 and 4 items"
+    assert flips._is_one([piece], False) and flips._is_one([piece, role], False)
+    assert not flips._is_one([piece, piece.replace("4", "5"), role], False)
+    assert not flips._is_one([piece, "/variables/a: element 1"], False)
+
+
 def test_what_was_read_is_compared_to_the_bit():
     a = {"x": np.array([1.0, 2.0], np.float32), "y": [1, "b"]}
     assert readers.same(a, {"x": a["x"].copy(), "y": [1, "b"]})

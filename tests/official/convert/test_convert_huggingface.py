@@ -417,6 +417,16 @@ def test_added_tokens_have_rows_and_spare_rows_are_named(source, tmp_path):
     assert huggingface.read(tmp_path / "out").tokenizer.fingerprint == tokenizer.fingerprint
 
 
+def test_a_vocabulary_without_a_mask_token_is_said(source, tmp_path):
+    vocabulary = (source / "vocab.txt").read_text()
+    (source / "vocab.txt").write_text(vocabulary.replace("[MASK]", "[mASK]"))
+    for path in source.glob("*token*.json"):
+        path.unlink()
+    output = f"--output={tmp_path / 'model'}"
+    done = commands.run("official.convert", "--source=hf", f"--input={source}", output)
+    assert "has no mask token: the masked LM cannot fill masks" in done.stdout, done.stderr
+
+
 def test_a_table_may_have_some_rows_to_spare(source, tmp_path):
     tensors = tensors_of(source)
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
