@@ -88,6 +88,12 @@ def test_the_page_of_commands_is_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
+def test_code_fits_into_80_columns(page):
+    """A terminal and a narrow window show it without wrapping or scrolling."""
+    lines = [line for block in FENCE.findall(text_of(page)) for line in block.splitlines()]
+    assert [line for line in lines if len(line) > 80] == []
+
+
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text_of(page))):
         if link.startswith(("http://", "https://")):
