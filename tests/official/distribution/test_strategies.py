@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official import config as configs
 from official.data import ShardDataset
 from official.distribution import strategies, tpu
 from official.utils.errors import UserError
-from tests import small
+from tests import commands, small
 
 ONE = tf.distribute.get_strategy()
 
@@ -172,6 +173,17 @@ def test_data_that_a_tpu_cannot_read_is_refused():
         tpu.check_data("node-1", ["gs://bucket/shards", "run/shards"], layer_states=False)
     with pytest.raises(UserError, match="^recipe.layer_states: this process reads the states"):
         tpu.check_data("node-1", ["gs://bucket/shards"], layer_states=True)
+
+
+def test_a_run_checks_the_data_before_it_connects_to_a_tpu(tmp_path):
+    configs.save(small.config(), tmp_path / "run.yaml")
+    done = commands.run(
+        "official.main", "--mode=train", f"--config={tmp_path / 'run.yaml'}",
+        f"--data={tmp_path / 'shards'}", f"--model_dir={tmp_path / 'model'}",
+        "--distribution_strategy=tpu", "--tpu=grpc://192.0.2.1:8470",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "the host of --tpu=grpc://192.0.2.1:8470 reads the data, and this" in done.stderr
 
 
 def test_a_tpu_gets_rows_of_one_length(monkeypatch, tmp_path):

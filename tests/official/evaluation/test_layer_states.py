@@ -178,6 +178,14 @@ def test_examples_with_several_sequences_are_refused(place, tmp_path):
     assert not (tmp_path / "states").exists()
 
 
+def test_all_splits_are_opened_before_states_are_computed(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "Writer", lambda *_: pytest.fail("states are computed"))
+    with pytest.raises(UserError, match="dev"):
+        layer_states.write(
+            place / "model", place / "shards", ("train", "dev"), tmp_path / "states", report=len
+        )
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

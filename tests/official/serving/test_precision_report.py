@@ -6,6 +6,7 @@ import pytest
 from official import tasks, tokenizers
 from official.serving import precision_report
 from official.utils.errors import UserError
+from tests import commands
 from tests.official import test_export
 from tfrecords_tools.tasks import labelled_text
 
@@ -59,3 +60,11 @@ def test_the_data_must_be_of_the_model(folders, tmp_path):
         precision_report.compare(other, shards, "int8")
     with pytest.raises(UserError, match="nowhere: no such folder"):
         precision_report.compare(model_dir, tmp_path / "nowhere", "int8")
+
+
+def test_an_export_checks_its_data_before_it_writes(folders, tmp_path):
+    model_dir, _ = folders
+    flags = f"--model_dir={model_dir}", f"--output={tmp_path / 'out'}", "--precision=bfloat16"
+    done = commands.run("official.export", *flags, f"--data={tmp_path / 'nowhere'}")
+    assert done.returncode == 2 and "nowhere: no such folder" in done.stderr
+    assert not (tmp_path / "out").exists()
