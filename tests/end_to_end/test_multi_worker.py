@@ -72,10 +72,12 @@ def bert(folder):
     return config
 
 
-def elmo(folder):
-    """Words by their characters, and the states of the rows; sampled words, sparse gradients."""
-    config = small.config(**SYSTEMS["elmo"], recipe__steps=20)
-    encoder = dataclasses.replace(config.encoder, dropout=0.1)
+def system(folder, name):
+    """A published system with dropout."""
+    config = small.config(**SYSTEMS[name], recipe__steps=20)
+    rates = {"dropout", "attention_dropout", "inner_dropout"}
+    rates &= {field.name for field in dataclasses.fields(config.encoder)}
+    encoder = dataclasses.replace(config.encoder, **dict.fromkeys(rates, 0.1))
     config = dataclasses.replace(config, encoder=encoder)
     shard_folder(folder, config)
     return config
@@ -83,13 +85,11 @@ def elmo(folder):
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("make_config", [bert, elmo])
-def test_two_workers_equal_one_device(tmp_path, make_config):
-    """Sums over workers, with accumulation; sparse sums, dropout, and the states of each row.
-
-    Nothing else of a system goes from worker to worker: `test_systems` has all on two replicas.
-    """
-    config = make_config(tmp_path / "shards")
+@pytest.mark.parametrize("name", ["bert", *SYSTEMS])
+def test_two_workers_equal_one_device(name, tmp_path):
+    """Sums over workers, with accumulation; sparse sums, dropout, and the states of each row."""
+    shards = tmp_path / "shards"
+    config = bert(shards) if name == "bert" else system(shards, name)
     half = config.recipe.steps // 2
     config = small.replace(
         config, precision="float64", report_every=10, save_every=half, eval_every=half
@@ -100,7 +100,7 @@ def test_two_workers_equal_one_device(tmp_path, make_config):
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     actual = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
     assert wanted.keys() == actual.keys()
-    assert ("memory/states" in wanted) == (make_config is elmo)
+    assert ("memory/states" in wanted) == (config.segments.format == "stream")
     for path, value in wanted.items():
         if value.dtype == bool:
             np.testing.assert_array_equal(actual[path], value, err_msg=path)
