@@ -10,6 +10,7 @@ from official.utils.validators import at_least, at_most, dropout_rate, one_of
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
+FAMILIES = ("ernie",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +52,8 @@ class TransformerConfig(EncoderConfig):
         relative_buckets: the number of buckets of distances, each with a number for each head that
             is added to the scores of all layers, beside the position table (MPNet). Distances of
             128 and more share a bucket. None = there are none.
+        family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
+            as one. It computes what a BERT does. None = the other fields tell the family.
     """
 
     type = "transformer"
@@ -80,6 +83,7 @@ class TransformerConfig(EncoderConfig):
     position_initializer_range: float | None = None
     scale_residual_init: bool = False
     relative_buckets: int | None = omitted()
+    family: str | None = omitted()
 
     # The layout of a task's texts; see `official.tokenizers.packing`. Positions start at the first
     # token, so padding is on the right.
@@ -108,6 +112,8 @@ class TransformerConfig(EncoderConfig):
             raise ValueError(
                 "pooled_position: first sees no other position where causal is true: take last"
             )
+        if self.family is not None:
+            one_of("family", self.family, FAMILIES)
         at_least(self, 4, "relative_buckets")
         if self.causal and self.relative_buckets:
             raise ValueError("relative_buckets: are of distances in both directions: not of causal")

@@ -1,4 +1,4 @@
-"""DistilBERT: the names of its tensors in Hugging Face's files, which are only read.
+"""DistilBERT: the names of its tensors in Hugging Face's files.
 
 It becomes a transformer without segments, with the heads of the file. The hidden layer of heads
 that read the first position is our pooler, with a ReLU. With other heads there is no pooler.
@@ -52,7 +52,9 @@ SYSTEM = System(
             "initializer_range": "initializer_range",
         },
         activation="activation",
+        epsilon=None,
         only={"tie_word_embeddings": True, "tie_weights_": True},
+        also={},
     ),
     prefix="distilbert.",
     encoder_rows=_encoder_rows,
@@ -63,6 +65,7 @@ SYSTEM = System(
         ),
         *task_heads("DistilBert", "classifier", hidden="pre_classifier", activation="relu"),
     ),
+    architectures={frozenset(): "DistilBertModel"},
     dropout="seq_classif_dropout",
     aliases={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     buffers=("distilbert.embeddings.position_ids",),

@@ -78,7 +78,8 @@ class _SummaryChoice(MultipleChoice):
         return {
             "summary_type": "first",
             "summary_use_proj": pooled,
-            "summary_activation": name if pooled else None,
+            # transformers 5 refuses null here, and 4 takes both for none.
+            "summary_activation": name if pooled else "",
             "summary_last_dropout": objective.dropout,
         }
 

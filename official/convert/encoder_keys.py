@@ -33,6 +33,9 @@ SIZES = {
     "initializer_range": "initializer_range",
 }
 
+# The epsilon of the norms where config.json does not say it.
+EPSILON = 1e-12
+
 # Keys of config.json that change what the network computes, and the only supported values.
 ONLY = {
     "position_embedding_type": "absolute",
@@ -78,7 +81,7 @@ class EncoderKeys:
       more_keys: computes the other keys from the config of our encoder, or None.
       activation: the key of the activation; None where `more_fields` sets it.
       gelu: the form of GELU that is called `gelu`.
-      epsilon: the key of the epsilon of the norms.
+      epsilon: the key of the epsilon of the norms; None = it is `EPSILON`.
       only: keys that change what the network computes, and the only supported values.
       also: keys with fixed values that are written.
       padded_positions: whether the first position is the padding token's id plus one.
@@ -93,7 +96,7 @@ class EncoderKeys:
     more_keys: Callable[[Any], dict[str, Any]] | None = None
     activation: str | None = "hidden_act"
     gelu: str = "gelu"
-    epsilon: str = "layer_norm_eps"
+    epsilon: str | None = "layer_norm_eps"
     only: Mapping[str, Any] = dataclasses.field(default_factory=lambda: ONLY)
     also: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: {"position_embedding_type": "absolute"}
@@ -158,7 +161,11 @@ class EncoderKeys:
         """
         hints = typing.get_type_hints(self.encoder_type)
         with naming(source):
-            epsilon = strict.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
+            epsilon = EPSILON
+            if self.epsilon:
+                epsilon = strict.typed(
+                    float, config.get(self.epsilon, EPSILON), self.epsilon, source
+                )
             # Not every encoder can have a pooler.
             fields = {
                 k: strict.typed(hints[k], value, k, source)
@@ -182,12 +189,9 @@ class EncoderKeys:
             keys[self.activation] = ACTIVATIONS[encoder.activation][0]
         with naming("this model"):
             more = self.more_keys(encoder) if self.more_keys else {}
-        return {
-            **keys,
-            self.epsilon: encoder.norm_epsilon,
-            **self.also,
-            **more,
-        }
+        if self.epsilon:
+            keys[self.epsilon] = encoder.norm_epsilon
+        return {**keys, **self.also, **more}
 
     def check(self, encoder: Any, pad_id: int) -> None:
         """Refuses an encoder of ours that config.json cannot describe.
@@ -202,6 +206,8 @@ class EncoderKeys:
         if not isinstance(encoder, self.encoder_type):
             raise UserError(f"encoder.type: {encoder.type} cannot be written as {self.title}")
         form = {name: only for name, only in self.form.items() if name not in self.sizes}
+        if not self.epsilon:
+            form["norm_epsilon"] = EPSILON
         if self.padded_positions:
             form["position_offset"] = pad_id + 1
         for field, only in form.items():

@@ -1,8 +1,8 @@
-"""ERNIE: a BERT with embeddings of tasks, in Hugging Face's files, which are only read.
+"""ERNIE: a BERT with embeddings of tasks, in Hugging Face's files.
 
 transformers adds the embedding of task 0 to every token unless it is told another task, and so does
-the model here: it becomes a part of the position table. The model is a BERT then, and is written as
-one.
+the model here: it becomes a part of the position table. The network is that of a BERT then, and the
+files that are written have no embeddings of tasks (`use_task_id: false`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from official.convert import bert
+from official.convert.encoder_keys import FORM, EncoderKeys
 from official.convert.tensor_names import Tensors
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -65,5 +66,10 @@ SYSTEM = bert.system(
     "an ERNIE",
     "ernie.",
     "Ernie",
+    encoder=EncoderKeys(
+        title="an ERNIE",
+        form={**FORM, "family": "ernie"},
+        also={"position_embedding_type": "absolute", "use_task_id": False},
+    ),
     tensors=OneTask,
 )

@@ -104,6 +104,8 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
         system = _known(config["model_type"], source)
         if system is t5.SYSTEM and not t5.has_decoder(config):
             system = t5.ENCODER
+        if system is t5.SYSTEM:
+            config = t5.with_tying(config, weights)
         aliases = {**system.aliases}
         if config.get("tie_word_embeddings", True):
             aliases |= system.tied_aliases
@@ -167,6 +169,8 @@ def system_of(config: configs.Config, tokenizer: tokenizers.Tokenizer | None = N
         return mpnet.SYSTEM
     if encoder.position_offset:
         return roberta.of_vocabulary(tokenizer)
+    if not encoder.segment_types:
+        return distilbert.SYSTEM
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
     has_generator = any(o.type == electra.GENERATOR for o in config.objectives)
     only_electra = any(
@@ -177,7 +181,7 @@ def system_of(config: configs.Config, tokenizer: tokenizers.Tokenizer | None = N
     other_pooler = encoder.pooler_activation != "tanh" or not (config.objectives or encoder.pooler)
     if projected or has_generator or only_electra or other_pooler:
         return electra.SYSTEM
-    return bert.SYSTEM
+    return ernie.SYSTEM if encoder.family == ernie.SYSTEM.model_type else bert.SYSTEM
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
@@ -244,6 +248,8 @@ def _files(
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     described |= {key: getattr(tokenizer, name) for key, name in system.bounds.items()}
     tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
+    if heads and system is t5.SYSTEM:
+        tensors = t5.with_output_layer(tensors, config.encoder)
     if not heads:
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
     described["dtype"] = next(iter(tensors.values())).dtype.name

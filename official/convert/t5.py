@@ -30,6 +30,10 @@ _FORMS = {
 } | {"gated-gelu": ("gelu_tanh", True)}
 _NAMES = {form: name for name, form in reversed(_FORMS.items())}
 
+# The key of transformers 5 for the scale of the output, and two tensors.
+_SCALED = "scale_decoder_outputs"
+_OUTPUT, _TABLE = "lm_head.weight", "shared.weight"
+
 # The class of transformers that has the encoder alone.
 ENCODER_CLASS = "T5EncoderModel"
 
@@ -38,6 +42,32 @@ def has_decoder(config: Mapping[str, Any]) -> bool:
     """Returns whether a config.json describes a T5 with a decoder."""
     named = ENCODER_CLASS in (config.get("architectures") or ())
     return config.get("is_encoder_decoder", True) is not False and not named
+
+
+def with_tying(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns a config.json that says whether the output layer is tied.
+
+    transformers 4 scales the output if it is tied, and `tie_word_embeddings` says both. In files of
+    transformers 5 this key is always true: `scale_decoder_outputs` says whether the output is
+    scaled, and the output layer is tied unless the file has another one.
+    """
+    if _SCALED not in config:
+        return dict(config)
+    untied = _OUTPUT in weights and not np.array_equal(weights[_OUTPUT], weights[_TABLE])
+    return {**config, "tie_word_embeddings": not untied}
+
+
+def with_output_layer(
+    tensors: Mapping[str, np.ndarray], encoder: EncoderDecoderConfig
+) -> dict[str, np.ndarray]:
+    """Returns the tensors of a model with a head, as both versions of transformers read them.
+
+    To transformers 4, an output that is not scaled has a layer of its own. If ours is tied, this
+    layer repeats the token table.
+    """
+    if encoder.scale_output or _OUTPUT in tensors:
+        return dict(tensors)
+    return {**tensors, _OUTPUT: tensors[_TABLE].copy()}
 
 
 def _matrix(path: str, *names: str) -> Row:
@@ -102,7 +132,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "activation": activation,
         "gated": gated,
         "tied_output": tied,
-        "scale_output": tied,
+        "scale_output": config.get(_SCALED, tied),
         "decoder_layers": config.get("num_decoder_layers") or config["num_layers"],
         "relative_max_distance": config.get("relative_attention_max_distance", 128),
         # One rate for all.
@@ -112,13 +142,14 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
-    if encoder.scale_output != encoder.tied_output:
-        raise ValueError("encoder.scale_output: a T5 with a tied output scales it")
+    if encoder.scale_output and not encoder.tied_output:
+        raise ValueError("encoder.scale_output: a T5 with an output layer of its own does not")
     return {
         "d_kv": encoder.head_size or encoder.hidden_size // encoder.num_heads,
         "num_decoder_layers": encoder.decoder_layers,
         "feed_forward_proj": _NAMES[encoder.activation, encoder.gated],
-        "tie_word_embeddings": encoder.tied_output,
+        "tie_word_embeddings": encoder.scale_output,  # see `with_output_layer`
+        _SCALED: encoder.scale_output,
         "relative_attention_max_distance": encoder.relative_max_distance,
     }
 

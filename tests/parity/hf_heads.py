@@ -1,9 +1,13 @@
-"""Makes models of transformers with heads of tasks: PARENT, which gets a folder for each.
+"""Makes models of transformers with heads: PARENT, which gets a folder for each.
 
 A folder has what `save_pretrained` writes, `inputs.npz` and, of the class on these inputs,
-`outputs.npz`. Sizes are odd, weights random, biases and scales too.
+`outputs.npz`. Sizes are odd, weights random, biases and scales too. transformers 4 makes heads of
+tasks, on random tokens. transformers 5 makes every head of every system, each with a tokenizer; the
+tokens are those of TEXTS, which it writes as `texts.json`.
 """
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -59,16 +63,81 @@ CASES = {
     "DistilBertForTokenClassification": {**DISTIL, **LABELS},
 }
 
+# What transformers 5 makes: sizes and a tokenizer for each system, and its heads.
+TEXTS = [
+    ["The cat sat on the river .", "In Spain ?"],
+    ["naïve café", "3.5%"],
+    ["Dogs", "ran to the sea"],
+]
+CHOICES = [["It rained .", "The street is", ["wet", "dry , but"]],
+           ["A dog", "ran", ["to the sea", "fast"]]]  # fmt: skip
+SYSTEMS = {
+    "Bert": ("bert", {}),
+    "Ernie": ("bert", {"use_task_id": True}),
+    "Electra": ("bert", {"embedding_size": 10}),
+    "DistilBert": ("distilbert", DISTIL),
+    "MPNet": ("mpnet", {}),
+    "Roberta": ("roberta", {"type_vocab_size": 1}),
+    "XLMRoberta": ("xlm_roberta", {"type_vocab_size": 1}),
+    "Camembert": ("camembert", {"type_vocab_size": 1}),
+    "Albert": ("albert", {"embedding_size": 7}),
+    "XLNet": ("xlnet", XLNET),
+    "GPT2": ("gpt2", {}),
+    "T5": (
+        "t5",
+        {
+            "d_model": 15,
+            "d_kv": 5,
+            "d_ff": 22,
+            "num_layers": 2,
+            "num_heads": 3,
+            "initializer_factor": 0.5,
+        },
+    ),
+}
+SPECIAL = {
+    "Bert": ("ForPreTraining", "ForNextSentencePrediction"),
+    "Ernie": ("ForPreTraining", "ForNextSentencePrediction", "ForMaskedLM.no_task"),
+    "Electra": ("ForPreTraining", "ForMultipleChoice.tanh", "ForMultipleChoice.first"),
+    "Albert": ("ForPreTraining",),
+    "XLNet": ("LMHeadModel", "ForQuestionAnsweringSimple"),
+    "GPT2": ("LMHeadModel",),
+    "T5": tuple(f"ForConditionalGeneration{kind}" for kind in ("", ".unscaled", ".own_output")),
+}
+EVERY = (
+    *("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"),
+    *("ForSequenceClassification.multi_label", "ForSequenceClassification.regression"),
+    *("ForQuestionAnswering", "ForMultipleChoice"),
+)
+VARIANTS = {
+    "regression": {"num_labels": 1},
+    "multi_label": {"problem_type": "multi_label_classification", **LABELS},
+    "no_task": {"use_task_id": False},
+    "unscaled": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "own_output": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "tanh": {"summary_activation": "tanh"},
+    "first": {"summary_use_proj": False, "summary_activation": ""},
+}
 
-def make_model(name, seed):
+
+def heads(system):
+    """The heads of a system, as the names of its classes end."""
+    own = ("Model", "EncoderModel")[: 1 + (system == "T5")] if system in ("GPT2", "T5") else EVERY
+    lacking = {"XLNet": "ForMaskedLM"}.get(system)
+    return [head for head in own if head != lacking] + list(SPECIAL.get(system, ()))
+
+
+def make_model(name, sizes, seed):
     torch.manual_seed(seed)
     cls = getattr(transformers, name.partition(".")[0])
-    sizes = CASES[name] if name.startswith("XLNet") else {**SIZES, **CASES[name]}
+    sizes = sizes if name.startswith("XLNet") else {**SIZES, **sizes}
     model = cls(cls.config_class(**sizes)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
+    if name.endswith(".own_output"):  # as of Flan-T5
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.flip(0) * 0.5)
     return model
 
 
@@ -90,21 +159,84 @@ def make_inputs(name, model):
     if name == "XLNetForQuestionAnswering":
         # Answers may be in the first four real tokens, or at the last position.
         inside = (place >= LENGTH - length) & (place < LENGTH - length + 4)
-        inputs["p_mask"] = 1 - (inside | (place == LENGTH - 1)).float()
-        inputs["cls_index"] = torch.full((3,), LENGTH - 1)
+        inputs |= answer_mask(inside)
     return inputs
 
 
+def answer_mask(inside):
+    last = torch.arange(inside.shape[1]) == inside.shape[1] - 1
+    return {
+        "p_mask": 1 - (inside | last).float(),
+        "cls_index": torch.full((len(inside),), inside.shape[1] - 1),
+    }
+
+
+def tokens(name, model, tokenizer):
+    """The tokens of TEXTS or CHOICES."""
+    rows = TEXTS
+    if "MultipleChoice" in name:
+        rows = [[a, f"{b} {c}"] for a, b, endings in CHOICES for c in endings]
+    if name.startswith(("T5", "GPT2")):
+        rows = [[first] for first, _ in rows]
+    # These tokenizers leave out the segments that the models are trained with.
+    types = {"return_token_type_ids": True} if name.startswith(("Albert", "XLNet")) else {}
+    inputs = tokenizer(*map(list, zip(*rows, strict=True)), padding=True, return_tensors="pt",
+                       **types)  # fmt: skip
+    inputs = dict(inputs)
+    if "MultipleChoice" in name:
+        inputs = {key: value.reshape(2, 2, -1) for key, value in inputs.items()}
+    if name.startswith("XLNet"):
+        inputs["use_mems"] = torch.tensor(False)
+        inputs["attention_mask"] = inputs["attention_mask"].float()
+    if name == "XLNetForQuestionAnswering":
+        inputs |= answer_mask((inputs["token_type_ids"] == 1) & (inputs["attention_mask"] > 0))
+    if name.startswith("T5") and "Encoder" not in name:
+        labels = tokenizer([row[0][::-1] for row in TEXTS], padding=True, return_tensors="pt")
+        labels = labels["input_ids"]
+        inputs["decoder_input_ids"] = torch.cat([0 * labels[:, :1], labels[:, :-1]], 1)
+    return inputs
+
+
+def save(folder, model, inputs):
+    with torch.no_grad():
+        outputs = dict(model(**inputs))
+    model.save_pretrained(folder)
+    np.savez(folder / "inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
+    outputs = {k: v.numpy() for k, v in outputs.items() if isinstance(v, torch.Tensor)}
+    np.savez(folder / "outputs.npz", **outputs)
+
+
+def all_heads(parent):
+    """What transformers 5 makes."""
+    import hf5_tokenizers
+
+    sources = hf5_tokenizers.sources(parent)
+    for seed, system in enumerate(SYSTEMS):
+        source, sizes = SYSTEMS[system]
+        tokenizer_class, folder, settings = sources[source]
+        tokenizer = tokenizer_class.from_pretrained(folder, **settings)
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        sizes = {**sizes, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+        if system != "XLNet":
+            sizes["max_position_embeddings"] = 66
+        for head in heads(system):
+            more = VARIANTS.get(head.partition(".")[2], {})
+            if "Classification" in head and not more:
+                more = LABELS
+            model = make_model(system + head, {**sizes, **more}, seed)
+            save(parent / (system + head), model, tokens(system + head, model, tokenizer))
+            tokenizer.save_pretrained(parent / (system + head))
+    shutil.rmtree(parent / "old")
+    (parent / "texts.json").write_text(json.dumps({"texts": TEXTS, "choices": CHOICES}))
+
+
 def main(parent):
+    parent = Path(parent)
+    if int(transformers.__version__.partition(".")[0]) >= 5:
+        return all_heads(parent)
     for seed, name in enumerate(CASES):
-        model = make_model(name, seed)
-        inputs = make_inputs(name, model)
-        with torch.no_grad():
-            outputs = model(**inputs)
-        folder = Path(parent) / name
-        model.save_pretrained(folder)
-        np.savez(folder / "inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
-        np.savez(folder / "outputs.npz", **{k: v.numpy() for k, v in outputs.items()})
+        model = make_model(name, CASES[name], seed)
+        save(parent / name, model, make_inputs(name, model))
 
 
 if __name__ == "__main__":

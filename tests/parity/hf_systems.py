@@ -19,8 +19,10 @@ def main(parent):
         inputs = {key: torch.from_numpy(a) for key, a in np.load(folder / "inputs.npz").items()}
         with torch.no_grad():
             actual = dict(model.eval()(**inputs, output_hidden_states=True))
-        actual.pop("past_key_values", None)
-        actual["hidden_states"] = torch.stack(actual["hidden_states"])
+        actual["hidden_states"] = torch.stack(
+            actual.get("hidden_states") or actual["decoder_hidden_states"]
+        )
+        actual = {key: value for key, value in actual.items() if isinstance(value, torch.Tensor)}
         # The fast ones of SentencePiece want one package more.
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=False)
         actual["ids"] = torch.tensor(tokenizer("the cat", "the")["input_ids"])

@@ -129,7 +129,7 @@ def compare(model, parts, hidden_states):
     encoded = run(model.encoder, parts["batch"])
     for objective in model.objectives:
         actual = logits_of(objective, model, encoded)
-        name = _LOGITS.get((objective.name, len(model.objectives)), "logits")
+        name = LOGITS.get((objective.name, len(model.objectives)), "logits")
         expected = answers.pop(name)
         if actual.ndim == 3:
             seen = visible(model.encoder, parts["batch"])
@@ -138,14 +138,14 @@ def compare(model, parts, hidden_states):
     return answers
 
 
-_LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_logits"}
-_LOGITS |= {("next_sentence", 2): "seq_relationship_logits"}
+LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_logits"}
+LOGITS |= {("next_sentence", 2): "seq_relationship_logits"}
 
 
 def logits_of(objective, model, encoded):
     """The scores of a head; of a language model, for every position."""
     states = encoded["sequence_output"]
-    if objective.name in ("masked_lm", "causal_lm", "permutation_lm"):
+    if objective.name in ("masked_lm", "causal_lm", "permutation_lm", "seq2seq_lm"):
         rows = np.asarray(states).reshape(-1, states.shape[-1])
         actual = np.asarray(objective.logits(rows, model.encoder))
         return actual.reshape(*states.shape[:2], -1)

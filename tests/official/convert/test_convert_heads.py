@@ -189,7 +189,7 @@ def test_an_electra_without_a_pooler_may_choose(tmp_path):
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     described = json.loads((tmp_path / "out" / "config.json").read_text())
     assert described["architectures"] == ["ElectraForMultipleChoice"]
-    assert (described["summary_use_proj"], described["summary_activation"]) == (False, None)
+    assert (described["summary_use_proj"], described["summary_activation"]) == (False, "")
     again = huggingface.read(tmp_path / "out")
     assert again.config.objectives == (objective,) and not again.config.encoder.pooler
     assert again.variables.keys() == variables.keys()

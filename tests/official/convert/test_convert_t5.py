@@ -156,6 +156,28 @@ def test_written_again_bit_for_bit(name, tmp_path):
     assert "bos_token_id" not in written
 
 
+@pytest.mark.parametrize(("tied", "scaled"), [(True, True), (True, False), (False, False)])
+def test_tying_and_scale_as_transformers_5_says_them(tied, scaled, tmp_path):
+    """Its files say `tie_word_embeddings: true` in any case."""
+    source = GOLDEN / ("v1_0" if tied else "v1_1")
+    folder = shutil.copytree(source, tmp_path / "saved")
+    described = json.loads((folder / "config.json").read_text())
+    described |= {"tie_word_embeddings": True, "scale_decoder_outputs": scaled}
+    (folder / "config.json").write_text(json.dumps(described))
+    converted = huggingface.read(folder)
+    encoder = converted.config.encoder
+    assert (encoder.tied_output, encoder.scale_output) == (tied, scaled)
+    assert ("seq2seq_lm/output/kernel" in converted.variables) == (not tied)
+    converted_model.write(converted, tmp_path / "model")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (written["tie_word_embeddings"], written["scale_decoder_outputs"]) == (scaled, scaled)
+    tensors = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert ("lm_head.weight" in tensors) == (not scaled)
+    again = huggingface.read(tmp_path / "out")
+    assert again.config.encoder == encoder and again.variables.keys() == converted.variables.keys()
+
+
 def test_an_encoder_alone_is_that_of_transformers():
     converted = huggingface.read(GOLDEN / "encoder")
     assert not converted.leftover
