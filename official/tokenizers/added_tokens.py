@@ -249,6 +249,12 @@ class Parts(NamedTuple):
     ids: tf.Tensor
     splits: tf.Tensor
 
+    def begins(self) -> tf.Tensor:
+        """Returns whether each part is the first of its text, bool [P]."""
+        rows = _rows_of(self.splits, tf.size(self.ids))
+        first = tf.ones([1], tf.bool)[: tf.size(self.ids)]
+        return tf.concat([first, rows[1:] != rows[:-1]], 0)
+
     def with_tokens(self, of_texts: tf.RaggedTensor) -> tf.RaggedTensor:
         """Joins the ids of `texts`, int32 [P, None], and the tokens: int32 [N, None]."""
         return self.joined(of_texts, self.ids)

@@ -285,6 +285,8 @@ def _of_sentencepiece(
         remove_marks=rules.remove_marks,
         blanks=rules.blanks,
         last_blank=tokenizer.module().last_blank,
+        prepend_scheme=tokenizer.prepend_scheme,
+        strip_left=tokenizer.strip_left,
     )
     return grown, rows
 

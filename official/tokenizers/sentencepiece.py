@@ -24,7 +24,7 @@ Shapes: N texts.
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,8 @@ class SentencePieceSplitter(Splitter):
         self._digit_commas: DigitCommas | None = None
         # Whether a blank at the end of a text is a piece of its own, and the id of the piece.
         self.last_blank, self.blank_id = False, 0
+        self._prepend, self._strips = "always", False
+        self._bare: tf_text.SentencepieceTokenizer | None = None  # puts no blank before a text
         self._bytes = model
         self._replacements: tf_text.SentencepieceTokenizer | None = None
         self._model = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
@@ -99,9 +101,48 @@ class SentencePieceSplitter(Splitter):
             unk_id,
         )
 
+    def set_prefix(self, prepend: str, strips: bool) -> None:
+        """Sets which texts get a blank before them, and whether blanks before a text are removed.
+
+        Args:
+          prepend: one of `PREPEND`; 'first' = only the beginning of a text, not what follows an
+            added token in it.
+          strips: False = a blank before a text stays where none is put there.
+        """
+        self._prepend, self._strips, self._bare = prepend, strips, None
+        if prepend != "always":
+            model = _parsed(self._bytes)
+            model.normalizer_spec.add_dummy_prefix = False
+            self._bare = tf_text.SentencepieceTokenizer(
+                model.SerializeToString(deterministic=True), out_type=tf.int32, name="bare"
+            )
+
+    def _is_bare(self, texts: tf.Tensor, first: tf.Tensor | None) -> tf.Tensor | None:
+        """Returns whether no blank is before strings [N], bool [N]; None = one is before all.
+
+        Args:
+          texts: strings that the rules were applied to.
+          first: whether each is the first part of a text, bool [N]; None = all are.
+        """
+        if self._prepend == "always" or (self._prepend == "first" and first is None):
+            return None
+        bare = tf.ones(tf.shape(texts), tf.bool) if self._prepend == "never" else ~first
+        if not self._strips:
+            bare &= ~tf.strings.regex_full_match(self._replaced(texts), "(?s) .*")
+        return bare
+
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
-        ids = self._model.tokenize(self.rules.apply(texts))
+        return self._split(texts)
+
+    def split_parts(self, parts: added_tokens.Parts) -> tf.RaggedTensor:
+        """See `Splitter`."""
+        return self._split(parts.texts, parts.begins())
+
+    def _split(self, texts: tf.Tensor, first: tf.Tensor | None = None) -> tf.RaggedTensor:
+        cleaned = self.rules.apply(texts)
+        bare = self._is_bare(cleaned, first)
+        ids = _chosen(bare, cleaned, self._model.tokenize, self._bare and self._bare.tokenize)
         ids = ids if self._digit_commas is None else self._digit_commas.split(ids)
         return self._with_last_blank(ids, texts, self.blank_id)
 
@@ -147,10 +188,21 @@ class SentencePieceSplitter(Splitter):
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; the model itself maps the text that it normalises to its input."""
+        return self._split_with_offsets(texts)
+
+    def split_parts_with_offsets(self, parts: added_tokens.Parts) -> offsets.Tokens:
+        """See `Splitter`."""
+        return self._split_with_offsets(parts.texts, parts.begins())
+
+    def _split_with_offsets(
+        self, texts: tf.Tensor, first: tf.Tensor | None = None
+    ) -> offsets.Tokens:
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned, attached = self.rules.apply_by_character(characters)
         given, texts = texts, self.rules.apply(texts)
-        tokens = self._model.tokenize_with_offsets(texts)
+        models = self._model, self._bare
+        ways = [model and model.tokenize_with_offsets for model in models]
+        tokens = _chosen(self._is_bare(texts, first), texts, *ways)
         if self._digit_commas is not None:
             tokens = self._digit_commas.split_with_offsets(texts, *tokens)
         ids, starts, ends = tokens
@@ -167,6 +219,8 @@ class SentencePiece(Tokenizer):
     Attributes:
       rules: the steps before the model's own normalisation, which may lower-case as well.
       split_digit_comma: whether a piece with a number and a comma is split.
+      prepend_scheme: where a blank is put before text; see the constructor.
+      strip_left: whether blanks before text are removed where none is put there.
     """
 
     FILE = "spiece.model"
@@ -186,6 +240,8 @@ class SentencePiece(Tokenizer):
         remove_marks: bool = False,
         blanks: str = "",
         last_blank: bool = False,
+        prepend_scheme: str = "always",
+        strip_left: bool = False,
     ):
         """Makes a tokenizer from a serialized model.
 
@@ -205,6 +261,9 @@ class SentencePiece(Tokenizer):
           blanks: see `text_rules.TextRules`.
           last_blank: whether a blank at the end of a text is a piece of its own, as in the files of
             transformers 4.
+          prepend_scheme: where a blank is put before text: 'always'; 'first' = at the beginning of
+            a text, and not after the added tokens in it; 'never'.
+          strip_left: with the last two, whether blanks at the beginning of text are removed.
 
         Raises:
           UserError: `model` is not a SentencePiece model, or lacks special tokens.
@@ -221,6 +280,12 @@ class SentencePiece(Tokenizer):
             remove_space, replace_quotes, keep_accents, lower_case, remove_marks, blanks
         )
         splitter.last_blank = last_blank
+        if prepend_scheme not in PREPEND:
+            raise UserError(
+                f"{source}: prepend_scheme: {prepend_scheme!r} is none of {', '.join(PREPEND)}"
+            )
+        splitter.set_prefix(prepend_scheme, strip_left)
+        self.prepend_scheme, self.strip_left = prepend_scheme, strip_left
         unknown = pieces.index(specials["unk_token"])
         splitter.blank_id = pieces.index(BLANK) if BLANK in pieces else unknown
         self.split_digit_comma = split_digit_comma
@@ -259,6 +324,8 @@ class SentencePiece(Tokenizer):
             remove_marks=switch(settings, "remove_marks", False),
             blanks=str(settings.get("blanks") or ""),
             last_blank=switch(settings, "last_blank", False),
+            prepend_scheme=str(settings.get("prepend_scheme") or "always"),
+            strip_left=switch(settings, "strip_left", False),
         )
 
     def parsed(self) -> sentencepiece_model_pb2.ModelProto:
@@ -313,6 +380,10 @@ class SentencePiece(Tokenizer):
             lower_case["extra_ids"] = self.extra_ids
         if self._splitter.last_blank:
             lower_case["last_blank"] = True
+        if self.prepend_scheme != "always":
+            lower_case["prepend_scheme"] = self.prepend_scheme
+            if self.strip_left:
+                lower_case["strip_left"] = True
         # Without the other rules, fingerprints are those of folders from before the rules.
         return lower_case if settings == _NO_RULES else lower_case | settings
 
@@ -336,6 +407,8 @@ class SentencePiece(Tokenizer):
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 
+# See `SentencePiece`.
+PREPEND = ("always", "first", "never")
 _LATER = ("remove_marks", "blanks")  # rules that are saved where they do something
 _NO_RULES = {
     "remove_space": False,
@@ -358,6 +431,25 @@ def _read(model: bytes, source: str) -> tuple[SentencePieceSplitter, list[str]]:
         return splitter, splitter.pieces()
     except tf.errors.OpError as error:
         raise UserError(f"{source} is not a SentencePiece model, or is damaged") from error
+
+
+def _chosen(bare: tf.Tensor | None, texts: tf.Tensor, plain: Callable, other: Callable) -> Any:
+    """Returns what `other` makes of the strings [N] that are `bare` and `plain` of the others.
+
+    Args:
+      bare: bool [N]; None = no string is.
+      texts: string [N].
+      plain: returns a ragged tensor or several.
+      other: the same.
+    """
+    if bare is None:
+        return plain(texts)
+    places = [tf.where(~bare)[:, 0], tf.where(bare)[:, 0]]
+    order = tf.argsort(tf.concat(places, 0))
+    made = [way(tf.gather(texts, rows)) for way, rows in zip((plain, other), places, strict=True)]
+    if isinstance(made[0], tf.RaggedTensor):
+        return tf.gather(tf.concat(made, 0), order)
+    return tuple(tf.gather(tf.concat(both, 0), order) for both in zip(*made, strict=True))
 
 
 def _parsed(model: bytes) -> sentencepiece_model_pb2.ModelProto:

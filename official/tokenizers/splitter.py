@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.tokenizers import offsets
-from official.tokenizers.added_tokens import AddedToken, Finder
+from official.tokenizers.added_tokens import AddedToken, Finder, Parts
 
 
 class Splitter(tf.Module):
@@ -39,6 +39,14 @@ class Splitter(tf.Module):
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """Returns the same ids and the characters that they come from, for valid UTF-8 [N]."""
         raise NotImplementedError
+
+    def split_parts(self, parts: Parts) -> tf.RaggedTensor:
+        """Returns the ids of the parts of texts that are text, int32 [P, None]."""
+        return self.split(parts.texts)
+
+    def split_parts_with_offsets(self, parts: Parts) -> offsets.Tokens:
+        """Returns the same ids and the characters of the parts that they come from."""
+        return self.split_with_offsets(parts.texts)
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns strings [N] as they are before they are split."""
@@ -92,7 +100,7 @@ class Splitter(tf.Module):
         if finder is None:
             return self.allowed(self.split(texts))
         parts = finder.cut(texts)
-        return parts.with_tokens(self.allowed(self.split(parts.texts)))
+        return parts.with_tokens(self.allowed(self.split_parts(parts)))
 
     def tokenize_with_offsets(self, texts: tf.Tensor, special: bool = False) -> offsets.Tokens:
         """Returns the ids of `tokenize`, and the characters of string [N] that each comes from."""
@@ -102,7 +110,7 @@ class Splitter(tf.Module):
             tokens = self.split_with_offsets(texts)
             return tokens._replace(ids=self.allowed(tokens.ids))
         parts = finder.cut(texts)
-        tokens = self.split_with_offsets(parts.texts)
+        tokens = self.split_parts_with_offsets(parts)
         return parts.tokens_with_offsets(tokens._replace(ids=self.allowed(tokens.ids)))
 
     def allowed(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:

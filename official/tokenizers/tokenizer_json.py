@@ -27,7 +27,7 @@ from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.digit_commas import BLANK
-from official.tokenizers.sentencepiece import NO_REPLACEMENTS, SentencePiece, replaced
+from official.tokenizers.sentencepiece import NO_REPLACEMENTS, PREPEND, SentencePiece, replaced
 from official.tokenizers.wordpiece import WordPiece
 from official.utils import json_files
 from official.utils.errors import UserError
@@ -298,7 +298,13 @@ class _Reader:
         scheme = pre[-1].get("prepend_scheme")
         if scheme is None:
             scheme = "always" if pre[-1].get("add_prefix_space", True) else "never"
-        self._only("pre_tokenizer.prepend_scheme", scheme, "always")
+        # After WhitespaceSplit, words have no mark of their beginning with the others.
+        schemes = PREPEND if len(pre) == 1 else PREPEND[:1]
+        self._only("pre_tokenizer.prepend_scheme", scheme, *schemes)
+        # A text whose first blank is removed has no beginning there, as it were.
+        strip_left = any(s.get("strip_left") for s in self._steps("normalizer", "normalizers"))
+        if scheme == "first":
+            self._only("normalizer.Strip.strip_left", strip_left, False)
         self._only("pre_tokenizer.replacement", pre[-1].get("replacement"), BLANK)
         pieces = self._scored()
         extra_ids = _trailing_sentinels([piece for piece, _ in pieces])
@@ -318,6 +324,8 @@ class _Reader:
             remove_marks=2 in order,
             **self._white_space(model, len(pre) == 2),
             extra_ids=extra_ids,
+            prepend_scheme=scheme,
+            strip_left=strip_left,
             **rules,
         )
 
@@ -335,10 +343,17 @@ class _Reader:
         if not [step for step in steps if step["type"] == "Replace" and step in _BLANKS]:
             wanted = "with Replace of ' {2,}' in the normalizer, or with WhitespaceSplit"
             raise self._refused("pre_tokenizer", self._described["pre_tokenizer"], wanted)
+        tokens = {content: token for content, (_, token) in
+                  self._settings[added_tokens.LISTED].items() if token.normalized}  # fmt: skip
+        if _BLANKS[-1] in steps:
+            # Blanks are signs before these are found, and are not removed with them.
+            found = [content for content, t in tokens.items() if t.lstrip or t.rstrip]
+            if found:
+                wanted = f"without an added token that is `normalized` and strips, as {found[0]!r}"
+                raise self._refused("normalizer.Replace", _BLANKS[-1], wanted)
         if [step for step in steps if step["type"] == "Strip"]:
             # The end of a text is stripped before these are found.
-            listed = self._settings[added_tokens.LISTED]
-            found = [content for content, (_, token) in listed.items() if token.normalized]
+            found = list(tokens)
             if found:
                 wanted = f"without an added token that is `normalized`, such as {found[0]!r}"
                 raise self._refused("normalizer.Strip", steps[-1], wanted)
@@ -459,11 +474,20 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
         encoded = base64.b64encode(charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
     last_blank = tokenizer.module().last_blank
-    if last_blank:
+    scheme, strip_left = tokenizer.prepend_scheme, tokenizer.strip_left
+    if not model.normalizer_spec.add_dummy_prefix:
+        scheme, strip_left = "never", True
+    alone = last_blank or scheme != "always"
+    if alone and not last_blank:
+        steps.append({"type": "Strip", "strip_left": strip_left, "strip_right": True})
+    if alone:
         steps.append(_BLANKS[-2])
     metaspace = {
-        "type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True
-    }  # fmt: skip
+        "type": "Metaspace",
+        "replacement": BLANK,
+        "prepend_scheme": scheme,
+        "split": True,
+    }
     scored = [[piece.piece, piece.score] for piece in model.pieces]
     if tokenizer.split_digit_comma:
         # A piece of a number with its comma loses against the two, as in transformers.
@@ -473,7 +497,7 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
     scored += [[piece, 0.0] for piece in tokenizer.pieces[len(scored) : tokenizer.num_base_pieces]]
     return {
         "normalizer": _sequence(steps),
-        "pre_tokenizer": metaspace if last_blank else {
+        "pre_tokenizer": metaspace if alone else {
             "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]
         },
         "decoder": metaspace,

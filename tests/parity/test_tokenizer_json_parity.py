@@ -1,6 +1,7 @@
 """Folders of transformers 5 have its ids here, and what is written has them there."""
 
 import json
+import shutil
 
 import numpy as np
 
@@ -38,6 +39,45 @@ def test_odd_texts_with_every_class(hf5, hf, tmp_path):
                 assert ids == theirs["tokenizers"], (name, library, reference.name)
 
 
+def test_where_metaspace_puts_a_blank(hf5, tmp_path):
+    """`prepend_scheme`: as T5 of transformers 4 has it in its own file, with Metaspace alone."""
+    hf5.run("hf5_tokenizers.py", tmp_path, 1000)
+    texts = json.loads((tmp_path / "ids.json").read_text())["texts"]
+    texts = [text for text in texts if "Σ" not in text and not alone(text)]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    runs = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}
+    strip = {"type": "Strip", "strip_left": False, "strip_right": True}
+    names = {}
+    for source, steps in {
+        "t5": [strip, runs],
+        "albert": [{**strip, "strip_left": True}, runs],
+        "t5_added": [{**runs, "content": " "}],
+        "xlm_roberta": [strip, runs],
+    }.items():  # fmt: skip
+        described = json.loads((tmp_path / source / "tokenizer.json").read_text())
+        before = described["normalizer"] or {"type": "Sequence", "normalizers": []}
+        before = before.get("normalizers", [before])
+        described["normalizer"] = {"type": "Sequence", "normalizers": [*before, *steps]}
+        for scheme in ("first", "never")[source == "albert" :]:
+            step = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme}
+            described["pre_tokenizer"] = {**step, "split": True}
+            folder = tmp_path / f"{source}_{scheme}"
+            shutil.copytree(tmp_path / source, folder)
+            (folder / "tokenizer.json").write_text(json.dumps(described))
+            tokenizer = tokenizers.load(folder)
+            names[folder.name] = [ids.tolist() for ids in tokenizer.encode(texts, special=True)]
+            again = tmp_path / f"{folder.name}_again"
+            shutil.copytree(folder, again)
+            written = tokenizer_json.described(tokenizer, "no_cls")
+            (again / "tokenizer.json").write_text(json.dumps(written))
+            names[again.name] = names[folder.name]
+    hf5.run("hf_tokenizer_json.py", tmp_path, *names)
+    theirs = json.loads((tmp_path / "again.json").read_text())
+    for name, ours in names.items():
+        rows = zip(texts, ours, theirs[name]["tokenizers"], strict=True)
+        assert not [text for text, row, right in rows if row != right], name
+
+
 def test_models_from_raw_text_both_ways(hf5, tmp_path):
     hf5.run("hf5_models.py", "save", tmp_path)
     texts = [
@@ -50,10 +90,9 @@ def test_models_from_raw_text_both_ways(hf5, tmp_path):
         model = tmp_path / "models" / folder.name
         converted_model.write(huggingface.read(folder), model)
         ours[folder.name] = official.load(model).encode(texts)
-        if folder.name not in ("distilbert", "mpnet"):  # which are only read
-            huggingface.write(model, tmp_path / f"{folder.name}_back", "last")
-            ours[f"{folder.name}_back"] = ours[folder.name]
-    assert len(ours) == 18
+        huggingface.write(model, tmp_path / f"{folder.name}_back", "last")
+        ours[f"{folder.name}_back"] = ours[folder.name]
+    assert len(ours) == 20
     hf5.run("hf5_models.py", "vectors", tmp_path)
     theirs = np.load(tmp_path / "vectors.npz")
     for name, vectors in ours.items():

@@ -5,6 +5,7 @@ import json
 import unicodedata
 
 import pytest
+import sentencepiece
 import sentencepiece.sentencepiece_model_pb2 as model_pb2
 import tensorflow as tf
 
@@ -143,7 +144,9 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first
         ("gpt2", place("pre_tokenizer", "use_regex"), False, "pre_tokenizer.use_regex is false"),
         ("gpt2", place("model", "merges"), ["a b c"], "merge 1 is no pair: 'a b c'"),
         ("t5", place("normalizer"), {"type": "NFKC"}, r'normalizer is \["NFKC"\], which'),
-        ("t5", place("pre_tokenizer"), METASPACE, 'pre_tokenizer.prepend_scheme is "first"'),
+        ("t5", place("pre_tokenizer"),
+         {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]},
+         'pre_tokenizer.prepend_scheme is "first".*: only "always"'),
         ("t5", place("model", "unk_id"), None, "model.unk_id is null"),
         ("t5", place("model", "vocab"), [["a", 0.0], ["a", 1.0]], "piece 1 'a' is listed twice"),
         ("t5", place("model", "vocab"), [["a", "b"]], "is no piece with its score"),
@@ -206,7 +209,73 @@ def test_white_space_without_whitespace_split(write):
     assert plain == [row.tolist() for row in stripped.encode(texts)]
     for change, message in {
         spaced(): "pre_tokenizer is .*: only with Replace of .* in the normalizer",
+        spaced({**RUNS, "content": "\u2581"}): "normalizer.Replace is .* `normalized` and strips",
         spaced(RUNS, STRIP): "normalizer.Strip is .* only without an added token that is `normal",
     }.items():
         with pytest.raises(UserError, match=message):
             tokenizers.load(write("albert", change))
+
+
+@pytest.mark.parametrize("strip_left", [None, False, True])
+def test_where_a_blank_is_put_before_text(write, strip_left, tmp_path):
+    """`always`, `first` and `never`, against the sentencepiece package."""
+    steps = [RUNS]
+    if strip_left is not None:
+        steps.insert(0, {**STRIP, "strip_left": strip_left})
+
+    def change(scheme):
+        def changed(described):
+            spaced(*steps, added=False)(described)
+            described["pre_tokenizer"] = {**METASPACE, "prepend_scheme": scheme}
+            marks = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": False}
+            token = {"id": len(described["model"]["vocab"]), "content": "[M]", "special": False}
+            described["added_tokens"].append({**token, **marks})
+
+        return changed
+
+    schemes = ["always", "first", "never"]
+    if strip_left:
+        with pytest.raises(UserError, match=r"normalizer\.Strip\.strip_left is true.*only false"):
+            tokenizers.load(write("albert", change(schemes.pop(1))))
+    loaded = {scheme: tokenizers.load(write("albert", change(scheme))) for scheme in schemes}
+    model = loaded["never"].parsed()
+    [mark] = loaded["never"].added
+    prefixed = sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+    model.normalizer_spec.add_dummy_prefix = False
+    bare = sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+    texts = ["the river", "  the  river", "the[M]the river", "[M]  the[M]river[M]", "", "[M]"]
+
+    def expected(text, scheme):
+        row = []
+        for i, part in enumerate(text.split("[M]")):
+            blank = scheme == "always" or (scheme == "first" and not i)
+            blank = blank or (part.startswith(" ") and not strip_left)
+            row += [mark] * (i > 0) + (prefixed if blank else bare).encode(part)
+        return row
+
+    for scheme, tokenizer in loaded.items():
+        rows = [expected(text, scheme) for text in texts]
+        assert [row.tolist() for row in tokenizer.encode(texts)] == rows, scheme
+        offsets = tokenizer.encode_with_offsets(texts)
+        assert [ids.tolist() for ids, _, _ in offsets] == rows
+        for text, tokens in zip(texts, offsets, strict=True):
+            for number, start, end in zip(*tokens, strict=True):
+                piece = tokenizer.pieces[number].strip("\u2581")
+                assert piece in ("", text[start:end].strip())
+        tokenizer.save(tmp_path / scheme)
+        again = tokenizers.load(tmp_path / scheme)
+        assert again.fingerprint == tokenizer.fingerprint
+        written = tokenizer_json.described(again)["pre_tokenizer"]
+        assert written.get("prepend_scheme", "always") == scheme
+    assert len({str([expected(text, scheme) for text in texts]) for scheme in loaded}) == len(
+        loaded
+    )
+
+
+def test_a_model_that_puts_no_blank_before_text_says_so(spiece_model):
+    parsed = model_pb2.ModelProto.FromString(spiece_model())
+    parsed.normalizer_spec.add_dummy_prefix = False
+    tokenizer = tokenizers.SentencePiece(parsed.SerializeToString())
+    written = tokenizer_json.described(tokenizer)
+    assert written["pre_tokenizer"]["prepend_scheme"] == "never"
+    assert {**STRIP, "strip_left": True} in written["normalizer"]["normalizers"]
