@@ -6,8 +6,8 @@ The same call with the same data goes on where a run was stopped.
 
 | function | data | objective |
 |---|---|---|
-| `finetune` | texts with labels or scores | classification, regression |
-| `finetune_pairs` | pairs of texts with labels or scores | classification, regression |
+| `finetune` | texts with labels or scores | classification, multi-label, regression |
+| `finetune_pairs` | pairs of texts with labels or scores | the same |
 | `finetune_tags` | words of sentences with their tags | token classification |
 | `finetune_questions` | questions about contexts, with their answers | span answers |
 
@@ -46,6 +46,8 @@ _BASE_SIZE = 768
 _SMALL_RATE, _SMALL_RATES = 1e-4, {"electra": 3e-4}
 _EVAL_EVERY = 500  # steps, of larger data
 _BUCKETS = (16, 32, 64, 128, 256, 512)
+# Tasks whose shards have the columns that `finetune` names.
+_LABELLED = ("classification", "multi_label", "regression")
 _BUILDER = "tfrecords_tools.build_task_shards"  # imported when it is used, as those of `KINDS`
 
 Report = Callable[[str], None]
@@ -124,7 +126,8 @@ def finetune(
     """Fine-tunes a model to classify or to score texts; `classify` or `score` of the result does.
 
     Labels that are texts, whole numbers or booleans are classes. Those that are other numbers are
-    scores, and a regression learns them.
+    scores, and a regression learns them. Where the label of each text is a list (or a tuple or a
+    set), a text has all labels in it, any number of them.
 
     Args:
       texts: N texts, or a table that has them and the labels.
@@ -132,7 +135,7 @@ def finetune(
       init: the model folder to start from, or a folder of Hugging Face, which is converted first.
       model_dir: the model folder to make.
       columns: of a table, the columns of the texts and of the labels.
-      task: 'classification' or 'regression'; None = by the labels.
+      task: 'classification', 'multi_label' or 'regression'; None = by the labels.
       **settings: fields of `Settings`, such as `epochs=3`.
 
     Returns:
@@ -247,6 +250,9 @@ def _labelled(
     kind = _kind(rows.columns["label"], task)
     if kind == "regression":
         _check_scores(rows.columns["label"])
+    elif kind == "multi_label":
+        if not any(_lists(rows.columns["label"])):
+            raise UserError("label: no text has a label")
     elif len(set(_classes(rows.columns["label"]))) < 2:
         label = rows.columns["label"][0]
         raise UserError(f"label: all are {label!r}: at least two classes are wanted")
@@ -321,9 +327,9 @@ class _Run:
         elif task == "regression":
             _check_scores(other.columns["label"])
         else:
-            known = set(map(str, rows.columns["label"]))
-            for label in _classes(other.columns["label"]):
-                if str(label) not in known:
+            known = set(_counts(task, rows))
+            for label in _counts(task, other):
+                if label not in known:
                     raise UserError(f"validation: the label {label!r} is none of those of training")
         return other
 
@@ -351,17 +357,17 @@ class _Run:
             path = folder / (f"{split}.json" if task.startswith("squad") else f"{split}.jsonl")
             _write(path, each, task, split)
             given.append(f"--{split}_file={path}")
-        if task in ("classification", "regression"):
+        if task in _LABELLED:
             given += ["--text_column=text", "--label_column=label"]
             given += ["--text_pair_column=text_b"] * ("text_b" in rows.columns)
         if task.startswith("squad"):
             given.append(f"--doc_stride={max(min(128, max_length // 3), 1)}")
             given.append(f"--max_query_length={min(64, max_length // 3)}")
         options(["", *given])
-        if task == "classification":
-            counts = collections.Counter(rows.columns["label"])
-            options.labels = [str(label) for label in sorted(counts)]
-            shown = ", ".join(f"{label} ({counts[label]:,})" for label in sorted(counts)[:20])
+        if task in ("classification", "multi_label"):
+            counts = _counts(task, *splits.values())
+            options.labels = list(counts)
+            shown = ", ".join(f"{label} ({counts[label]:,})" for label in options.labels[:20])
             more = f" and {len(counts) - 20} others" if len(counts) > 20 else ""
             self._report(f"{len(counts)} labels: {shown}{more}")
         planned, files = builder.plan(options)
@@ -375,7 +381,7 @@ class _Run:
         """Returns the published settings for this number of examples, and says them."""
         path, settings = f"configs/finetune/{name}.yaml", self._settings.overrides()
         chosen, why = [f"seed={self._settings.seed}"], []
-        if task in ("classification", "regression"):
+        if task in _LABELLED:
             chosen.append(f"objectives.0.type={task}")
         if count < FEW:
             chosen += [f"recipe.epochs={_FEW_EPOCHS}", "recipe.optimizer.bias_correction=true"]
@@ -465,12 +471,14 @@ def _rows(given: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
 
 
 def _kind(labels: Sequence[Any], task: str | None) -> str:
-    """Returns 'classification' or 'regression'."""
-    if task not in (None, "classification", "regression"):
-        raise UserError(f"task: {task!r} is neither 'classification' nor 'regression'")
+    """Returns one of `_LABELLED`."""
+    if task not in (None, *_LABELLED):
+        raise UserError(f"task: {task!r} is none of {', '.join(map(repr, _LABELLED))}")
     _check_present(labels)
     if task is not None:
         return task
+    if isinstance(labels[0], _LISTS):
+        return "multi_label"
     numbers = [label for label in labels if isinstance(label, float)]
     if numbers and all(label.is_integer() for label in numbers):
         raise UserError(
@@ -478,6 +486,45 @@ def _kind(labels: Sequence[Any], task: str | None) -> str:
             "task='regression'"
         )
     return "regression" if numbers else "classification"
+
+
+_LISTS = (list, tuple, set, frozenset)
+
+
+def _lists(labels: list) -> list:
+    """Makes the labels of each text a list of names, all of one type; returns these lists."""
+    for number, names in enumerate(labels):
+        if not isinstance(names, _LISTS):
+            raise UserError(
+                f"label {number}: {names!r} is not a list of labels: a text without any has []"
+            )
+        for name in names:
+            whole = isinstance(name, int) and not isinstance(name, bool)
+            if not (whole or isinstance(name, str)) or not str(name).strip():
+                raise UserError(
+                    f"label {number}: {name!r} in {names!r} is neither a text nor a whole number"
+                )
+        labels[number] = list(names)
+    given = {name for names in labels for name in names}
+    if given <= {0, 1} and {len(names) for names in labels} not in ({0}, {1}, {0, 1}):
+        raise UserError(
+            f"label: these are zeros and ones, such as {labels[0]!r}: give the names of the labels "
+            "of each text"
+        )
+    if len(set(map(type, given))) > 1:
+        labels[:] = [list(map(str, names)) for names in labels]
+    for number, names in enumerate(labels):
+        if len(set(names)) < len(names):
+            raise UserError(f"label {number}: a label is there twice in {names!r}")
+    return labels
+
+
+def _counts(task: str, *splits: _Rows) -> dict[str, int]:
+    """Returns how many texts have each label, in the order of the labels."""
+    labels = [label for rows in splits for label in rows.columns["label"]]
+    labels = _classes(labels) if task == "classification" else sum(_lists(labels), [])
+    counts = collections.Counter(labels)
+    return {str(label): counts[label] for label in sorted(counts)}
 
 
 def _check_present(labels: Sequence[Any]) -> None:
@@ -552,4 +599,6 @@ def _write(path: Path, rows: _Rows, task: str, split: str) -> None:
             row = dict(zip(rows.columns, values, strict=True))
             if task == "classification":
                 row["label"] = str(row["label"])
+            elif task == "multi_label":
+                row["label"] = sorted(map(str, row["label"]))
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")

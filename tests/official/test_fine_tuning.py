@@ -81,6 +81,50 @@ def test_texts_with_labels(init, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.long
+def test_any_number_of_labels(init, tmp_path):
+    """The labels of a text are the halves that its words are of; some texts have none."""
+    draw, third = random.Random(0), small.WORDS[40:]
+    groups = {"first": FIRST, "second": SECOND}
+    data, labels = [], []
+    for _ in range(120):
+        names = {name for name in groups if draw.random() < 0.5}
+        words = [word for name in names for word in draw.choices(groups[name], k=4)]
+        data.append(" ".join([*words, *draw.choices(third, k=2)]))
+        labels.append(names)
+    lines = []
+    model = official.finetune(
+        Table(text=data[20:], label=labels[20:]), init=init, model_dir=tmp_path / "model",
+        learning_rate=1e-2, epochs=8, override=["objectives.0.pooling=mean"], report=lines.append,
+    )  # fmt: skip
+    said = "\n".join(lines)
+    assert "2 labels: first (" in said and "settings of configs/finetune/multi_label.yaml" in said
+    assert "micro_f1" in lines[-2] and lines[-1].endswith(".classify([...])")
+    assert model.config.objectives[0].type == "multi_label"
+    found = [set(answer.labels) for answer in model.classify(data[:20])]
+    assert {frozenset(names) for names in labels[:20]} >= {frozenset(), frozenset(groups)}
+    hits = [name in a and name in b for a, b in zip(found, labels, strict=False) for name in groups]
+    counts = [len(a) + len(b) for a, b in zip(found, labels, strict=False)]
+    assert 2 * sum(hits) / sum(counts) > 0.75
+
+
+def test_lists_of_labels_become_shards(init, tmp_path):
+    """In each form; numbers are in their order, and a label of `validation` alone counts."""
+    pairs = {"text": ["ba", "bo", "be"], "text_b": ["da"] * 3, "label": [{10, 2}, (), [10]]}
+    held_out = {"text": ["bi"], "text_b": ["da"], "label": [frozenset([7])]}
+    rows, other = (fine_tuning._rows(columns, ()) for columns in (pairs, held_out))
+    assert fine_tuning._kind(rows.columns["label"], None) == "multi_label"
+    run = fine_tuning._Run(init, tmp_path / "model", fine_tuning.Settings(report=len))
+    data = run._shards(tmp_path, "multi_label", rows, other, 16)
+    task = manifest.read(data).task
+    assert (task.kind, task.labels, task.pair) == ("multi_label", ("2", "7", "10"), True)
+    run = fine_tuning._Run(init, tmp_path / "model", fine_tuning.Settings(report=len))
+    run.family = "roberta"
+    config = run._config_of("multi_label", "roberta", 3, 16)
+    assert config.objectives[0].type == "multi_label" and config.recipe.optimizer.beta_2 == 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
     first, labels = texts(40)
     pair = (first, first[::-1], [0.5 * len(text) for text in first])
@@ -170,7 +214,16 @@ def test_data_that_cannot_be_used(init, tmp_path):
         ((two, [0.5, float("nan")]), {}, "label 1: nan: every text needs a label"),
         ((two, ["x", "x"]), {}, "label: all are 'x': at least two classes are wanted"),
         ((two, [1.0, 0.0]), {}, "label: 1.0 may be a class or a score: give task="),
-        ((two, two), {"task": "ranking"}, "task: 'ranking' is neither"),
+        ((two, two), {"task": "ranking"}, "task: 'ranking' is none of 'classification', 'multi"),
+        ((two, two), {"task": "multi_label"}, "label 0: 'ba' is not a list of labels: a text"),
+        ((two, [["x"], None]), {}, "label 1: None: every text needs a label"),
+        ((two, [["x"], "y"]), {}, "label 1: 'y' is not a list of labels"),
+        ((two, [["x"], ["y", 0.5]]), {}, "label 1: 0.5 in ['y', 0.5] is neither a text nor a"),
+        ((two, [["x"], ["y", "y"]]), {}, "label 1: a label is there twice in ['y', 'y']"),
+        ((two, [[1, 0], [0, 1]]), {}, "label: these are zeros and ones, such as [1, 0]: give the"),
+        ((two, [[], ()]), {}, "label: no text has a label"),
+        ((two, [["x|y"], []]), {"validation": 0}, "'x|y' cannot be a label: '|' separates"),
+        ((two, [["x"], []]), {"validation": (two, [["z"], []])}, "the label 'z' is none of those"),
         ((two, two), {"task": "regression"}, "label 0: 'ba' is not a number"),
         ((two, two), {"validation": 1}, "validation: 1 is not a share"),
         ((two, two), {"validation": (two, ["ba", "x"])}, "the label 'x' is none of those of"),

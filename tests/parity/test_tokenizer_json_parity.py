@@ -53,7 +53,7 @@ def test_where_metaspace_puts_a_blank(hf5, tmp_path):
         "albert": [{**strip, "strip_left": True}, runs],
         "t5_added": [{**runs, "content": " "}],
         "xlm_roberta": [strip, runs],
-    }.items():  # fmt: skip
+    }.items():
         described = json.loads((tmp_path / source / "tokenizer.json").read_text())
         before = described["normalizer"] or {"type": "Sequence", "normalizers": []}
         before = before.get("normalizers", [before])
