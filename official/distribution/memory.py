@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
+from official.distribution import strategies
 from official.saving.checkpoints import MEMORY
 from official.utils.errors import UserError
 
@@ -42,8 +43,12 @@ class Memory:
             "synchronization": tf.VariableSynchronization.ON_READ,
             "aggregation": tf.VariableAggregation.NONE,
         }
+        self._dtype = tf.as_dtype(dtype)
+        # The workers share the initial value of a variable, and their collectives have no bfloat16.
+        wide = self._dtype == tf.bfloat16 and strategies.num_workers(strategy) > 1
+        stored = tf.float32 if wide else self._dtype
         with strategy.scope():
-            self._states = tf.Variable(tf.zeros(shape, dtype), **options)
+            self._states = tf.Variable(tf.zeros(shape, stored), **options)
             self._mask = tf.Variable(tf.zeros((shape[0], shape[2]), tf.bool), **options)
         # A TPU runs functions in graphs only.
         self._gather = tf.function(self._all_rows, autograph=False)
@@ -64,7 +69,7 @@ class Memory:
         continues = batch["continues"][:, None] > 0
         return {
             **batch,
-            "memory": self._states.read_value(),
+            "memory": tf.cast(self._states.read_value(), self._dtype),
             "memory_mask": self._mask.read_value() & continues,
         }
 
@@ -79,7 +84,8 @@ class Memory:
           mask: bool [B, M].
         """
         finite = tf.reduce_all(tf.math.is_finite(states), axis=[1, 2, 3])
-        self._states.assign(tf.where(finite[:, None, None, None], states, 0))
+        kept = tf.where(finite[:, None, None, None], states, 0)
+        self._states.assign(tf.cast(kept, self._states.dtype))
         self._mask.assign(mask & finite[:, None])
 
     def clear(self) -> None:

@@ -119,6 +119,25 @@ def test_two_workers_equal_one_device(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["xlnet_stream", "elmo"])
+def test_two_workers_remember_rows_in_bfloat16(name, tmp_path):
+    """What is remembered has the values that one process remembers, but for the sums' order."""
+    config = small.replace(system(tmp_path / "shards", name), precision="mixed_bfloat16", steps=4)
+    configs.save(config, tmp_path / "run.yaml")
+    end((start(tmp_path, "one"), *start_two(tmp_path, ["two", "two"])), 0, 0, 0)
+    wanted, actual = (
+        checkpoints.load_variables(tmp_path / folder, "last", optimizer=True)
+        for folder in ("one", "two")
+    )
+    states = wanted["memory/states"]
+    assert np.abs(states).max() > 0.1
+    np.testing.assert_allclose(actual["memory/states"], states, atol=0.02 * np.abs(states).max())
+    # They are values of bfloat16: the low half of a float32 is empty.
+    assert not (actual["memory/states"].view(np.uint32) & 0xFFFF).any()
+
+
+@pytest.mark.slow
 def test_workers_with_other_settings_stop_before_they_make_variables(tmp_path):
     configs.save(bert(tmp_path / "shards"), tmp_path / "run.yaml")
     other = "--override=encoder.hidden_size=32", "--override=seed=7", "--mode=train"
