@@ -280,7 +280,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
     def _encode_with_cache(self, token_ids, attention_mask, cache, slot):
         length = ops.shape(token_ids)[1]
         causal = masks.causal(length, cache[0][0].shape[2], slot, self.config.attention_window)
-        streams = [Stream(length, masks.combine(attention_mask, causal))]
+        streams = [Stream(masks.combine(attention_mask, causal))]
         x, new_cache = self._embed(token_ids, None, None), []
         for block, layer_cache in zip(self.blocks, cache, strict=True):
             x, _, layer_cache = block(x, streams=streams, cache=layer_cache, slot=slot)

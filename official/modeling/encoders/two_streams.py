@@ -11,7 +11,7 @@ D hidden, L layers.
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers.relative_attention import Stream
+from official.modeling.layers.relative_attention import Stream, by_stream
 from official.utils.errors import UserError
 
 # Segment ids are below this number.
@@ -52,9 +52,7 @@ def make_streams(
         earlier = masks.causal(length, remembered + length, attention_window=attention_window)
     order = None if permutation_mask is None else masks.permutation(permutation_mask)
     keys = _with_memory(masks.combine(attention_mask, order), memory_mask, length)
-    content = Stream(
-        length, masks.combine(keys, earlier), one_hot_segments(segment_ids, dtype=dtype)
-    )
+    content = Stream(masks.combine(keys, earlier), one_hot_segments(segment_ids, dtype=dtype))
     if query_positions is None:
         return [content]
     order = masks.rows(ops.cast(permutation_mask, "bool")[:, None], query_positions)
@@ -74,7 +72,7 @@ def _query_stream(length, positions, mask, segment_ids, dtype):
     if segment_ids is not None:
         segment_ids = ops.take_along_axis(segment_ids, positions, axis=1)
     segments = one_hot_segments(segment_ids, dtype=dtype)
-    return Stream(ops.shape(positions)[1], mask, segments, length - positions)
+    return Stream(mask, segments, length - positions)
 
 
 def check(config, permutation_mask, query_positions):
@@ -116,20 +114,19 @@ def run(blocks, x, streams, *, memory=None, **options):
         [B, Q, D] for each stream; the attention weights of each block, L tuples with a tensor
         [B, N, Q, S] for each stream.
     """
-    length, *queries = (stream.length for stream in streams)
     inputs, attentions = [], []
     for i, block in enumerate(blocks):
         inputs.append(x)
         options["memory"] = None if memory is None else memory[:, i]
-        if not queries:
+        if len(streams) == 1:
             x, weights, _ = block(x, streams=streams, **options)
             parts = [x]
         elif i + 1 < len(blocks):
-            content, _ = ops.split(x, [length], axis=1)
+            content, _ = by_stream(x, streams, axis=1)
             x, weights, _ = block(x, streams=streams, content=content, **options)
         else:
             # Separate calls, so that a graph that needs one output leaves the other out.
-            content, query = ops.split(x, [length], axis=1)
+            content, query = by_stream(x, streams, axis=1)
             results = [
                 block(rows, streams=[stream], content=content, **options)
                 for rows, stream in zip((content, query), streams, strict=True)

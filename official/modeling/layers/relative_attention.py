@@ -11,37 +11,44 @@ Shapes: B batch, T content rows, P query rows, Q rows of a stream, M memory, S =
 R distances, N heads, H head size, D hidden, G segment ids.
 """
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers import cache as slots
 from official.modeling.layers.base import Layer
-from official.modeling.layers.distances import from_slot, shift, shift_to
+from official.modeling.layers.distances import distance_vectors, from_slot, shift, shift_to
 from official.modeling.layers.dropout import draw
 from official.modeling.layers.linear import Linear, linear
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.softmax import softmax
 
 
-@dataclasses.dataclass(frozen=True)
-class Stream:
+class Stream(NamedTuple):
     """The query rows of a stream, and the keys that they may attend to.
 
     Attributes:
-        length: Q.
         mask: bool, broadcastable to [B, N, Q, S], True = may attend; None = all.
         segments: [B, Q, G], the one-hot segment id of each row; None = all are in one segment.
         first: int [B, Q], the column of key 0 in the scores by distance: T minus the position of
             the row in the content. None = the rows are those of the content, in order.
     """
 
-    length: Any
     mask: Any = None
     segments: Any = None
     first: Any = None
+
+
+def by_stream(x, streams, axis):
+    """Splits the rows of one or two streams, which `x` has along an axis."""
+    if len(streams) == 1:
+        return [x]
+    length = ops.shape(x)[axis] - ops.shape(streams[1].first)[1]
+    if isinstance(length, int):
+        return ops.split(x, [length], axis=axis)
+    before = (slice(None),) * axis
+    return [x[(*before, slice(length))], x[(*before, slice(length, None))]]
 
 
 class RelativeBiases(Layer):
@@ -70,10 +77,13 @@ class RelativeAttention(Layer):
 
     Call arguments:
         x: [B, rows, D], the rows of all streams, one stream after the other.
-        streams: one or two `Stream`s.
-        distances: [1, R, D], or [2, R, D] with `backward`; not used with a cache.
+        streams: one or two `Stream`s; of two, the second has `first`, and the layer gets `content`.
+            None = the rows of the content, which attend to all keys.
+        distances: [1, R, D], or [2, R, D] with `backward`; not used with a cache. None = those in
+            both directions.
         backward: bool [B], True for rows whose distances have the opposite sign; None = no row.
-        content: [B, T, D], the content that is attended to; None = `x`.
+        content: [B, T, D], the content that is attended to; None = `x`. The padding mask that Keras
+            keeps with it is combined with those of the streams.
         memory: [B, M, D], the memory before the content, or None.
         key_segments: [B, S, G], one-hot segment ids; None if the streams have none.
         cache: the result of `empty_cache`, or the cache that an earlier call returned; the keys
@@ -83,7 +93,7 @@ class RelativeAttention(Layer):
         training: whether Keras trains; see `Layer.draws`.
 
     A call returns the output [B, rows, D], the attention weights of each stream [B, N, Q, S] before
-    dropout, and the cache with these rows, or None.
+    dropout, and the cache with these rows, or () without one.
     """
 
     def __init__(
@@ -150,7 +160,7 @@ class RelativeAttention(Layer):
         self,
         x,
         *,
-        streams,
+        streams=None,
         distances=None,
         backward=None,
         content=None,
@@ -163,8 +173,14 @@ class RelativeAttention(Layer):
     ):
         """Attends from the rows of all streams to the keys: see the class."""
         rng = self.draws(rng, training)
+        # Keras loads a saved call with lists in the place of these tuples.
+        streams = [Stream(*each) for each in streams or [Stream()]]
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
         if cache is None:
+            cache, implied = (), self._implied(x if content is None else content, memory)
+            streams = [s._replace(mask=masks.combine(s.mask, implied)) for s in streams]
+            if distances is None:
+                distances = self._all_distances(x if content is None else content, key)
             distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
         else:
             old_key, old_value, distance_key = cache
@@ -172,9 +188,7 @@ class RelativeAttention(Layer):
             cache = (key, value, distance_key)
             distance_key = from_slot(distance_key, slot, ops.shape(x)[1])
         key = ops.transpose(self._with_segments(key, key_segments), (0, 1, 3, 2))
-        queries = [query]
-        if len(streams) == 2:
-            queries = ops.split(query, [streams[0].length], axis=2)
+        queries = by_stream(query, streams, axis=2)
         contexts, weights = [], []
         for rows, stream in zip(queries, streams, strict=True):
             scores = self._scores(rows, key, distance_key, stream)
@@ -185,6 +199,21 @@ class RelativeAttention(Layer):
         context = ops.transpose(context, (0, 2, 1, 3))
         context = ops.reshape(context, (*ops.shape(x)[:2], self.num_heads * self.head_size))
         return self.output_projection(context), tuple(weights), cache
+
+    def _implied(self, content, memory):
+        """Returns the mask of the padding that Keras keeps with the content: [B, 1, 1, S]."""
+        mask = masks.implied(content)
+        if mask is None or memory is None:
+            return mask
+        batch, size, _ = ops.shape(memory)
+        return masks.after_memory(mask, ops.ones((batch, size), "bool"), ops.shape(content)[1])
+
+    def _all_distances(self, content, key):
+        """Returns the vectors of all distances to the keys [B, N, S, H]: [1, R, D]."""
+        _, length, size = ops.shape(content)
+        return distance_vectors(
+            length, ops.shape(key)[2], size, bidirectional=True, dtype=self.compute_dtype
+        )
 
     def _with_segments(self, key, key_segments):
         """Appends the one-hot segments of the keys to the keys: [B, N, S, H or H + G].

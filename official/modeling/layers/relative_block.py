@@ -69,7 +69,7 @@ class RelativeBlock(Layer):
         self,
         x,
         *,
-        streams,
+        streams=None,
         distances=None,
         backward=None,
         content=None,

@@ -154,8 +154,6 @@ BLOCK |= {"attention_dropout": 0.1, "epsilon": 1e-6, **WEIGHTS}
 DRAWS = Draws((3, 4))
 X = _rng.standard_normal((4, 8, 12)).astype("float32")
 KEYS = _rng.standard_normal((2, 4, 3, 8, 4)).astype("float32")
-ONE = [relative_attention.Stream(8)]
-DISTANCES = _rng.standard_normal((1, 16, 12)).astype("float32")
 RELATIVE = {"head_size": 4, "segments": False}
 
 
@@ -216,9 +214,9 @@ def layers():
             relative_attention.RelativeAttention(
                 12, 3, dropout=0.1, biases=biases, **RELATIVE, **WEIGHTS
             ),
-            [X, ONE, DISTANCES],
+            [X],
         ),
-        (RelativeBlock(12, inner_dropout=0.1, **RELATIVE, **BLOCK), [X, ONE, DISTANCES]),
+        (RelativeBlock(12, inner_dropout=0.1, **RELATIVE, **BLOCK), [X]),
         (biases, None),
         (LinearChain(3), None),
         (
@@ -238,11 +236,7 @@ def run(layer, inputs):
         if not layer.built:
             layer.build()
         return layer.get_weights()
-    if isinstance(layer, relative_attention.RelativeAttention | RelativeBlock):
-        outputs = layer(inputs[0], streams=inputs[1], distances=inputs[2])
-    else:
-        outputs = layer(*inputs)
-    return [x.numpy() for x in keras.tree.flatten(outputs) if x is not None]
+    return [x.numpy() for x in keras.tree.flatten(layer(*inputs)) if x is not None]
 
 
 def test_every_layer_is_made_again_from_its_config():
@@ -258,6 +252,64 @@ def test_every_layer_is_made_again_from_its_config():
             np.testing.assert_array_equal(ours, theirs, err_msg=str(type(layer)))
         tried.add(type(layer))
     assert all_layers() - {base.Layer, Encoder, attention._Heads} == tried
+
+
+@pytest.mark.slow
+def test_two_streams_in_a_functional_model(tmp_path):
+    """Rows of any length with padding, and queries; saved, loaded and cloned."""
+    inputs = {
+        name: keras.Input(shape, dtype=dtype, name=name)
+        for name, shape, dtype in (
+            ("content", (None, 12), "float32"), ("queries", (None, 12), "float32"),
+            ("order", (1, None, None), "bool"), ("seen", (1, None, None), "bool"),
+            ("segments", (None, 2), "float32"), ("asked", (None, 2), "float32"),
+            ("first", (None,), "int32"),
+        )
+    }  # fmt: skip
+    options = {**BLOCK, **RELATIVE, "segments": True, "inner_dropout": 0.1, "name": None}
+    rows, _, _ = RelativeBlock(12, **options)(keras.layers.Masking()(inputs["content"]))
+    states, (own, asked), _ = RelativeBlock(12, **options)(
+        keras.ops.concatenate([rows, inputs["queries"]], axis=1),
+        streams=[
+            relative_attention.Stream(inputs["order"], inputs["segments"]),
+            relative_attention.Stream(inputs["seen"], inputs["asked"], inputs["first"]),
+        ],
+        content=rows,
+        key_segments=inputs["segments"],
+    )
+    assert states.shape == (None, None, 12) and asked.shape == (None, 3, None, None)
+    model = keras.Model(inputs, [states, own, asked, rows])
+    places = np.arange(4)[:, None], _rng.integers(0, 8, (4, 3))
+    order = np.tril(np.ones((8, 8), bool))[None].repeat(4, 0)
+    segments = np.eye(2, dtype="float32")[_rng.integers(0, 2, (4, 8))]
+    batch = {
+        "content": np.where(PADDING[..., None], X, 0), "queries": X[:, :3],
+        "order": order[:, None], "seen": order[places][:, None], "segments": segments,
+        "asked": segments[places], "first": (8 - places[1]).astype("int32"),
+    }  # fmt: skip
+    # A query that is a row of the content has its output.
+    batch["queries"] = model(batch)[3].numpy()[places]
+    states, own, asked, _ = (x.numpy() for x in model(batch))
+    np.testing.assert_allclose(states[:, 8:], states[places], rtol=0, atol=1e-5)
+    own = np.swapaxes(own, 1, 2)  # [B, T, N, S]
+    np.testing.assert_allclose(np.swapaxes(asked, 1, 2), own[places], rtol=0, atol=1e-6)
+    hidden = ~(order & PADDING[:, None])
+    assert (np.swapaxes(own, 2, 3)[hidden] == 0).all() and (own.max(3) > 0).all()
+    model.save(tmp_path / "model.keras")
+    for again in (
+        keras.models.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)
+    ):  # fmt: skip
+        again.set_weights(model.get_weights())
+        np.testing.assert_array_equal(again(batch)[0], states)
+    # The rows alone, without padding, have the outputs that they have with it.
+    short = {name: x[2:3] for name, x in batch.items()}
+    short |= {
+        "content": X[2:3, :3],
+        "order": order[2:3, None, :3, :3],
+        "segments": segments[2:3, :3],
+    }
+    short |= {"first": np.array([[3, 2, 1]], "int32"), "seen": order[2:3, None, :3, :3]}
+    np.testing.assert_allclose(model(short)[0][:, :3], states[2:3, :3], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("names", [["BERT"], pytest.param(list(ENCODERS), marks=pytest.mark.slow)])

@@ -82,16 +82,17 @@ def test_one_product_or_two_make_the_same():
     rng = np.random.default_rng(2)
     x = tf.constant(rng.standard_normal((2, 5, 8)), tf.float32)
     distances = distance_vectors(5, 5, 8, bidirectional=True, dtype="float32")
-    options = {"streams": [Stream(5)], "distances": distances}
+    options = {"streams": [Stream()], "distances": distances}
     fused, weights, _ = layer(x, **options)
     apart, again, _ = layer(x, content=x, **options)
     np.testing.assert_allclose(fused, apart, atol=1e-6)
     np.testing.assert_allclose(weights[0], again[0], atol=1e-6)
+    np.testing.assert_array_equal(layer(x)[0], fused)  # what is not given is all of it
     # A memory nobody may look into changes nothing, and the first key keeps its distance.
     longer = distance_vectors(5, 7, 8, bidirectional=True, dtype="float32")
     mask = np.arange(7)[None, None, None] >= 2
     masked, weights, _ = layer(
-        x, streams=[Stream(5, mask)], distances=longer, memory=tf.ones((2, 2, 8))
+        x, streams=[Stream(mask)], distances=longer, memory=tf.ones((2, 2, 8))
     )
     np.testing.assert_allclose(masked, fused, atol=1e-6)
     np.testing.assert_array_equal(weights[0][..., :2], np.zeros((2, 2, 5, 2)))
