@@ -15,7 +15,7 @@ from official.distribution import numerics, strategies
 from official.evaluation import prediction, pseudo_perplexity
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
-from official.saving import teachers, warm_start
+from official.saving import model_folder, teachers, warm_start
 from official.shards import manifest, stream_checks
 from official.utils import errors, paths
 from official.utils.paths import AnyPath
@@ -135,7 +135,7 @@ class _TrainedModel:
         strategy: tf.distribute.Strategy | None,
     ) -> "_TrainedModel":
         """Loads the config, and sets the precision of the SavedModel: mixed is for training."""
-        config = configs.load(model_dir, overrides)
+        config = model_folder.config_of(model_dir, overrides)
         numerics.set_precision(config.recipe.weights_dtype)
         strategy = strategy or tf.distribute.get_strategy()
         return cls(paths.path(model_dir), checkpoint, config, strategy)

@@ -1,7 +1,7 @@
 """Reads and writes model folders: config, tokenizer, weights and task."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,12 @@ def restore(
     return config, tokenizer, model
 
 
-def config_of(model_dir: str | os.PathLike) -> configs.Config:
+def config_of(model_dir: str | os.PathLike, overrides: Sequence[str] = ()) -> configs.Config:
     """Reads the config of a model folder.
+
+    Args:
+      model_dir: the folder.
+      overrides: as in `config.load`.
 
     Raises:
       UserError: it is not a model folder.
@@ -55,7 +59,7 @@ def config_of(model_dir: str | os.PathLike) -> configs.Config:
             f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
             "(--model_dir), and so does official.convert"
         )
-    return configs.load(path)
+    return configs.load(path, overrides)
 
 
 def build(config: configs.Config, precision: str = "float32") -> Model:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from official.utils import files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -10,9 +11,9 @@ def read(path: AnyPath) -> list[str]:
     """Reads a vocabulary with one piece per line.
 
     Raises:
-      UserError: a line is not UTF-8.
+      UserError: the file is missing, or a line is not UTF-8.
     """
-    lines = path.read_bytes().split(b"\n")
+    lines = files.read_bytes(path).split(b"\n")
     if not lines[-1]:
         lines.pop()
     pieces = []

@@ -135,7 +135,7 @@ def _opened(
     verify: bool,
 ) -> tuple[configs.Config, ShardDataset | Mixture, ShardDataset | Mixture | None]:
     """Returns the whole config, and the examples for training and for evaluation."""
-    initial = configs.load(init) if init else None
+    initial = model_folder.config_of(init) if init else None
     config = config if isinstance(config, configs.Config) else configs.load(config)
     if not config.objectives:
         raise UserError(f"{config.name}: objectives: at least one is needed to train")

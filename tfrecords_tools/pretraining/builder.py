@@ -16,7 +16,7 @@ from pathlib import Path
 
 from official.config.compatibility import check_vocabulary
 from official.shards import manifest, stream_checks, token_counts
-from official.utils import atomic, errors, paths, strict
+from official.utils import atomic, errors, files, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -198,18 +198,22 @@ class _Build:
 
 def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     """Returns everything that the examples depend on, as JSON."""
-    tokenizer = sorted(paths.path(settings.tokenizer).iterdir())
-    files = [*corpus.paths, *tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
+    folder = paths.path(settings.tokenizer)
+    # `tokenizers.load` says what is wrong with a folder that is missing.
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    tokenizer = [path for path in found if path.is_file()]
+    read = [*corpus.paths, *tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
     plain = strict.to_dict(dataclasses.replace(settings, config=None))
     del plain["config"]
     return {
         "settings": plain,
         "reading": dataclasses.asdict(reading),
-        "files": [_state(path) for path in files],
+        "files": [_state(path) for path in read],
     }
 
 
 def _state(path: AnyPath) -> list:
     """Returns what changes when a file changes."""
+    files.check(path, max_bytes=None)
     status = path.stat()
     return [str(path.resolve()), status.st_size, status.st_mtime]

@@ -154,3 +154,5 @@ def test_errors(tmp_path):
         (tmp_path / "added.txt").write_text(content)
         with pytest.raises(UserError, match=message):
             added_tokens.read_lines(tmp_path / "added.txt")
+    with pytest.raises(UserError, match="other.txt is missing"):
+        added_tokens.read_lines(tmp_path / "other.txt")

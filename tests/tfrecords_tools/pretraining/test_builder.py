@@ -807,6 +807,18 @@ def test_what_training_would_refuse_of_a_vocabulary_is_said_first(tmp_path, caps
     assert message in capsys.readouterr().err
 
 
+def test_what_is_missing_is_said(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 10)
+    nowhere, phrases = tmp_path / "nowhere", small.config(corruption__unit="phrase")
+    with pytest.raises(UserError, match=f"tokenizer folder {nowhere} is missing: it should hold"):
+        build(nowhere, tmp_path / "a.txt", tmp_path / "out")
+    with pytest.raises(UserError, match="a.txt is a file, not a folder: it should hold"):
+        build(tmp_path / "a.txt", tmp_path / "a.txt", tmp_path / "out")
+    with pytest.raises(UserError, match=f"{nowhere} is missing"):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "out", phrases, phrases=nowhere)
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_training_would_refuse_of_a_stream_is_said(tmp_path, tokenizer, capsys):
     text = write_text(tmp_path / "a.txt", 20)
     encoder = {
