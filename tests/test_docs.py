@@ -12,7 +12,7 @@ from tests import ROOT
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 COMMANDS = ROOT / "docs" / "commands.md"
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -23,7 +23,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z]\w*)")
 OURS = ("official", "tfrecords_tools", "benchmarks", "demo", "docs")
 
 
-@pytest.fixture(params=PAGES, ids=lambda page: page.name)
+@pytest.fixture(params=PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def page(request):
     return request.param
 
@@ -107,7 +107,7 @@ def test_links_lead_somewhere(page):
 
 def test_pages_link_only_to_pages(page):
     """The site has the files of docs/ alone."""
-    if page.parent.name == "docs":
+    if page.is_relative_to(ROOT / "docs"):
         assert not re.findall(r"\]\(\.\./[^)]*\)", text_of(page))
 
 
@@ -164,5 +164,5 @@ def test_modules_of_the_papers_exist():
 
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for file in (ROOT / "docs").glob("*.md"):
-        assert f": {file.name}\n" in navigation, file.name
+    for file in (ROOT / "docs").rglob("*.md"):
+        assert f": {file.relative_to(ROOT / 'docs')}\n" in navigation, file
