@@ -172,9 +172,9 @@ def test_domain_text(run):
             ("Path(sklearn.__file__).parent", 'Path(sklearn.__file__).parent / "linear_model"'),
             ("--vocab_size=2000", "--vocab_size=600"),
             ("--pieces=500", "--pieces=50"),
-            ("recipe.steps=900", "recipe.steps=20"),
-            ("recipe.warmup_steps=100", "recipe.warmup_steps=5"),
             ("recipe.steps=600", "recipe.steps=20"),
+            ("schedule.warmup_steps=100", "schedule.warmup_steps=5"),
+            ("recipe.steps=400", "recipe.steps=20"),
         ],
     )
     assert names["after"]["domain"] < names["grown"]["domain"]
