@@ -23,7 +23,8 @@ _HEAD = """\
 # Notebooks
 
 The folder `notebooks/` of the repository has them, with what they printed when they were run.
-`python -m docs.make_notebooks` writes these pages from them. They run on a laptop, offline, after
+`python -m docs.make_notebooks` writes these pages from them, and its `--run NAME` runs one without
+Jupyter. Each takes a few minutes on a laptop, offline, after
 
 ```
 pip install '.[eval]'
