@@ -3,7 +3,7 @@
 A folder has what `save_pretrained` writes, `inputs.npz` and, of the class on these inputs,
 `outputs.npz`. Sizes are odd, weights random, biases and scales too. transformers 4 makes heads of
 tasks, on random tokens. transformers 5 makes every head of every system, each with a tokenizer; the
-tokens are those of TEXTS, which it writes as `texts.json`.
+tokens are those of TEXTS, and `places.json` has the places of words among them.
 """
 
 import json
@@ -69,6 +69,7 @@ TEXTS = [
     ["naïve café", "3.5%"],
     ["Dogs", "ran to the sea"],
 ]
+MASKED = ["The {} sat on the river .", "In {} ?"]
 CHOICES = [["It rained .", "The street is", ["wet", "dry , but"]],
            ["A dog", "ran", ["to the sea", "fast"]]]  # fmt: skip
 SYSTEMS = {
@@ -172,16 +173,30 @@ def answer_mask(inside):
 
 
 def tokens(name, model, tokenizer):
-    """The tokens of TEXTS or CHOICES."""
+    """The tokens of TEXTS, MASKED or CHOICES, and where words and masks are among them."""
     rows = TEXTS
     if "MultipleChoice" in name:
         rows = [[a, f"{b} {c}"] for a, b, endings in CHOICES for c in endings]
-    if name.startswith(("T5", "GPT2")):
+    if "MaskedLM" in name or name.endswith("PreTraining"):
+        rows = [[text.format(tokenizer.mask_token)] for text in MASKED]
+    if name.startswith(("T5", "GPT2")) or "TokenClassification" in name:
         rows = [[first] for first, _ in rows]
     # These tokenizers leave out the segments that the models are trained with.
     types = {"return_token_type_ids": True} if name.startswith(("Albert", "XLNet")) else {}
     inputs = tokenizer(*map(list, zip(*rows, strict=True)), padding=True, return_tensors="pt",
                        **types)  # fmt: skip
+    places = {
+        # Of each token the word, whether it is of the second text, and its characters.
+        "words": [
+            [-1 if i is None else i for i in inputs.word_ids(row)] for row in range(len(rows))
+        ],
+        "second": [[i == 1 for i in inputs.sequence_ids(row)] for row in range(len(rows))],
+        "characters": [[list(span) for span in each.offsets] for each in inputs.encodings],
+        "masks": [
+            [i == tokenizer.mask_token_id for i in row] for row in inputs["input_ids"].tolist()
+        ],
+        "texts": rows,
+    }
     inputs = dict(inputs)
     if "MultipleChoice" in name:
         inputs = {key: value.reshape(2, 2, -1) for key, value in inputs.items()}
@@ -194,7 +209,7 @@ def tokens(name, model, tokenizer):
         labels = tokenizer([row[0][::-1] for row in TEXTS], padding=True, return_tensors="pt")
         labels = labels["input_ids"]
         inputs["decoder_input_ids"] = torch.cat([0 * labels[:, :1], labels[:, :-1]], 1)
-    return inputs
+    return inputs, places
 
 
 def save(folder, model, inputs):
@@ -218,16 +233,18 @@ def all_heads(parent):
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         sizes = {**sizes, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
         if system != "XLNet":
-            sizes["max_position_embeddings"] = 66
+            sizes["max_position_embeddings"] = 80
         for head in heads(system):
             more = VARIANTS.get(head.partition(".")[2], {})
             if "Classification" in head and not more:
                 more = LABELS
             model = make_model(system + head, {**sizes, **more}, seed)
-            save(parent / (system + head), model, tokens(system + head, model, tokenizer))
+            inputs, places = tokens(system + head, model, tokenizer)
+            save(parent / (system + head), model, inputs)
+            (parent / (system + head) / "places.json").write_text(json.dumps(places))
             tokenizer.save_pretrained(parent / (system + head))
     shutil.rmtree(parent / "old")
-    (parent / "texts.json").write_text(json.dumps({"texts": TEXTS, "choices": CHOICES}))
+    (parent / "choices.json").write_text(json.dumps({"choices": CHOICES}))
 
 
 def main(parent):
