@@ -207,9 +207,8 @@ def test_exports_of_a_few_answer_raw_texts_as_transformers(base):
     for name in EXPORTED if reference.name == "hf5" else ():
         saved_model.export(parent / "ours" / name, parent / "saved" / name)
         signatures = tf.saved_model.load(str(parent / "saved" / name)).signatures
-        first, second = zip(
-            *json_files.read(parent / "theirs" / "texts.json")["texts"], strict=True
-        )
+        texts = json_files.read(parent / "theirs" / name / "places.json")["texts"]
+        first, second = zip(*texts, strict=True)
         served = signatures["pair"](text=tf.constant(first), text_b=tf.constant(second))
         logits = np.load(parent / "theirs" / name / "outputs.npz")["logits"]
         expected = logits[:, 0] if name.endswith("regression") else softmax(logits)
