@@ -20,6 +20,7 @@ from official.distribution.numerics import restrict_graph_optimizer
 from official.modeling.layers import gather
 from official.modeling.model import Model
 from official.modeling.objectives.cross_entropy import cross_entropy
+from official.utils import progress
 from official.utils.errors import UserError
 
 
@@ -42,13 +43,16 @@ def reading(config: configs.Config) -> configs.Config:
     return dataclasses.replace(config, corruption=None, objectives=())
 
 
-def evaluate(model: Model, source: ShardDataset, batch_size: int) -> dict[str, float]:
+def evaluate(
+    model: Model, source: ShardDataset, batch_size: int, report: progress.Report | None = None
+) -> dict[str, float]:
     """Computes the pseudo-perplexity of a masked LM on all rows of a source.
 
     Args:
       model: has the objective masked_lm.
       source: the rows; see `reading`.
       batch_size: B, and C.
+      report: is called with lines of progress; None = there are none.
 
     Returns:
       `masked_lm_pseudo_perplexity`, and `masked_lm_pseudo_bits_per_byte`.
@@ -75,6 +79,7 @@ def evaluate(model: Model, source: ShardDataset, batch_size: int) -> dict[str, f
         return cross_entropy(head.logits(states, model.encoder), targets)[0]
 
     total, count, size = 0.0, 0, 0
+    done = progress.Progress(source.num_examples, report, "pseudo-perplexity: ", "examples")
     for batch, cells in _cells(source, tokenizer, batch_size):
         for start in range(0, len(cells), batch_size):
             chosen = cells[start : start + batch_size]
@@ -82,6 +87,7 @@ def evaluate(model: Model, source: ShardDataset, batch_size: int) -> dict[str, f
             total += float(losses(batch, filled).numpy()[: len(chosen)].sum(dtype=np.float64))
         ids = batch["token_ids"].numpy()[tuple(cells.T)]
         count, size = count + len(cells), size + int(tokenizer.piece_bytes[ids].sum())
+        done(int((batch["example_weights"].numpy() > 0).sum()))
     if not count:
         raise UserError(f"{source.folder}: --pseudo_perplexity: there are no tokens of text")
     return {

@@ -65,7 +65,7 @@ def evaluate(
                 metrics["target_entropy"] = entropy
             if pseudo:
                 bare = ShardDataset(data, pseudo_perplexity.reading(trained.config), name)
-                metrics |= pseudo_perplexity.evaluate(model, bare, evaluator.batch_size)
+                metrics |= pseudo_perplexity.evaluate(model, bare, evaluator.batch_size, report)
     return metrics_by_split
 
 

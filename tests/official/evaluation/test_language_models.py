@@ -10,6 +10,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation import pseudo_perplexity
 from official.evaluation.evaluator import Evaluator
+from official.utils import progress
 from official.utils.errors import UserError
 from tests import sentences, small, streams
 from tests.systems import SYSTEMS, shard_folder
@@ -134,7 +135,7 @@ def test_masked_lm_has_no_perplexity(tmp_path):
 
 
 @pytest.mark.parametrize("packing", [1, 2])
-def test_pseudo_perplexity_masks_each_token_alone(tmp_path, packing):
+def test_pseudo_perplexity_masks_each_token_alone(tmp_path, packing, monkeypatch):
     config = small.config(
         segments={"max_length": 12, "format": "full_sentences", "packing": packing},
         objectives=[{"type": "masked_lm"}],
@@ -143,7 +144,11 @@ def test_pseudo_perplexity_masks_each_token_alone(tmp_path, packing):
     )
     source, model = opened(tmp_path / "shards", config, count=2)
     bare = ShardDataset(tmp_path / "shards", pseudo_perplexity.reading(config), "train")
-    found = pseudo_perplexity.evaluate(model, bare, batch_size=7)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
+    said = []
+    found = pseudo_perplexity.evaluate(model, bare, batch_size=7, report=said.append)
+    rows = bare.num_examples
+    assert said[-1].startswith(f"pseudo-perplexity: {rows} of {rows} examples (100%), ")
     losses, count = [], 0
     head, tokenizer = model.objectives[0], source.tokenizer
     for batch in bare.dataset(1):
