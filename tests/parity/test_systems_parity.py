@@ -38,7 +38,7 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, base):
         huggingface.write(base / f"{name}-model", folder, "last")
         batch = systems.load(name, base / "golden")[1]["batch"]
         inputs = {"input_ids": batch["token_ids"], "attention_mask": batch["padding_mask"]}
-        if not name.startswith(("gpt2", "mpnet")):  # which take segments for tokens, or none
+        if not name.startswith(("gpt2", "mpnet", "distilbert")):  # segments are tokens, or none
             inputs["token_type_ids"] = batch["segment_ids"]
         np.savez(folder / "inputs.npz", **{k: v.astype(np.int64) for k, v in inputs.items()})
     hf.run(PARITY / "hf_systems.py", base / "written")
