@@ -18,6 +18,7 @@ anything with `columns`, may be given in their place.
 import collections
 import dataclasses
 import importlib
+import itertools
 import json
 import math
 import os
@@ -522,7 +523,10 @@ def _lists(labels: list) -> list:
 def _counts(task: str, *splits: _Rows) -> dict[str, int]:
     """Returns how many texts have each label, in the order of the labels."""
     labels = [label for rows in splits for label in rows.columns["label"]]
-    labels = _classes(labels) if task == "classification" else sum(_lists(labels), [])
+    if task == "multi_label":
+        labels = itertools.chain.from_iterable(_lists(labels))
+    else:
+        labels = _classes(labels)
     counts = collections.Counter(labels)
     return {str(label): counts[label] for label in sorted(counts)}
 

@@ -5,12 +5,11 @@ the model here: it becomes a part of the position table. The network is that of 
 files that are written have no embeddings of tasks (`use_task_id: false`).
 """
 
-from collections.abc import Iterator, Mapping
-
 import numpy as np
 
 from official.convert import bert
 from official.convert.encoder_keys import FORM, EncoderKeys
+from official.convert.mapping import LazyTensors
 from official.convert.tensor_names import Tensors
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -19,7 +18,7 @@ _TASKS = "ernie.embeddings.task_type_embeddings.weight"
 _POSITIONS = "ernie.embeddings.position_embeddings.weight"
 
 
-class OneTask(Mapping[str, np.ndarray]):
+class OneTask(LazyTensors):
     """The tensors of a file, with the embedding of task 0 as a part of the position table.
 
     Attributes:
@@ -29,6 +28,7 @@ class OneTask(Mapping[str, np.ndarray]):
     def __init__(self, tensors: Tensors, source: str | AnyPath):
         """Wraps tensors, and notes which embeddings are left out."""
         self.source, self._tensors = source, tensors
+        self._index = dict.fromkeys(name for name in tensors if name != _TASKS)
         if _TASKS in tensors:
             tensors.notes.append(
                 "the embedding of task 0 is added to those of positions; those of other tasks are "
@@ -47,18 +47,6 @@ class OneTask(Mapping[str, np.ndarray]):
                 f"the shape {list(tensor.shape)}"
             )
         return tensor + tasks[:1]
-
-    def __contains__(self, name: object) -> bool:
-        """Returns whether there is a tensor, without reading it."""
-        return name != _TASKS and name in self._tensors
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return (name for name in self._tensors if name != _TASKS)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._tensors) - (_TASKS in self._tensors)
 
 
 SYSTEM = bert.system(

@@ -13,7 +13,7 @@ transformers contain the biases of each layer in any case, and so does a model r
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from official.config.encoders import TransformerXLConfig
 from official.convert.bert import task_heads
 from official.convert.encoder_keys import EncoderKeys
 from official.convert.heads import ConditionalSpanAnswer, PermutationLM, table
-from official.convert.mapping import Row, linear, norm
+from official.convert.mapping import LazyTensors, Row, linear, norm
 from official.convert.system import System
 from official.utils.errors import UserError
 
@@ -135,7 +135,7 @@ def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
     }
 
 
-class OneHead(Mapping[str, np.ndarray]):
+class OneHead(LazyTensors):
     """The tensors of a release, with the same name for the last layer of every task.
 
     In run_classifier.py the name contains the task (`model/classification_mnli/logit/kernel`, or
@@ -153,8 +153,8 @@ class OneHead(Mapping[str, np.ndarray]):
         """
         self.source = tensors.source
         self._tensors = tensors
-        self._stored = {_HEAD.sub("model/logit/", name): name for name in tensors}
-        if len(self._stored) < len(tensors):
+        self._index = {_HEAD.sub("model/logit/", name): name for name in tensors}
+        if len(self._index) < len(tensors):
             names = sorted(name for name in tensors if _HEAD.match(name))
             raise UserError(
                 f"{self.source} has the heads of several tasks ({', '.join(names)}), and a model "
@@ -169,19 +169,7 @@ class OneHead(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor."""
-        return self._tensors[self._stored[name]]
-
-    def __contains__(self, name: object) -> bool:
-        """Returns whether there is a tensor, without reading it."""
-        return name in self._stored
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return iter(self._stored)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._stored)
+        return self._tensors[self._index[name]]
 
 
 def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
