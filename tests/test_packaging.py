@@ -7,6 +7,7 @@ import tomllib
 import zipfile
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from tests import ROOT
@@ -118,3 +119,28 @@ def test_a_wheel_holds_every_module_and_config(tmp_path):
     assert held == expected
     assert "License-Expression: Apache-2.0" in metadata and "License-File: LICENSE" in metadata
     assert all(f"Provides-Extra: {extra}\n" in metadata for extra in PROJECT[EXTRAS])
+
+
+def test_the_version_is_one():
+    """CITATION.cff, CHANGELOG.md and pyproject.toml name the same version and licence."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"]
+    changes = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert any(line.startswith(f"## {PROJECT['version']}") for line in changes)
+
+
+def test_hooks_and_workflow_run_what_exists():
+    """The hooks call programs of requirements-dev.txt, and the workflow what CI is judged by."""
+    pinned = (ROOT / "requirements-dev.txt").read_text()
+    packages = {"ruff": "ruff", "lint-imports": "import-linter", "mypy": "mypy"}
+    [local] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    for hook in local["hooks"]:
+        program = hook["entry"].split()[0]
+        assert f"\n{packages[program.removeprefix('.venv/bin/')]}==" in pinned
+    steps = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["ci"]["steps"]
+    [command] = [step["run"] for step in steps if "run" in step]
+    assert (ROOT / command).stat().st_mode & 0o100
+    for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        kinds = [part["type"] for part in yaml.safe_load(form.read_text())["body"]]
+        assert set(kinds) <= {"textarea", "input"} and kinds
