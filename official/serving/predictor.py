@@ -1,26 +1,108 @@
-"""Applies the heads of tasks to texts: the methods of `official.load(DIR)`.
+"""The results of the heads of tasks.
+
+Shapes: K choices.
+
+Applies the heads of tasks to texts: the methods of `official.load(DIR)`.
 
 The results are those of the SavedModel (`official.export`), whose signatures are called, and those
 of `--mode=predict`.
 
 Shapes: N texts, questions or documents, K choices.
+
+Entities of Python texts from the signatures `tag` and `tag_words`.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
-from official.serving import tagger, text_lists
-from official.serving.answers import Answer, Choice, Entity, Label, Labels
+from official.serving import text_lists
 from official.serving.precision import Weights
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
 from official.serving.text_model import TextModel
 from official.tasks import KINDS
+from official.tokenizers.text_tensors import characters
 from official.utils.errors import UserError
+
+
+class Label(NamedTuple):
+    """The label of a text.
+
+    Attributes:
+      label: the most probable label.
+      probabilities: the probability of each label by its name.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class Labels(NamedTuple):
+    """The labels of a text that may have any number of them.
+
+    Attributes:
+      labels: those whose probability is at least their threshold, in the order of the model.
+      probabilities: the probability of each label by its name.
+    """
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+
+class Answer(NamedTuple):
+    """The answer to a question.
+
+    Attributes:
+      text: `context[start:end]`; empty if there is no answer.
+      start: the position of its first character in the context.
+      end: the position after its last character.
+      score: the score of the best span, even if the answer is empty.
+      null_odds: the score of "there is no answer"; None if every question has an answer.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    null_odds: float | None
+
+
+class Choice(NamedTuple):
+    """One of several choices.
+
+    Attributes:
+      index: the number of the most probable choice, from 0.
+      text: the text of this choice.
+      probabilities: the probability of each choice, float32 [K].
+    """
+
+    index: int
+    text: str
+    probabilities: np.ndarray
+
+
+class Entity(NamedTuple):
+    """An entity of a text.
+
+    Attributes:
+      type: the type that its tags name, such as "PER".
+      text: `text[start:end]`, or for a text that is given as words these words joined by blanks.
+      start: the position of its first character, or the number of its first word.
+      end: the position after its last character, or the number of the word after its last one.
+      score: the mean probability of the tags of its words.
+    """
+
+    type: str
+    text: str
+    start: int
+    end: int
+    score: float
+
 
 # The objectives that each method applies to.
 OBJECTIVES: dict[str, tuple[str, ...]] = {}
@@ -232,12 +314,12 @@ class Predictor:
         """
         head = self._objective("tag", task)
         text_lists.check_list(texts, "texts")
-        name = tagger.signature_of(texts)
+        name = signature_of(texts)
         results: list[list[Entity]] = [[] for _ in texts]
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         for part in text_lists.slices(len(order), batch_size):
             rows = [texts[row] for row in order[part]]
-            found = tagger.entities(self._signature(head, name), name, rows)
+            found = entities_of(self._signature(head, name), name, rows)
             for row, entities in zip(order[part], found, strict=True):
                 results[row] = entities
         return results
@@ -291,3 +373,60 @@ class Predictor:
             context = ServingContext(source, Weights([self.model.encoder, head]), head)
             self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
+
+
+TEXTS, WORDS = "tag", "tag_words"
+
+
+def signature_of(texts: Sequence) -> str:
+    """Returns the signature for strings, `TEXTS`, or for lists of words, `WORDS`.
+
+    Raises:
+      UserError: a text is neither, or some are strings and others are lists.
+    """
+    found = {}
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            _check_words(number, text)
+        found.setdefault(isinstance(text, str), number)
+    if len(found) > 1:
+        raise UserError(
+            f"texts: text {found[True]} is a string and text {found[False]} is a list of words: "
+            "give all as strings or all as lists"
+        )
+    return WORDS if False in found else TEXTS
+
+
+def _check_words(number: int, text: Sequence[str]) -> None:
+    if not isinstance(text, list | tuple):
+        raise UserError(f"texts: text {number} is neither a string nor a list of words: {text!r}")
+    for word in text:
+        if not isinstance(word, str):
+            raise UserError(f"texts: text {number} has a word that is not a string: {word!r}")
+
+
+def entities_of(graph: Signature, name: str, texts: Sequence) -> list[list[Entity]]:
+    """Returns the entities of each text.
+
+    Args:
+      graph: the signature.
+      name: `TEXTS` or `WORDS`.
+      texts: the texts of a batch, as `name` says.
+    """
+    if name == TEXTS:
+        outputs = graph(characters(texts))
+    else:
+        words = [word for text in texts for word in text]
+        lengths = [len(text) for text in texts]
+        outputs = graph(characters(words), tf.constant(lengths, tf.int32))
+    values = {key: value.numpy().tolist() for key, value in outputs.items()}
+    results = []
+    for row, text in enumerate(texts):
+        found = []
+        for i in range(values["number"][row]):
+            start, end = values["starts"][row][i], values["ends"][row][i]
+            spelled = text[start:end] if name == TEXTS else " ".join(text[start:end])
+            kind, score = values["types"][row][i].decode(), values["scores"][row][i]
+            found.append(Entity(kind, spelled, start, end, score))
+        results.append(found)
+    return results
