@@ -14,7 +14,7 @@ from official.convert.encoder_keys import naming
 from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import model_folder
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers import added_tokens, sentencepiece, settings_file, wordpiece
 from official.utils import files, strict
 from official.utils.errors import UserError

@@ -38,7 +38,7 @@ from official.convert.system import System
 from official.convert.tensor_names import Tensors
 from official.convert.weight_files import SAFETENSORS, Weights
 from official.saving import model_folder
-from official.serving import generation_defaults, sentence_vectors
+from official.serving import generation_defaults, text_vectors
 from official.tokenizers import tokenizer_json
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
@@ -208,7 +208,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         described = files[""][0]
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
-    embedding = sentence_vectors.read(model_dir) if model_folder.embedding(model_dir) else None
+    embedding = text_vectors.read(model_dir) if model_folder.embedding(model_dir) else None
     layout = getattr(config.encoder, "text_layout", config.encoder.layout)
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:

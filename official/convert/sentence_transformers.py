@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from official.config.part import EncoderConfig
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath

@@ -10,7 +10,7 @@ Shapes: T words of a text with both marks, D hidden, L layers, C cells, P projec
 import numpy as np
 import tensorflow as tf
 
-from official.serving import word_vectors
+from official.serving import text_vectors
 from official.serving.text_model import TextModel
 from official.tokenizers.packed_words import pack_words
 from official.utils.errors import UserError
@@ -40,7 +40,7 @@ class Reader:
     """
 
     def __init__(self, source: TextModel):
-        encoder, head = source.config.encoder, word_vectors.head_of(source.model)
+        encoder, head = source.config.encoder, text_vectors.head_of(source.model)
         count, _, size = encoder.memory_shape  # 2 L, C + P
         self._state = tf.zeros((1, count, 1, size))
 
@@ -53,7 +53,7 @@ class Reader:
             batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
             encoded = source.model.encode({**batch, "memory": state}, output_all=True)
             states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
-            mixed = word_vectors.mixed(encoded, head)[0]
+            mixed = text_vectors.mixed(encoded, head)[0]
             return tf.cast(states, tf.float32), mixed, encoded["memory"]
 
         self._read = read

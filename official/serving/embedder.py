@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import gradient
-from official.serving import carried_state, sentence_vectors, text_lists, word_vectors
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving import carried_state, text_lists, text_vectors
 from official.serving.text_model import TextModel
+from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
 from official.tokenizers.packing import num_specials, pack
@@ -134,17 +134,17 @@ class Embedder:
           skipped: the number of tokens of a row, with [CLS], that are not pooled.
         """
         real = tf.convert_to_tensor(outputs["padding_mask"])
-        tokens = sentence_vectors.counted(real, skipped)
+        tokens = text_vectors.counted(real, skipped)
         if self._is_elmo:  # the marks of a sentence are no words
             tokens = tf.pad(real[:, 2:], [[0, 0], [1, 1]])
-        vectors = sentence_vectors.pooled(
+        vectors = text_vectors.pooled(
             tf.convert_to_tensor(outputs["states"]),
             real,
             settings.pooling,
             tokens,
             outputs.get("pooled_output"),
         )
-        return {"vectors": sentence_vectors.normalized(vectors) if settings.normalize else vectors}
+        return {"vectors": text_vectors.normalized(vectors) if settings.normalize else vectors}
 
     @property
     def _first(self) -> int:
@@ -319,7 +319,7 @@ class Embedder:
             return self._graphs[key]
 
         pack_all = pack_words if self._reads_words else pack
-        head = word_vectors.head_of(self.model)
+        head = text_vectors.head_of(self.model)
 
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             batch = pack_all([tokens], self.tokenizer, max_length, self._layout)
@@ -329,7 +329,7 @@ class Embedder:
             if layer == ALL:
                 states = tf.stack(encoded["hidden_states"], axis=2)  # [B, T, L + 1, D]
             elif layer == MIX:
-                states = word_vectors.mixed(encoded, head)
+                states = text_vectors.mixed(encoded, head)
             elif layer < layers:
                 states = encoded["hidden_states"][layer]
             tensors = {"states": states, "padding_mask": batch["padding_mask"]}

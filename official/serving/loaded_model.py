@@ -13,8 +13,8 @@ from official.serving import (
     generation_defaults,
     mask_filler,
     search,
-    sentence_vectors,
     text_lists,
+    text_vectors,
     writers,
 )
 from official.serving.embedder import Embedder, TokenVectors
@@ -250,5 +250,5 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     max_length = model_folder.max_length(model_dir, config)
     task = model_folder.task(model_dir)
     generation = generation_defaults.read(model_dir)
-    embedding = sentence_vectors.read(model_dir)
+    embedding = text_vectors.read(model_dir)
     return LoadedModel(TextModel(config, tokenizer, model, max_length, task, generation, embedding))

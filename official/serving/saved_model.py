@@ -14,7 +14,7 @@ from official.serving import (
     graph_size,
     in_place,
     mask_filler,
-    sentence_vectors,
+    text_vectors,
     writers,
 )
 from official.serving.precision import Weights
@@ -170,9 +170,9 @@ def restore(
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
     # Without settings the vectors of texts are means, normalised.
-    embedding = sentence_vectors.EmbeddingSettings(normalize=True)
+    embedding = text_vectors.EmbeddingSettings(normalize=True)
     if model_folder.embedding(model_dir):
-        embedding = sentence_vectors.read(model_dir)
+        embedding = text_vectors.read(model_dir)
     source = TextModel(config, tokenizer, model, max_length, about, embedding=embedding)
     layers = [layer for layer in (model.encoder, head) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from official.serving.embedder import Embedder
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 from official.tasks import trec
 from official.utils import atomic, json_lines, paths, text_lines
 from official.utils.errors import UserError

@@ -8,7 +8,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
 from official.serving.generation_defaults import GenerationDefaults
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 
 
 @dataclasses.dataclass(frozen=True)

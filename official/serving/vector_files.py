@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from official.serving.embedder import Embedder, TokenVectors
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress

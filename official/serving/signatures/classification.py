@@ -3,7 +3,7 @@
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C].
 
 An encoder of characters has no `tokens` of ids. An encoder without a head also has `embed` and
-`embed_tokens`: one vector for each text, as `official.serving.sentence_vectors` makes it.
+`embed_tokens`: one vector for each text, as `official.serving.text_vectors` makes it.
 
 Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from official.modeling.layers.precision import accurate
-from official.serving import sentence_vectors
+from official.serving import text_vectors
 from official.serving.signatures import inputs, model_garden
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_texts
@@ -84,14 +84,14 @@ def _embedding(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
     def vectors(batch, skipped):
         encoded, real = parts.encode(batch), batch["padding_mask"]
-        found = sentence_vectors.pooled(
+        found = text_vectors.pooled(
             encoded["sequence_output"],
             real,
             settings.pooling,
-            sentence_vectors.counted(real, skipped),
+            text_vectors.counted(real, skipped),
             encoded.get("pooled_output"),
         )
-        return {"vectors": sentence_vectors.normalized(found) if settings.normalize else found}
+        return {"vectors": text_vectors.normalized(found) if settings.normalize else found}
 
     of_ids = parts.scorer(functools.partial(vectors, skipped=0))
     scored = parts.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids

@@ -22,7 +22,7 @@ Shapes: B texts, T words of the longest one, P projection, C cells, L layers.
 
 import tensorflow as tf
 
-from official.serving import word_vectors
+from official.serving import text_vectors
 from official.serving.signatures import inputs
 from official.tokenizers.packed_words import pack_words
 
@@ -30,7 +30,7 @@ from official.tokenizers.packed_words import pack_words
 def served(parts: inputs.ServingContext) -> bool:
     """Whether a model has these signatures: an ELMo without a head, or with a layer mix."""
     own = parts.config.encoder.type == "bilm"
-    return own and (parts.head is None or word_vectors.has_mix(parts.head))
+    return own and (parts.head is None or text_vectors.has_mix(parts.head))
 
 
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
@@ -42,7 +42,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
             batch["memory"] = state[:, :, None]
         with parts.weights.read():
             encoded = parts.model.encode(batch, output_all=True)
-            mixed = word_vectors.mixed(encoded, parts.head)
+            mixed = text_vectors.mixed(encoded, parts.head)
         states = [tf.cast(layer[:, 1:-1], tf.float32) for layer in encoded["hidden_states"]]
         # The last mark of a shorter text is among the words, and padding follows it.
         real = tf.cast(batch["padding_mask"][:, 2:], tf.float32)[:, :, None]  # [B, T, 1]

@@ -10,7 +10,7 @@ import tensorflow as tf
 import official
 from official.convert import converted_model, huggingface
 from official.saving import model_folder
-from official.serving import saved_model, sentence_vectors
+from official.serving import saved_model, text_vectors
 from official.serving.signatures import table
 from official.tokenizers.packed_words import pack_texts
 from official.utils.errors import UserError
@@ -69,7 +69,7 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
     folder = make(tmp_path / "theirs", golden, name)
     converted_model.write(huggingface.read(folder), tmp_path / "model")
     modes, normalize, include_prompt, default = about["cases"][name]
-    assert sentence_vectors.read(tmp_path / "model") == sentence_vectors.EmbeddingSettings(
+    assert text_vectors.read(tmp_path / "model") == text_vectors.EmbeddingSettings(
         tuple(OURS[mode] for mode in modes), normalize, 12, {"query": "the dog: "}, default,
         include_prompt,
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
         both = [json.loads((parent / file).read_text()) for parent in (folder, tmp_path / "back")]
         assert both[0] == both[1]
     again = huggingface.read(tmp_path / "back")
-    assert again.embedding == sentence_vectors.read(tmp_path / "model")
+    assert again.embedding == text_vectors.read(tmp_path / "model")
 
 
 def test_settings_that_are_given_come_first(golden, tmp_path):
@@ -157,7 +157,7 @@ def test_files_of_other_versions(golden, tmp_path):
     ]:
         file.rename(folder / "0_Transformer" / file.name)
     found = huggingface.read(folder)
-    assert found.embedding == sentence_vectors.EmbeddingSettings(
+    assert found.embedding == text_vectors.EmbeddingSettings(
         ("mean", "first"), normalize=True, max_length=24
     )
     converted_model.write(found, tmp_path / "model")

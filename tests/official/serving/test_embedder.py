@@ -11,7 +11,7 @@ from official import config as configs
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.serving import vector_files
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 from official.utils.errors import UserError
 from tests import commands, small
 

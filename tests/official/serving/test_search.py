@@ -11,7 +11,7 @@ import pytest
 import official
 from official.convert import converted_model, huggingface
 from official.serving import search
-from official.serving.sentence_vectors import EmbeddingSettings
+from official.serving.text_vectors import EmbeddingSettings
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 
