@@ -365,7 +365,7 @@ def _embed() -> None:
         _embed_shards()
         return
     from official.serving import loaded_model
-    from official.serving.vector_files import check_output, write
+    from official.serving.embedder import check_output, write
     from official.utils import text_lines
 
     check_output(FLAGS.output, FLAGS.tokens)

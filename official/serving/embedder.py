@@ -1,22 +1,38 @@
 """Computes vectors of texts and of their tokens from any layer of an encoder.
 
 Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
+
+Vectors of words of texts that are read one after another with one state, as ELMo's release does.
+
+A bidirectional language model begins each text with a fresh state. The release keeps the state of
+both directions from one batch to the next, so that its vectors depend on what was read before
+(bilm-tf, `bilm/model.py`).
+
+Shapes: T words of a text with both marks, D hidden, L layers, C cells, P projection.
+
+Writes the vectors of texts and of their tokens to files.
+
+Shapes: D hidden, L layers.
 """
 
 import itertools
+import json
+import os
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import gradient
-from official.serving import carried_state, text_lists, text_vectors
+from official.serving import text_lists, text_vectors
 from official.serving.text_model import TextModel
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
 from official.tokenizers.packing import num_specials, pack
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -67,7 +83,7 @@ class Embedder:
         settings: EmbeddingSettings | None = None,
         layer: int | str | None = None,
         batch_size: int = 32,
-        state: str | carried_state.Reader = "fresh",
+        state: str | StateReader = "fresh",
         prompt: str | None = None,
         report: Report | None = None,
     ) -> np.ndarray:
@@ -166,20 +182,20 @@ class Embedder:
         """The layer of the vectors of texts that is read if none is given."""
         return MIX if self._is_elmo else -1
 
-    def reader(self) -> carried_state.Reader:
+    def reader(self) -> StateReader:
         """Returns what reads texts with a carried state, which is fresh.
 
         Raises:
           UserError: the encoder has no state to carry.
         """
-        carried_state.check("carry", self._source)
-        return carried_state.Reader(self._source)
+        check_state("carry", self._source)
+        return StateReader(self._source)
 
-    def _reader(self, state: str | carried_state.Reader) -> carried_state.Reader | None:
+    def _reader(self, state: str | StateReader) -> StateReader | None:
         """Returns the reader of a carried state; None = each text begins with a fresh one."""
-        if isinstance(state, carried_state.Reader):
+        if isinstance(state, StateReader):
             return state
-        carried_state.check(state, self._source)
+        check_state(state, self._source)
         return self.reader() if state == "carry" else None
 
     @property
@@ -197,7 +213,7 @@ class Embedder:
         texts: Sequence[str],
         layer: int | str | None = None,
         batch_size: int = 32,
-        state: str | carried_state.Reader = "fresh",
+        state: str | StateReader = "fresh",
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
 
@@ -272,7 +288,7 @@ class Embedder:
             yield rows, {name: value.numpy() for name, value in graph(tokens).items()}
 
     def _in_order(
-        self, reader: carried_state.Reader, sequences: Sequence[np.ndarray], layer: int | str
+        self, reader: StateReader, sequences: Sequence[np.ndarray], layer: int | str
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """Yields what `_batches` does for each text, with the state carried from text to text."""
         self._count_cut(sequences, self.max_length)
@@ -352,3 +368,158 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
     """
     functions = itertools.chain([function], itertools.repeat(graph))
     return lambda *inputs: next(functions)(*inputs)
+
+
+STATES = ("fresh", "carry")
+
+
+def check_state(state: str, source: TextModel) -> None:
+    """Refuses a state that is not one of `STATES`, and an encoder without one.
+
+    Raises:
+      UserError: see above.
+    """
+    if state not in STATES:
+        raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
+    encoder = source.config.encoder
+    if state == "carry" and encoder.type != "bilm":
+        raise UserError(f"state: carry is for ELMo (bilm), not for {encoder.type}: leave it out")
+
+
+class StateReader:
+    """Reads texts one after another, each from the state that the one before it left.
+
+    Args:
+      source: a model with an encoder of the type `bilm`. A text longer than its `max_length` is
+        cut.
+    """
+
+    def __init__(self, source: TextModel):
+        encoder, head = source.config.encoder, text_vectors.head_of(source.model)
+        count, _, size = encoder.memory_shape  # 2 L, C + P
+        self._state = tf.zeros((1, count, 1, size))
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec(self._state.shape)],
+            autograph=False,
+        )
+        def read(words, state):
+            words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
+            batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
+            encoded = source.model.encode({**batch, "memory": state}, output_all=True)
+            states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
+            mixed = text_vectors.mixed(encoded, head)[0]
+            return tf.cast(states, tf.float32), mixed, encoded["memory"]
+
+        self._read = read
+
+    def __call__(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reads a text.
+
+        Args:
+          words: its words in UTF-8.
+
+        Returns:
+          All layers, float32 [T, L + 1, D], and the vectors of `word_vectors.mixed`, float32
+          [T, D]; the marks are included.
+        """
+        states, mixed, self._state = self._read(tf.constant(words.tolist(), tf.string), self._state)
+        return states.numpy(), mixed.numpy()
+
+
+CHUNK = 2048  # texts of a file that are sorted by length together
+
+
+def write(
+    embedder: Embedder,
+    texts: Sequence[str],
+    output: str | os.PathLike,
+    *,
+    settings: EmbeddingSettings | None = None,
+    layer: int | str | None = None,
+    tokens: bool = False,
+    state: str = "fresh",
+    prompt: str | None = None,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Writes the vectors of texts to a file. The file appears when it is complete.
+
+    Args:
+      embedder: computes the vectors.
+      texts: the texts in the order of the file.
+      output: `.npy`: float32 [number of texts, D], or [number of texts, L + 1, D] for the layer
+        'all'. `.jsonl`: an object for each text, with `text`
+        and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
+        and `vector`.
+      settings: as for `Embedder.texts`; ignored for tokens.
+      layer: as for `Embedder.texts`.
+      tokens: whether to write vectors of tokens instead of texts.
+      state: as for `Embedder.texts`; `carry` goes on through the whole file.
+      prompt: as for `Embedder.texts`; ignored for tokens.
+      report: takes the lines of progress and the summary.
+
+    Raises:
+      UserError: the file has another suffix, or is `.npy` for tokens; or the encoder has no state
+        to carry.
+    """
+    check_output(output, tokens)
+    settings = settings or embedder.settings
+    if layer is None:
+        layer = -1 if tokens else embedder.default_layer
+    reader = embedder.reader() if state == "carry" else state
+    start_time, progress = time.monotonic(), Progress(len(texts), report, unit="texts")
+    suffix = paths.path(output).suffix
+    with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
+        if suffix == ".npy":
+            shape = (len(texts), *embedder.shape(layer, settings))
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, len(texts), CHUNK):
+            chunk = texts[start : start + CHUNK]
+            if tokens:
+                _write_tokens(stream, chunk, embedder.tokens(chunk, layer, state=reader))
+            else:
+                vectors = embedder.texts(chunk, settings, layer, state=reader, prompt=prompt)
+                if suffix == ".npy":
+                    stream.write(vectors.astype("<f4").tobytes())
+                else:
+                    for text, vector in zip(chunk, vectors, strict=True):
+                        _write_line(stream, {"text": text, "vector": vector})
+            progress(len(chunk))
+    seconds = time.monotonic() - start_time
+    report(
+        f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "
+        f"{embedder.cut:,} cut at {(not tokens and settings.max_length) or embedder.max_length} "
+        "tokens"
+    )
+
+
+def check_output(output: str | os.PathLike, tokens: bool) -> None:
+    """Refuses a file that `write` cannot write."""
+    if paths.path(output).suffix not in (".npy", ".jsonl"):
+        raise UserError(f"{output}: vectors are written as .npy or .jsonl: name such a file")
+    if tokens and paths.path(output).suffix == ".npy":
+        raise UserError(
+            f"{output}: texts have different numbers of tokens, which one array does not hold: "
+            "name a .jsonl file"
+        )
+
+
+def _write_tokens(
+    stream: IO[str], texts: Sequence[str], token_vectors: Sequence[TokenVectors]
+) -> None:
+    for text, (pieces, starts, ends, vectors) in zip(texts, token_vectors, strict=True):
+        tokens = zip(pieces, starts.tolist(), ends.tolist(), vectors, strict=True)
+        objects = [
+            {"piece": piece, "start": start, "end": end, "vector": vector}
+            for piece, start, end, vector in tokens
+        ]
+        _write_line(stream, {"text": text, "tokens": objects})
+
+
+def _write_line(stream: IO[str], line: dict[str, object]) -> None:
+    def numbers(vectors: np.ndarray) -> list:
+        # Through `str`, which gives the shortest number that is the same float32.
+        return [float(str(x)) for x in vectors] if vectors.ndim == 1 else list(vectors)
+
+    stream.write(json.dumps(line, ensure_ascii=False, default=numbers) + "\n")
