@@ -33,7 +33,7 @@ from official import config as configs
 from official import tokenizers, training
 from official.convert import converted_model, huggingface
 from official.saving import checkpoints, metrics_log, model_folder
-from official.serving import loaded_model, text_lists
+from official.serving import loaded_model, served_model
 from official.tasks import kinds
 from official.utils import paths
 from official.utils.errors import UserError
@@ -104,7 +104,7 @@ class Settings:
 
     def overrides(self) -> list[str]:
         """Returns the settings that are given, as overrides of a config."""
-        text_lists.check_list(self.override, "override")
+        served_model.check_list(self.override, "override")
         given = {
             "recipe.epochs": self.epochs,
             "recipe.batch_size": self.batch_size,
@@ -456,10 +456,10 @@ def _rows(given: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
     for name, values in given.items():
         if values is None:
             raise UserError(f"{name}: missing")
-        text_lists.check_list(values, name)
+        served_model.check_list(values, name)
         values = values.tolist() if hasattr(values, "tolist") else list(values)
         lists[name] = [value.tolist() if hasattr(value, "tolist") else value for value in values]
-    text_lists.same_length(**lists)
+    served_model.same_length(**lists)
     if not len(lists[names[0]]):
         raise UserError(f"{names[0]}: the list is empty: give at least two examples")
     for name, values in lists.items():

@@ -6,7 +6,7 @@ import numpy as np
 from official.saving import model_folder
 from official.serving import writers
 from official.serving.sampling import Settings
-from official.serving.text_model import TextModel
+from official.serving.served_model import ServedModel
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     settings = work.settings()
     folder = f"{settings['folder']}/converted"
     config, tokenizer, model = model_folder.restore(folder, precision=settings["precision"])
-    generator = writers.make(TextModel(config, tokenizer, model, settings["length"], {}))
+    generator = writers.make(ServedModel(config, tokenizer, model, settings["length"], {}))
 
     def generate(ids, beams, top_k):
         search = Settings(

@@ -26,8 +26,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import gradient
-from official.serving import text_lists, text_vectors
-from official.serving.text_model import TextModel
+from official.serving import served_model, text_vectors
+from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
@@ -67,7 +67,7 @@ class Embedder:
       cut: the number of texts so far that were longer than `max_length`.
     """
 
-    def __init__(self, source: TextModel):
+    def __init__(self, source: ServedModel):
         self._source = source
         self.config = source.config
         self.tokenizer = source.tokenizer
@@ -104,7 +104,7 @@ class Embedder:
         self._check_settings(settings, layer)
         before = settings.prompt(prompt)
         reader = self._reader(state)
-        text_lists.check_texts(texts, batch_size)
+        served_model.check_texts(texts, batch_size)
         sequences = self._sequences([before + text for text in texts])
         skipped = 0
         if before and not settings.include_prompt:
@@ -226,7 +226,7 @@ class Embedder:
         layer = self._number(-1 if layer is None else layer)
         graph = self._graph(layer, self.max_length)
         reader = self._reader(state)
-        text_lists.check_texts(texts, batch_size)
+        served_model.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts))
         sequences = [ids for ids, _, _ in encoded]
         if self._reads_words:
@@ -373,7 +373,7 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
 STATES = ("fresh", "carry")
 
 
-def check_state(state: str, source: TextModel) -> None:
+def check_state(state: str, source: ServedModel) -> None:
     """Refuses a state that is not one of `STATES`, and an encoder without one.
 
     Raises:
@@ -394,7 +394,7 @@ class StateReader:
         cut.
     """
 
-    def __init__(self, source: TextModel):
+    def __init__(self, source: ServedModel):
         encoder, head = source.config.encoder, text_vectors.head_of(source.model)
         count, _, size = encoder.memory_shape  # 2 L, C + P
         self._state = tf.zeros((1, count, 1, size))

@@ -25,7 +25,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
-from official.serving import beam_search, in_place, padding, requests, text_lists, token_loop
+from official.serving import beam_search, in_place, padding, requests, served_model, token_loop
 from official.serving.logits_processors import Processors
 from official.serving.sampling import Settings
 from official.utils import atomic, paths
@@ -101,7 +101,7 @@ class Generator:
           UserError: a single text is given instead of a list, the batch size is less than 1, or a
             prompt leaves no room for the new tokens.
         """
-        text_lists.check_texts(prompts, batch_size, "generate")
+        served_model.check_texts(prompts, batch_size, "generate")
         encoded = self.tokenizer.encode(list(prompts))
         rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in encoded]
         positions = self.model.encoder.config.max_positions

@@ -13,7 +13,7 @@ from official.serving import (
     generation_defaults,
     mask_filler,
     search,
-    text_lists,
+    served_model,
     text_vectors,
     writers,
 )
@@ -21,8 +21,8 @@ from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
 from official.serving.sampling import Settings
+from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
-from official.serving.text_model import TextModel
 from official.utils.progress import Report
 
 
@@ -36,7 +36,7 @@ class LoadedModel(Predictor):
       max_length: longer texts are cut to this number of tokens, special tokens included.
     """
 
-    def __init__(self, source: TextModel):
+    def __init__(self, source: ServedModel):
         super().__init__(source)
         self._generator: Generator | TextGenerator | None = None
         self._filler: mask_filler.MaskFiller | mask_filler.SentinelFiller | None = None
@@ -122,7 +122,7 @@ class LoadedModel(Predictor):
           UserError: a single text is given instead of a list, or `top_k` is less than 1.
         """
         for name, texts in (("queries", queries), ("documents", documents)):
-            text_lists.check_list(texts, name)
+            served_model.check_list(texts, name)
         count = len(documents)
         best = search.nearest(self.embedder, queries, documents, top_k, batch_size, report, count)
         return best.numbers, best.scores
@@ -230,7 +230,7 @@ class LoadedModel(Predictor):
             self._generator = writers.make(self._source)
         defaults = self._source.generation
         values = Settings.of(defaults.values(settings, task))
-        text_lists.check_texts(prompts, batch_size, "generate")
+        served_model.check_texts(prompts, batch_size, "generate")
         prefix = defaults.of(task).prefix
         prompts = [prefix + text for text in prompts]
         return self._generator.texts(prompts, values, batch_size, report)
@@ -251,4 +251,6 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     task = model_folder.task(model_dir)
     generation = generation_defaults.read(model_dir)
     embedding = text_vectors.read(model_dir)
-    return LoadedModel(TextModel(config, tokenizer, model, max_length, task, generation, embedding))
+    return LoadedModel(
+        ServedModel(config, tokenizer, model, max_length, task, generation, embedding)
+    )

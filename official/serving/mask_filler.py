@@ -25,11 +25,11 @@ from official.evaluation.generated_texts import decoded
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gradient
 from official.modeling.model import Model
-from official.serving import padding, text_lists, writers
+from official.serving import padding, served_model, writers
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
+from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
-from official.serving.text_model import TextModel
 from official.tokenizers import Tokenizer
 from official.tokenizers.packing import num_specials, pack
 from official.utils import atomic, paths
@@ -87,7 +87,7 @@ class MaskFiller:
       UserError: the model cannot fill masks.
     """
 
-    def __init__(self, source: TextModel, weights: Weights | None = None):
+    def __init__(self, source: ServedModel, weights: Weights | None = None):
         if (reason := why_not(source)) is not None:
             raise UserError(f"fill_mask: {reason}")
         self.source = source
@@ -173,7 +173,7 @@ class MaskFiller:
         order = np.argsort([len(ids) for ids in tokens], kind="stable")
         progress = Progress(len(texts), report, unit="texts")
         function = self._of_tokens if len(texts) <= batch_size else self._graph
-        for part in text_lists.slices(len(texts), batch_size):
+        for part in served_model.slices(len(texts), batch_size):
             rows = order[part]
             values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
             ragged = tf.RaggedTensor.from_row_lengths(values, [len(tokens[row]) for row in rows])
@@ -232,7 +232,7 @@ class SentinelFiller:
       UserError: the model cannot fill sentinels.
     """
 
-    def __init__(self, source: TextModel):
+    def __init__(self, source: ServedModel):
         if (reason := why_not(source)) is not None:
             raise UserError(f"fill_mask: {reason}")
         self._generator = TextGenerator(source)
@@ -327,7 +327,7 @@ class SentinelFiller:
         return words
 
 
-def why_not(source: TextModel) -> str | None:
+def why_not(source: ServedModel) -> str | None:
     """Returns the reason why a model cannot fill masks, or None if it can."""
     if masked_head(source.model) is not None:
         if source.tokenizer.mask_id is None:
@@ -344,7 +344,7 @@ def why_not(source: TextModel) -> str | None:
     )
 
 
-def make(source: TextModel) -> MaskFiller | SentinelFiller:
+def make(source: ServedModel) -> MaskFiller | SentinelFiller:
     """Makes what fills the masks of a model.
 
     Raises:
@@ -367,7 +367,7 @@ def write(
 
     The file appears when it is complete. Arguments and errors are those of `MaskFiller.texts`.
     """
-    parts = text_lists.slices(len(texts), CHUNK)
+    parts = served_model.slices(len(texts), CHUNK)
     for part in parts:  # what cannot be filled is found before anything is computed
         filler.read(texts[part], part.start + 1)
     progress = Progress(len(texts), report, unit="texts")
@@ -388,7 +388,7 @@ def check_output(output: str | os.PathLike) -> None:
 
 
 def _check(texts: Sequence[str], top_k: int, batch_size: int) -> None:
-    text_lists.check_texts(texts, batch_size, "fill_mask")
+    served_model.check_texts(texts, batch_size, "fill_mask")
     if top_k < 1:
         raise UserError(f"top_k: {top_k} is less than 1")
 
@@ -442,7 +442,7 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
     """
     if targets is None:
         return []
-    text_lists.check_list(targets, "targets")
+    served_model.check_list(targets, "targets")
     if not targets:
         raise UserError("targets: the list is empty: leave it out to choose from all tokens")
     numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}

@@ -11,7 +11,7 @@ from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import model_folder
 from official.serving import precision as precisions
-from official.serving.task_head import with_one_head
+from official.serving.served_model import with_one_head
 from official.utils import paths
 from official.utils.paths import AnyPath
 

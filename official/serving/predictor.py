@@ -20,11 +20,11 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
-from official.serving import text_lists
+from official.serving import served_model
 from official.serving.precision import Weights
+from official.serving.served_model import ServedModel
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
-from official.serving.text_model import TextModel
 from official.tasks import KINDS
 from official.tokenizers.text_tensors import characters
 from official.utils.errors import UserError
@@ -118,7 +118,7 @@ class Predictor:
       source: the model, its tokenizer and its task.
     """
 
-    def __init__(self, source: TextModel):
+    def __init__(self, source: ServedModel):
         self.config = source.config
         self.tokenizer = source.tokenizer
         self.model = source.model
@@ -151,7 +151,7 @@ class Predictor:
             a single text is given instead of a list; the lists have different lengths.
         """
         head = self._objective("classify", task)
-        rows = self._rows(head, "probabilities", text_lists.pairs(texts, second), batch_size)
+        rows = self._rows(head, "probabilities", served_model.pairs(texts, second), batch_size)
         labels = head.config.labels
         if head.config.type == "multi_label":
             thresholds = np.float32(head.config.thresholds or [0.5] * len(labels))
@@ -179,7 +179,7 @@ class Predictor:
         Arguments and errors are those of `classify`.
         """
         head = self._objective("score", task)
-        return self._rows(head, "score", text_lists.pairs(texts, second), batch_size)
+        return self._rows(head, "score", served_model.pairs(texts, second), batch_size)
 
     def rank(
         self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
@@ -199,9 +199,9 @@ class Predictor:
             the lists have different lengths.
         """
         head = self._objective("rank")
-        text_lists.check_list(documents, "documents")
+        served_model.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        return self._rows(head, "scores", text_lists.pairs(queries, documents), batch_size)
+        return self._rows(head, "scores", served_model.pairs(queries, documents), batch_size)
 
     def answer(
         self,
@@ -229,12 +229,12 @@ class Predictor:
             the lists have different lengths.
         """
         head = self._objective("answer")
-        text_lists.check_list(questions, "questions")
+        served_model.check_list(questions, "questions")
         contexts = [contexts] * len(questions) if isinstance(contexts, str) else contexts
-        questions, contexts = text_lists.same_length(questions=questions, contexts=contexts)
+        questions, contexts = served_model.same_length(questions=questions, contexts=contexts)
         graph = self._signature(head, "answer", no_answers)
         answers: list[Answer] = []
-        for rows in text_lists.slices(len(questions), batch_size):
+        for rows in served_model.slices(len(questions), batch_size):
             outputs = graph(tf.constant(questions[rows]), tf.constant(contexts[rows]))
             values = {name: value.numpy().tolist() for name, value in outputs.items()}
             for i, text in enumerate(values["answer"]):
@@ -267,7 +267,7 @@ class Predictor:
             has no choices.
         """
         head = self._objective("choose")
-        contexts, questions, choices = text_lists.same_length(
+        contexts, questions, choices = served_model.same_length(
             contexts=contexts, questions=questions, choices=choices
         )
         for number, several in enumerate(choices):
@@ -277,7 +277,7 @@ class Predictor:
         results: list[Choice | None] = [None] * len(choices)
         # The questions of a batch have the same number of choices.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
-        for part in text_lists.slices(len(order), batch_size):
+        for part in served_model.slices(len(order), batch_size):
             for count in sorted({len(choices[row]) for row in order[part]}):
                 rows = [row for row in order[part] if len(choices[row]) == count]
                 texts = ([values[row] for row in rows] for values in (contexts, questions, choices))
@@ -313,11 +313,11 @@ class Predictor:
             single text is given instead of a list; some texts are strings and others lists.
         """
         head = self._objective("tag", task)
-        text_lists.check_list(texts, "texts")
+        served_model.check_list(texts, "texts")
         name = signature_of(texts)
         results: list[list[Entity]] = [[] for _ in texts]
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-        for part in text_lists.slices(len(order), batch_size):
+        for part in served_model.slices(len(order), batch_size):
             rows = [texts[row] for row in order[part]]
             found = entities_of(self._signature(head, name), name, rows)
             for row, entities in zip(order[part], found, strict=True):
@@ -356,7 +356,7 @@ class Predictor:
         graph = self._signature(head, name)
         order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
         batches = []
-        for part in text_lists.slices(len(order), batch_size):
+        for part in served_model.slices(len(order), batch_size):
             inputs = (tf.constant([values[row] for row in order[part]]) for values in texts)
             batches.append(graph(*inputs)[output].numpy())
         values = np.concatenate(batches) if batches else np.zeros(0, np.float32)

@@ -19,10 +19,9 @@ from official.serving import (
 )
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
+from official.serving.served_model import ServedModel, with_one_head
 from official.serving.signatures import classification, fill_mask, table
 from official.serving.signatures.inputs import ServingContext
-from official.serving.task_head import with_one_head
-from official.serving.text_model import TextModel
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -173,7 +172,7 @@ def restore(
     embedding = text_vectors.EmbeddingSettings(normalize=True)
     if model_folder.embedding(model_dir):
         embedding = text_vectors.read(model_dir)
-    source = TextModel(config, tokenizer, model, max_length, about, embedding=embedding)
+    source = ServedModel(config, tokenizer, model, max_length, about, embedding=embedding)
     layers = [layer for layer in (model.encoder, head) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     filling = mask_filler.masked_head(model) if tokenizer.mask_id is not None else None

@@ -19,10 +19,10 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
-from official.serving import beam_search, in_place, padding, requests, text_lists, token_loop
+from official.serving import beam_search, in_place, padding, requests, served_model, token_loop
 from official.serving.logits_processors import Processors
 from official.serving.sampling import Settings
-from official.serving.text_model import TextModel
+from official.serving.served_model import ServedModel
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -38,7 +38,7 @@ class TextGenerator:
       max_length: the maximum number of tokens of an input, with the end token.
     """
 
-    def __init__(self, source: TextModel):
+    def __init__(self, source: ServedModel):
         """Initializes a generator.
 
         Raises:
@@ -78,7 +78,7 @@ class TextGenerator:
         Raises:
           UserError: a single text is given instead of a list, or the batch size is less than 1.
         """
-        text_lists.check_texts(texts, batch_size, "generate")
+        served_model.check_texts(texts, batch_size, "generate")
         encoded = self.tokenizer.encode(list(texts))
         rows = [[*ids[: self.max_length - 1], self.end_id] for ids in encoded]
         batches = padding.batches(

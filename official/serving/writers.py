@@ -8,8 +8,8 @@
 
 from official.modeling.model import Model
 from official.serving.generator import Generator
+from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
-from official.serving.text_model import TextModel
 from official.utils.errors import UserError
 
 
@@ -28,7 +28,7 @@ def objective(model: Model) -> str | None:
     return next((name for name in ("causal_lm", "seq2seq_lm") if name in types), None)
 
 
-def make(source: TextModel) -> Generator | TextGenerator:
+def make(source: ServedModel) -> Generator | TextGenerator:
     """Makes the generator of a model.
 
     Raises:

@@ -16,8 +16,8 @@ from official.evaluation.evaluator import Evaluator
 from official.saving import model_folder
 from official.serving import length_groups, saved_model
 from official.serving.precision import Weights
+from official.serving.served_model import ServedModel
 from official.serving.signatures import inputs, span_answer
-from official.serving.text_model import TextModel
 from official.shards import questions
 from official.training import resolve
 from official.training.trainer import Trainer
@@ -202,7 +202,7 @@ def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
     config, tokenizer, model = model_folder.restore(trained["model_dir"], "last")
     task = model_folder.task(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
-    source = TextModel(config, tokenizer, model, 32, task)
+    source = ServedModel(config, tokenizer, model, 32, task)
     parts = inputs.ServingContext(source, weights, model.objectives[0])
     answerer = span_answer.Answerer(parts)
     words = [small.WORDS[i % 60] for i in range(150)]

@@ -17,7 +17,7 @@ from official.serving import length_groups, logits_processors
 from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
-from official.serving.text_model import TextModel
+from official.serving.served_model import ServedModel
 
 Signature = tf.types.experimental.PolymorphicFunction
 
@@ -43,7 +43,7 @@ class ServingContext:
       groups: whether the rows of a batch are scored in groups of similar length.
     """
 
-    source: TextModel
+    source: ServedModel
     weights: Weights
     head: Objective | None
     generation: Settings = Settings()

@@ -11,8 +11,8 @@ from official.convert import gpt2, mapping
 from official.saving import model_folder, named_arrays
 from official.serving.generator import Generator
 from official.serving.sampling import Settings
+from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
-from official.serving.text_model import TextModel
 from tests import GOLDEN
 from tests.official.serving import t5_weights
 
@@ -31,7 +31,7 @@ def _t5(golden, weights):
     config = configs.Config("t5", encoder=encoder, objectives=(Seq2SeqLMConfig(),))
     model = model_folder.build(config)
     t5_weights.assign(model, weights)
-    return TextGenerator(TextModel(config, TOKENIZER, model, 64))
+    return TextGenerator(ServedModel(config, TOKENIZER, model, 64))
 
 
 def _gpt2(golden, weights):

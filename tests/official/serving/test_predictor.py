@@ -11,8 +11,8 @@ from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import precision
+from official.serving.served_model import ServedModel
 from official.serving.signatures import inputs, table
-from official.serving.text_model import TextModel
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -50,7 +50,7 @@ def server(loaded, **task):
     """The signatures of an export."""
     kind, head = table.served(loaded.config, loaded.model)
     weights = precision.Weights([loaded.model.encoder, head])
-    source = TextModel(loaded.config, loaded.tokenizer, loaded.model, loaded.max_length, task)
+    source = ServedModel(loaded.config, loaded.tokenizer, loaded.model, loaded.max_length, task)
     return kind.signatures(inputs.ServingContext(source, weights, head))
 
 

@@ -17,8 +17,8 @@ from official.modeling import greedy
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model, writers
 from official.serving.sampling import Settings
+from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
-from official.serving.text_model import TextModel
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
@@ -62,7 +62,7 @@ def make(golden, max_length=64):
     )
     model = model_folder.build(config)
     t5_weights.assign(model, {n[7:]: v for n, v in golden.items() if n.startswith("weight/")})
-    return TextGenerator(TextModel(config, TOKENIZER, model, max_length))
+    return TextGenerator(ServedModel(config, TOKENIZER, model, max_length))
 
 
 def test_the_searches_are_those_of_transformers(case):
@@ -170,7 +170,7 @@ def test_texts_of_beams_are_cut_at_their_end():
 def test_ids_beyond_the_vocabulary_and_padding_are_decoded_as_in_evaluations():
     golden = read(4)
     fewer = SimpleNamespace(**{**vars(TOKENIZER), "vocab_size": 5})
-    generator = TextGenerator(TextModel(None, fewer, make(golden).model, 64))
+    generator = TextGenerator(ServedModel(None, fewer, make(golden).model, 64))
     ids = golden["greedy"]
     found = greedy.generate(
         generator.model,
@@ -198,7 +198,7 @@ def test_what_cannot_be_generated_is_refused():
     with pytest.raises(UserError, match="top_k: 3, top_p: 1.0: with temperature 0"):
         generator.texts(["c"], Settings(top_k=3))
     config = configs.Config("x", encoder=generator.model.encoder.config)
-    bare = TextModel(config, TOKENIZER, model_folder.build(config), 64)
+    bare = ServedModel(config, TOKENIZER, model_folder.build(config), 64)
     with pytest.raises(UserError, match="it has no seq2seq_lm objective"):
         TextGenerator(bare)
     with pytest.raises(UserError, match="it has no causal_lm or seq2seq_lm objective"):

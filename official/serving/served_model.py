@@ -1,0 +1,106 @@
+"""A model with everything that it needs to read text.
+
+Selects the head to serve from a model of several tasks.
+
+Checks of lists of texts, and their batches.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from official import config as configs
+from official import tokenizers
+from official.modeling.model import Model
+from official.serving.generation_defaults import GenerationDefaults
+from official.serving.text_vectors import EmbeddingSettings
+from official.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedModel:
+    """A model with everything that it needs to read text.
+
+    Attributes:
+      config: the config of the run that made the model.
+      tokenizer: the tokenizer of the model.
+      model: the model with its weights.
+      max_length: the maximum number of tokens of a sequence, special tokens included.
+      task: the task of the training data (`official.saving.model_folder.task`).
+      generation: the defaults of generation.
+      embedding: the settings of the vectors of texts.
+    """
+
+    config: configs.Config
+    tokenizer: tokenizers.Tokenizer
+    model: Model
+    max_length: int
+    task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    generation: GenerationDefaults = GenerationDefaults()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+
+
+def with_one_head(config: configs.Config, model: Model, task: str | None) -> configs.Config:
+    """Removes all heads but that of one task from a model; returns the config of the result.
+
+    Raises:
+      UserError: no head has the name `task`, or the model has several tasks and `task` is None.
+    """
+    names = [getattr(objective, "task", "") for objective in config.objectives]
+    if task is None and not any(names):
+        return config
+    if task is None or task not in names:
+        known = ", ".join(filter(None, names)) or "none"
+        given = "missing" if task is None else f"{task!r} is not known"
+        raise UserError(f"--task: {given}: the tasks that this model has heads for are {known}")
+    index = names.index(task)
+    head = dataclasses.replace(config.objectives[index], task="")
+    model.objectives = [model.objectives[index]]
+    model.objectives[0].config = head
+    return dataclasses.replace(config, objectives=(head,))
+
+
+def pairs(texts: Sequence[str], second: Sequence[str] | None) -> list[Sequence[str]]:
+    """Returns one or two lists of texts of the same length."""
+    if second is None:
+        check_list(texts, "texts")
+        return [texts]
+    return same_length(texts=texts, second=second)
+
+
+def same_length(**given: Sequence) -> list[Sequence]:
+    """Returns the lists after a check that they have the same length."""
+    for name, values in given.items():
+        check_list(values, name)
+    if len({len(values) for values in given.values()}) > 1:
+        counts = ", ".join(f"{len(values)} {name}" for name, values in given.items())
+        raise UserError(f"the lists must have the same length, and there are {counts}")
+    return list(given.values())
+
+
+def check_list(values: Sequence, name: str) -> None:
+    """Raises UserError for one text in the place of a list."""
+    if isinstance(values, str | bytes):
+        raise UserError(f"{name}: give a list, such as [text], not one text")
+
+
+def check_texts(texts: Sequence[str], batch_size: int, method: str = "") -> None:
+    """Raises UserError for one text in the place of a list, or a batch size below 1.
+
+    Args:
+      texts: the texts.
+      batch_size: the number of texts in a batch.
+      method: what the message begins with; "" = nothing.
+    """
+    begin = f"{method}: " if method else ""
+    if isinstance(texts, str | bytes):
+        raise UserError(f"{begin}give a list of texts, such as [text]")
+    if batch_size < 1:
+        raise UserError(f"{begin}batch_size: {batch_size} is less than 1")
+
+
+def slices(count: int, size: int) -> list[slice]:
+    """Returns the batches of `count` rows; raises UserError for a size below 1."""
+    if size < 1:
+        raise UserError(f"batch_size: {size} is less than 1")
+    return [slice(start, start + size) for start in range(0, count, size)]
