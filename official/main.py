@@ -324,13 +324,15 @@ def _predict() -> None:
 
 def _generate() -> None:
     """Generates texts; prints them or writes a file."""
-    from official.serving import generation_defaults, loaded_model, sampling
+    from official.serving import generation_settings, loaded_model
     from official.serving.generator import check_output, save
     from official.utils import text_lines
 
     given = command_flags.generation_values(FLAGS)
     # Refused before the model is loaded.
-    sampling.Settings.of(generation_defaults.read(FLAGS.model_dir).values(given, FLAGS.task))
+    generation_settings.Settings.of(
+        generation_settings.read(FLAGS.model_dir).values(given, FLAGS.task)
+    )
     if bool(FLAGS.prompt) == bool(FLAGS.prompts):
         raise errors.UserError("give either --prompt=TEXT (which may be empty) or --prompts=FILE")
     if FLAGS.output:

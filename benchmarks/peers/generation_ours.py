@@ -5,7 +5,7 @@ import numpy as np
 
 from official.saving import model_folder
 from official.serving import writers
-from official.serving.sampling import Settings
+from official.serving.generation_settings import Settings
 from official.serving.served_model import ServedModel
 
 

@@ -38,7 +38,7 @@ from official.convert.system import System
 from official.convert.tensor_names import Tensors
 from official.convert.weight_files import SAFETENSORS, Weights
 from official.saving import model_folder
-from official.serving import generation_defaults, text_vectors
+from official.serving import generation_settings, text_vectors
 from official.tokenizers import tokenizer_json
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
@@ -202,7 +202,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         name: _files(network, arrays, system, tokenizer)
         for name, (network, arrays) in electra.split(config, variables).items()
     }
-    defaults = generation_defaults.read(model_dir)
+    defaults = generation_settings.read(model_dir)
     settings = None
     if defaults.settings or defaults.tasks:
         described = files[""][0]

@@ -7,7 +7,7 @@ from absl import flags
 
 from official.serving import LENGTH_RULES
 
-# The flags of `define_search`, as in `official.serving.sampling.Settings`.
+# The flags of `define_search`, as in `official.serving.generation_settings.Settings`.
 SEARCH = (
     *("num_beams", "length_penalty", "length_rule", "early_stopping", "num_return_sequences"),
     *("min_new_tokens", "no_repeat_ngram_size", "repetition_penalty"),

@@ -26,8 +26,8 @@ from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
 from official.serving import beam_search, in_place, padding, requests, served_model, token_loop
+from official.serving.generation_settings import Settings
 from official.serving.logits_processors import Processors
-from official.serving.sampling import Settings
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report

@@ -10,7 +10,7 @@ import numpy as np
 
 from official.saving import model_folder
 from official.serving import (
-    generation_defaults,
+    generation_settings,
     mask_filler,
     search,
     served_model,
@@ -18,9 +18,9 @@ from official.serving import (
     writers,
 )
 from official.serving.embedder import Embedder, TokenVectors
+from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
-from official.serving.sampling import Settings
 from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
 from official.utils.progress import Report
@@ -215,7 +215,7 @@ class LoadedModel(Predictor):
           task: a task of `generation.json` of the model folder, such as `summarization`, with its
             settings and the prefix of its texts; None = the settings for all tasks.
           report: is called with lines of progress; None = there are none.
-          **settings: those of `official.serving.sampling.Settings`, in place of the folder's.
+          **settings: those of `official.serving.generation_settings.Settings`, in place of the folder's.
 
         Returns:
           Each prompt with its continuation, or from an encoder-decoder the generated texts alone;
@@ -249,7 +249,7 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     max_length = model_folder.max_length(model_dir, config)
     task = model_folder.task(model_dir)
-    generation = generation_defaults.read(model_dir)
+    generation = generation_settings.read(model_dir)
     embedding = text_vectors.read(model_dir)
     return LoadedModel(
         ServedModel(config, tokenizer, model, max_length, task, generation, embedding)

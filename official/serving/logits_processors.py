@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from official.serving.sampling import Settings
+from official.serving.generation_settings import Settings
 
 
 def options(settings: Settings) -> dict[str, Any] | None:

@@ -26,8 +26,8 @@ from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gradient
 from official.modeling.model import Model
 from official.serving import padding, served_model, writers
+from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
-from official.serving.sampling import Settings
 from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
 from official.tokenizers import Tokenizer

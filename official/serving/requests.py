@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.serving import logits_processors, token_loop
-from official.serving.sampling import Settings
+from official.serving.generation_settings import Settings
 
 
 def ids(

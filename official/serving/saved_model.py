@@ -10,15 +10,15 @@ from official.modeling.layers import cache, gradient
 from official.modeling.model import Model
 from official.saving import model_folder
 from official.serving import (
-    generation_defaults,
+    generation_settings,
     graph_size,
     in_place,
     mask_filler,
     text_vectors,
     writers,
 )
+from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
-from official.serving.sampling import Settings
 from official.serving.served_model import ServedModel, with_one_head
 from official.serving.signatures import classification, fill_mask, table
 from official.serving.signatures.inputs import ServingContext
@@ -44,7 +44,7 @@ def export(
 ) -> tuple[str, int]:
     """Writes a SavedModel: see `official.export`.
 
-    `search` are settings of `official.serving.sampling.Settings` but those of sampling. The others
+    `search` are settings of `official.serving.generation_settings.Settings` but those of sampling. The others
     are those of the model folder, and of `task` if its `generation.json` has this task.
 
     Returns:
@@ -142,7 +142,7 @@ def restore(
       The model, the module of its signatures, and the name of the default signature.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
-    defaults = generation_defaults.read(model_dir)
+    defaults = generation_settings.read(model_dir)
     of_generation = task is not None and task in defaults.tasks
     config = with_one_head(config, model, None if of_generation else task)
     kind, head = table.served(config, model)

@@ -12,7 +12,7 @@ from typing import Any
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.serving.generation_defaults import GenerationDefaults
+from official.serving.generation_settings import GenerationDefaults
 from official.serving.text_vectors import EmbeddingSettings
 from official.utils.errors import UserError
 

@@ -20,8 +20,8 @@ from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
 from official.serving import beam_search, in_place, padding, requests, served_model, token_loop
+from official.serving.generation_settings import Settings
 from official.serving.logits_processors import Processors
-from official.serving.sampling import Settings
 from official.serving.served_model import ServedModel
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report

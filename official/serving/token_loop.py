@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from official.serving.generation_settings import Settings, drawn, likeliest
 from official.serving.logits_processors import Processors
-from official.serving.sampling import Settings, drawn, likeliest
 from official.utils import seeding
 
 # Chooses token i, int32 [B], from its logits [B, V].

@@ -5,7 +5,7 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official.serving import logits_processors, sampling
+from official.serving import generation_settings, logits_processors
 from official.serving.generator import Generator
 from official.serving.signatures import inputs
 from official.utils import seeding
@@ -44,7 +44,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return inputs.by_text(answer, options) if searches else answer
 
     def sample(text, temperature, top_k, top_p, seed):
-        temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
+        temperature, top_k, top_p = generation_settings.checked(temperature, top_k, top_p)
         numbers = tf.range(tf.size(text, tf.int64))
         seeds = seeding.row_seeds(seed, 0, numbers)
         return generate(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)

@@ -14,9 +14,9 @@ from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import length_groups, logits_processors
+from official.serving.generation_settings import Settings
 from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
-from official.serving.sampling import Settings
 from official.serving.served_model import ServedModel
 
 Signature = tf.types.experimental.PolymorphicFunction

@@ -5,7 +5,7 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official.serving import logits_processors, sampling
+from official.serving import generation_settings, logits_processors
 from official.serving.signatures import inputs
 from official.serving.text_generator import TextGenerator
 from official.utils import seeding
@@ -46,7 +46,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
             return inputs.by_text(answer(best), settings)
 
     def sample(text, temperature, top_k, top_p, seed):
-        temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
+        temperature, top_k, top_p = generation_settings.checked(temperature, top_k, top_p)
         seeds = seeding.row_seeds(seed, 0, tf.range(tf.size(text, tf.int64)))
         draws = {"seeds": seeds, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         with parts.weights.read():

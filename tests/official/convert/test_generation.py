@@ -9,8 +9,7 @@ import official
 from official.convert import converted_model, generation, huggingface
 from official.saving import model_folder
 from official.serving import saved_model
-from official.serving.generation_defaults import GenerationDefaults
-from official.serving.sampling import Settings
+from official.serving.generation_settings import GenerationDefaults, Settings
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 from tests.official.convert import systems

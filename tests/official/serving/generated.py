@@ -9,8 +9,8 @@ from official import config as configs
 from official.config.objectives import CausalLMConfig, Seq2SeqLMConfig
 from official.convert import gpt2, mapping
 from official.saving import model_folder, named_arrays
+from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
-from official.serving.sampling import Settings
 from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
 from tests import GOLDEN

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import logits_processors, sampling, token_loop
+from official.serving import generation_settings, logits_processors, token_loop
+from official.serving.generation_settings import Settings
 from official.serving.logits_processors import Processors
-from official.serving.sampling import Settings
 from official.utils.errors import UserError
 from tests.official.serving.generated import NEW, check, make, names_of, read, settings_of
 
@@ -105,4 +105,4 @@ def test_each_copy_of_a_text_has_draws_of_its_own():
 )
 def test_settings_are_checked(given, message):
     with pytest.raises(UserError, match=message):
-        sampling.Settings.of(given)
+        generation_settings.Settings.of(given)

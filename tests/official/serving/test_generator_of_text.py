@@ -16,9 +16,9 @@ from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfi
 from official.convert import converted_model, huggingface
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
+from official.serving.generation_settings import Settings
 from official.serving.generator import Generator, ends
 from official.serving.padding import padded
-from official.serving.sampling import Settings
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import commands

@@ -13,7 +13,7 @@ import official
 from official.convert import converted_model, huggingface
 from official.modeling.encoders.inputs import encode
 from official.serving import litert, mask_filler, saved_model
-from official.serving.sampling import Settings
+from official.serving.generation_settings import Settings
 from official.serving.signatures import table
 from official.serving.text_generator import TextGenerator
 from official.utils.errors import UserError

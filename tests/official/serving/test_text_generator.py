@@ -16,7 +16,7 @@ from official.config.objectives import Seq2SeqLMConfig
 from official.modeling import greedy
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model, writers
-from official.serving.sampling import Settings
+from official.serving.generation_settings import Settings
 from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
 from official.utils import seeding
