@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from official.serving.logits_processors import Processors
+from official.serving.token_loop import Processors
 
 # Computes log-probabilities float [B * K, V] and the next state from the last tokens int [B * K],
 # the number of the step, and the state: nested tensors [B * K, ...].

@@ -25,9 +25,9 @@ from official import config as configs
 from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
-from official.serving import beam_search, in_place, padding, requests, served_model, token_loop
+from official.serving import beam_search, padding, requests, served_model, token_loop
 from official.serving.generation_settings import Settings
-from official.serving.logits_processors import Processors
+from official.serving.token_loop import Processors
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
@@ -75,8 +75,8 @@ class Generator:
         self.tokenizer = tokenizer
         self.backward = self._head.config.direction == "backward"
         self.start_id, self.end_id = ends(config, tokenizer)
-        self._graph = in_place.graph(self.write)
-        self._beam_graph = in_place.graph(self.search)
+        self._graph = token_loop.in_place_graph(self.write)
+        self._beam_graph = token_loop.in_place_graph(self.search)
 
     def texts(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from official.serving import logits_processors, token_loop
+from official.serving import token_loop
 from official.serving.generation_settings import Settings
 
 
@@ -36,7 +36,7 @@ def ids(
       int32 [B * num_return_sequences, N].
     """
     copies, count = settings.num_return_sequences, settings.max_new_tokens
-    rules = logits_processors.options(settings)
+    rules = token_loop.options(settings)
     if settings.num_beams > 1:
         return beams(search, token_ids, padding_mask, settings)[0][:, :copies].reshape(-1, count)
     numbers = np.arange(len(token_ids)) if numbers is None else numbers
@@ -65,6 +65,6 @@ def beams(
         settings.length_rule,
         tf.constant(settings.length_penalty, tf.float32),
         settings.early_stopping,
-        logits_processors.options(settings),
+        token_loop.options(settings),
     )
     return found.numpy(), scores.numpy()

@@ -12,9 +12,9 @@ from official.saving import model_folder
 from official.serving import (
     generation_settings,
     graph_size,
-    in_place,
     mask_filler,
     text_vectors,
+    token_loop,
     writers,
 )
 from official.serving.generation_settings import Settings
@@ -63,7 +63,7 @@ def export(
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
         gradient.left_out(),
-        cache.written_by(in_place.write),
+        cache.written_by(token_loop.write_slots),
     ):
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)

@@ -19,10 +19,10 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
-from official.serving import beam_search, in_place, padding, requests, served_model, token_loop
+from official.serving import beam_search, padding, requests, served_model, token_loop
 from official.serving.generation_settings import Settings
-from official.serving.logits_processors import Processors
 from official.serving.served_model import ServedModel
+from official.serving.token_loop import Processors
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -53,8 +53,8 @@ class TextGenerator:
         self.start_id = self._head.config.start_id
         self.end_id = self.tokenizer.sep_id
         self.max_length = source.max_length
-        self._graph = in_place.graph(self.write)
-        self._beam_graph = in_place.graph(self.search)
+        self._graph = token_loop.in_place_graph(self.write)
+        self._beam_graph = token_loop.in_place_graph(self.search)
 
     def texts(
         self,

@@ -21,7 +21,7 @@ def empty(batch, num_heads, slots, head_size, dtype):
 def written_by(writer: Callable) -> Iterator[None]:
     """Replaces `write` inside the block by a function with the same arguments and result.
 
-    On TensorFlow, `write` copies all slots. `official.serving.in_place` has a function that does
+    On TensorFlow, `write` copies all slots. `official.serving.token_loop` has a function that does
     not.
     """
     token = _WRITER.set(writer)

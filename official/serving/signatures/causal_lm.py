@@ -5,7 +5,7 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official.serving import generation_settings, logits_processors
+from official.serving import generation_settings, token_loop
 from official.serving.generator import Generator
 from official.serving.signatures import inputs
 from official.utils import seeding
@@ -17,7 +17,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     `generate` is greedy, or a search with the beams of `parts`: see `seq2seq_lm`.
     """
     tokenizer, options = parts.tokenizer, parts.generation
-    count, rules = options.max_new_tokens, logits_processors.options(options)
+    count, rules = options.max_new_tokens, token_loop.options(options)
     generator = Generator(parts.config, tokenizer, parts.model)
     length = parts.max_length - count  # the length of padded texts
 

@@ -13,7 +13,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
-from official.serving import length_groups, logits_processors
+from official.serving import length_groups, token_loop
 from official.serving.generation_settings import Settings
 from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
@@ -151,7 +151,7 @@ def searched(generator: Any, ids: tf.Tensor, mask: tf.Tensor, settings: Settings
         settings.length_rule,
         settings.length_penalty,
         settings.early_stopping,
-        logits_processors.options(settings),
+        token_loop.options(settings),
     )
     return tf.reshape(found[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
 

@@ -5,7 +5,7 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official.serving import generation_settings, logits_processors
+from official.serving import generation_settings, token_loop
 from official.serving.signatures import inputs
 from official.serving.text_generator import TextGenerator
 from official.utils import seeding
@@ -22,7 +22,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """
     tokenizer, settings = parts.tokenizer, parts.generation
     generator = TextGenerator(parts.source)
-    count, rules = settings.max_new_tokens, logits_processors.options(settings)
+    count, rules = settings.max_new_tokens, token_loop.options(settings)
 
     def packed(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         read = tokenizer.tokenize(parts.with_prefix(text))[:, : parts.max_length - 1]

@@ -3,12 +3,12 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.layers import cache
-from official.serving import in_place
+from official.serving import token_loop
 
 SLOTS = np.arange(2 * 3 * 5 * 4, dtype=np.float32).reshape(2, 3, 5, 4)
 
 
-@pytest.mark.parametrize("writer", [None, in_place.write], ids=["copied", "in place"])
+@pytest.mark.parametrize("writer", [None, token_loop.write_slots], ids=["copied", "in place"])
 @pytest.mark.parametrize(("length", "first"), [(1, 0), (1, 4), (3, 1), (5, 0)])
 def test_new_rows_replace_the_slots_from_the_first_on(writer, length, first):
     new = -np.arange(2 * 3 * length * 4, dtype=np.float32).reshape(2, 3, length, 4)
@@ -34,7 +34,7 @@ def test_a_loop_of_a_graph_keeps_what_others_read():
         _, a, b = tf.while_loop(lambda i, *_: i < 4, step, (tf.constant(1), empty, empty))
         return empty, a, b
 
-    graph = in_place.graph(loop)
+    graph = token_loop.in_place_graph(loop)
     rows = tf.random.normal((2, 3, 1, 4), seed=1)
     for _ in range(2):
         empty, a, b = graph(rows)
