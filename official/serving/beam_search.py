@@ -54,7 +54,7 @@ class Beams:
       rule: 't5' or 'huggingface', see the module.
       early_stopping: see the module; None = as the rule has it.
       process: changes the log-probabilities [B * K, V] by the new tokens, see
-        `logits_processors.Processors`; None = it does not.
+        `token_loop.Processors`; None = it does not.
     """
 
     count: int

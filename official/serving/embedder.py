@@ -1,18 +1,10 @@
-"""Computes vectors of texts and of their tokens from any layer of an encoder.
+"""Vectors of texts and of their tokens from any layer of an encoder, and files of them.
+
+A bidirectional language model begins each text with a fresh state. ELMo's release keeps the state
+of both directions from one batch to the next, so that its vectors depend on what was read before
+(bilm-tf, `bilm/model.py`). `StateReader` does so from text to text.
 
 Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
-
-Vectors of words of texts that are read one after another with one state, as ELMo's release does.
-
-A bidirectional language model begins each text with a fresh state. The release keeps the state of
-both directions from one batch to the next, so that its vectors depend on what was read before
-(bilm-tf, `bilm/model.py`).
-
-Shapes: T words of a text with both marks, D hidden, L layers, C cells, P projection.
-
-Writes the vectors of texts and of their tokens to files.
-
-Shapes: D hidden, L layers.
 """
 
 import itertools
@@ -38,6 +30,8 @@ from official.utils.progress import Progress, Report
 
 # In place of the number of a layer: all of them; of ELMo, the mix of a head or the mean.
 ALL, MIX = "all", "mix"
+STATES = ("fresh", "carry")
+CHUNK = 2048  # texts of a file that are sorted by length together
 
 
 class TokenVectors(NamedTuple):
@@ -54,6 +48,60 @@ class TokenVectors(NamedTuple):
     starts: np.ndarray
     ends: np.ndarray
     vectors: np.ndarray
+
+
+def check_state(state: str, source: ServedModel) -> None:
+    """Refuses a state that is not one of `STATES`, and an encoder without one.
+
+    Raises:
+      UserError: see above.
+    """
+    if state not in STATES:
+        raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
+    encoder = source.config.encoder
+    if state == "carry" and encoder.type != "bilm":
+        raise UserError(f"state: carry is for ELMo (bilm), not for {encoder.type}: leave it out")
+
+
+class StateReader:
+    """Reads texts one after another, each from the state that the one before it left.
+
+    Args:
+      source: a model with an encoder of the type `bilm`. A text longer than its `max_length` is
+        cut.
+    """
+
+    def __init__(self, source: ServedModel):
+        encoder, head = source.config.encoder, text_vectors.head_of(source.model)
+        count, _, size = encoder.memory_shape  # 2 L, C + P
+        self._state = tf.zeros((1, count, 1, size))
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec(self._state.shape)],
+            autograph=False,
+        )
+        def read(words, state):
+            words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
+            batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
+            encoded = source.model.encode({**batch, "memory": state}, output_all=True)
+            states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
+            mixed = text_vectors.mixed(encoded, head)[0]
+            return tf.cast(states, tf.float32), mixed, encoded["memory"]
+
+        self._read = read
+
+    def __call__(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reads a text.
+
+        Args:
+          words: its words in UTF-8.
+
+        Returns:
+          All layers, float32 [T, L + 1, D], and the vectors of `text_vectors.mixed`, float32
+          [T, D]; the marks are included.
+        """
+        states, mixed, self._state = self._read(tf.constant(words.tolist(), tf.string), self._state)
+        return states.numpy(), mixed.numpy()
 
 
 class Embedder:
@@ -89,7 +137,7 @@ class Embedder:
     ) -> np.ndarray:
         """Computes a vector for each text: see `loaded_model.LoadedModel.encode`.
 
-        A `state` that is a `carried_state.Reader` reads on from the texts that it has read.
+        A `state` that is a `StateReader` reads on from the texts that it has read.
         `settings` of None are those of the model.
 
         Returns:
@@ -217,7 +265,7 @@ class Embedder:
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
 
-        A `state` that is a `carried_state.Reader` reads on from the texts that it has read.
+        A `state` that is a `StateReader` reads on from the texts that it has read.
 
         Raises:
           UserError: a single text is given instead of a list, or the layer does not exist, or the
@@ -368,66 +416,6 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
     """
     functions = itertools.chain([function], itertools.repeat(graph))
     return lambda *inputs: next(functions)(*inputs)
-
-
-STATES = ("fresh", "carry")
-
-
-def check_state(state: str, source: ServedModel) -> None:
-    """Refuses a state that is not one of `STATES`, and an encoder without one.
-
-    Raises:
-      UserError: see above.
-    """
-    if state not in STATES:
-        raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
-    encoder = source.config.encoder
-    if state == "carry" and encoder.type != "bilm":
-        raise UserError(f"state: carry is for ELMo (bilm), not for {encoder.type}: leave it out")
-
-
-class StateReader:
-    """Reads texts one after another, each from the state that the one before it left.
-
-    Args:
-      source: a model with an encoder of the type `bilm`. A text longer than its `max_length` is
-        cut.
-    """
-
-    def __init__(self, source: ServedModel):
-        encoder, head = source.config.encoder, text_vectors.head_of(source.model)
-        count, _, size = encoder.memory_shape  # 2 L, C + P
-        self._state = tf.zeros((1, count, 1, size))
-
-        @tf.function(
-            input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec(self._state.shape)],
-            autograph=False,
-        )
-        def read(words, state):
-            words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
-            batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
-            encoded = source.model.encode({**batch, "memory": state}, output_all=True)
-            states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
-            mixed = text_vectors.mixed(encoded, head)[0]
-            return tf.cast(states, tf.float32), mixed, encoded["memory"]
-
-        self._read = read
-
-    def __call__(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Reads a text.
-
-        Args:
-          words: its words in UTF-8.
-
-        Returns:
-          All layers, float32 [T, L + 1, D], and the vectors of `word_vectors.mixed`, float32
-          [T, D]; the marks are included.
-        """
-        states, mixed, self._state = self._read(tf.constant(words.tolist(), tf.string), self._state)
-        return states.numpy(), mixed.numpy()
-
-
-CHUNK = 2048  # texts of a file that are sorted by length together
 
 
 def write(

@@ -1,11 +1,8 @@
-"""The settings of generation, and the choice of the next token: the most probable one or a sample.
-
-Shapes: B rows, V vocabulary.
-
-The defaults of generation that a model folder has, in general and by task: `generation.json`.
+"""The settings of generation, and the defaults that a model folder has for them: `generation.json`.
 
 `official.convert` writes the file from `generation_config.json` and `task_specific_params` of
-Hugging Face. A task also has a prefix, which stands before each text.
+Hugging Face. Its settings are for all texts or for those of a task, which also has a prefix that
+stands before each text.
 """
 
 import dataclasses
@@ -34,6 +31,7 @@ _OTHERS = {
     "max_length": "max_new_tokens, the number of tokens without the prompt",
     "min_length": "min_new_tokens, the number of tokens without the prompt",
 }
+_DRAWS = ("temperature", "top_k", "top_p")
 # The ends of messages, after the value.
 _TEMPERATURE = "is not a finite number of at least 0; 0 takes the likeliest token"
 _TOP_K = "is negative; 0 stands for all tokens"
@@ -192,71 +190,6 @@ def checked(
     ]
     with tf.control_dependencies(checks):
         return tf.identity(temperature), tf.identity(top_k), tf.identity(top_p)
-
-
-def likeliest(logits: tf.Tensor) -> tf.Tensor:
-    """Returns the most probable token of each row [B, V]: int32 [B]. Ties go to the first."""
-    return tf.argmax(logits, axis=-1, output_type=tf.int32)
-
-
-def drawn(
-    logits: tf.Tensor,
-    uniforms: tf.Tensor,
-    temperature: tf.Tensor,
-    top_k: tf.Tensor,
-    top_p: tf.Tensor,
-) -> tf.Tensor:
-    """Draws a token for each row.
-
-    Args:
-      logits: float [B, V].
-      uniforms: random numbers in [0, 1), [B]. Small numbers choose the most probable tokens.
-      temperature: scalar; 0 = the most probable token, whatever the other settings are.
-      top_k: scalar int; 0 = all.
-      top_p: scalar.
-
-    Returns:
-      int32 [B].
-    """
-    probabilities, tokens = likeliest_first(logits, temperature, top_k, top_p)
-    sums = tf.cumsum(probabilities, axis=-1)
-    bounds = tf.cast(uniforms, sums.dtype)[:, None] * sums[:, -1:]
-    ranks = tf.reduce_sum(tf.cast(sums <= bounds, tf.int32), axis=-1)
-    # The product may be rounded up to the total.
-    last = tf.reduce_sum(tf.cast(probabilities > 0, tf.int32), axis=-1) - 1
-    ranks = tf.where(temperature > 0, tf.minimum(ranks, last), 0)
-    return tf.gather(tokens, ranks, batch_dims=1)
-
-
-def likeliest_first(
-    logits: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns probabilities [B, K] in descending order and their tokens; arguments as in `drawn`.
-
-    K is `top_k`, V if that is 0, and 1 if `temperature` is 0: only for V the vocabulary is sorted.
-    The probability of a token that cannot be drawn is 0. The most probable token can always be
-    drawn, however small `temperature` and `top_p` are.
-    """
-    size = logits.shape[-1]
-    count = tf.where(top_k > 0, tf.minimum(top_k, size), size)
-    count = tf.where(temperature > 0, count, 1)
-    scores, tokens = tf.math.top_k(logits, k=count)
-    # With differences from the best score, a tiny temperature gives -inf and never inf.
-    scores = (scores - scores[:, :1]) / tf.cast(_divisor(temperature), scores.dtype)
-    probabilities = tf.nn.softmax(scores)
-    before = tf.cumsum(probabilities, axis=-1, exclusive=True)
-    top_p = tf.cast(top_p, probabilities.dtype)
-    kept = (tf.range(count) == 0) | (before < top_p) | (top_p >= 1)
-    return tf.where(kept, probabilities, 0), tokens
-
-
-def _divisor(temperature: tf.Tensor) -> tf.Tensor:
-    """Returns the temperature, or 1 for 0. A value that would be rounded to 0 is raised above 0."""
-    tiny = tf.constant(np.finfo(temperature.dtype.as_numpy_dtype).tiny, temperature.dtype)
-    return tf.where(temperature > 0, tf.maximum(temperature, tiny), 1)
-
-
-_DRAWS = ("temperature", "top_k", "top_p")
 
 
 @dataclasses.dataclass(frozen=True)

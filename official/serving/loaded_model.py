@@ -215,7 +215,8 @@ class LoadedModel(Predictor):
           task: a task of `generation.json` of the model folder, such as `summarization`, with its
             settings and the prefix of its texts; None = the settings for all tasks.
           report: is called with lines of progress; None = there are none.
-          **settings: those of `official.serving.generation_settings.Settings`, in place of the folder's.
+          **settings: those of `official.serving.generation_settings.Settings`, in place of the
+            folder's.
 
         Returns:
           Each prompt with its continuation, or from an encoder-decoder the generated texts alone;

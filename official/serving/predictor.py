@@ -1,15 +1,9 @@
-"""The results of the heads of tasks.
-
-Shapes: K choices.
-
-Applies the heads of tasks to texts: the methods of `official.load(DIR)`.
+"""Applies the heads of tasks to texts: the methods of `official.load(DIR)` and their results.
 
 The results are those of the SavedModel (`official.export`), whose signatures are called, and those
 of `--mode=predict`.
 
 Shapes: N texts, questions or documents, K choices.
-
-Entities of Python texts from the signatures `tag` and `tag_words`.
 """
 
 import dataclasses
@@ -109,6 +103,7 @@ OBJECTIVES: dict[str, tuple[str, ...]] = {}
 for _kind in KINDS.values():
     if _kind.method:
         OBJECTIVES[_kind.method] = OBJECTIVES.get(_kind.method, ()) + _kind.objectives
+TEXTS, WORDS = "tag", "tag_words"
 
 
 class Predictor:
@@ -373,9 +368,6 @@ class Predictor:
             context = ServingContext(source, Weights([self.model.encoder, head]), head)
             self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
-
-
-TEXTS, WORDS = "tag", "tag_words"
 
 
 def signature_of(texts: Sequence) -> str:

@@ -44,8 +44,8 @@ def export(
 ) -> tuple[str, int]:
     """Writes a SavedModel: see `official.export`.
 
-    `search` are settings of `official.serving.generation_settings.Settings` but those of sampling. The others
-    are those of the model folder, and of `task` if its `generation.json` has this task.
+    `search` are settings of `official.serving.generation_settings.Settings` but those of sampling.
+    The others are those of the model folder, and of `task` if its `generation.json` has this task.
 
     Returns:
       The name of the signature that is `serving_default`, and the maximum length of its input.

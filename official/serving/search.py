@@ -34,7 +34,7 @@ def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndar
     Args:
       queries: float32 [Q, D].
       documents: float32 [B, D].
-      kind: one of `sentence_vectors.SIMILARITIES`. Of distances the negative is returned. `cosine`
+      kind: one of `text_vectors.SIMILARITIES`. Of distances the negative is returned. `cosine`
         is the product of vectors that are normalised already.
 
     Returns:

@@ -1,9 +1,4 @@
-"""A model with everything that it needs to read text.
-
-Selects the head to serve from a model of several tasks.
-
-Checks of lists of texts, and their batches.
-"""
+"""A model with everything that it needs to read text, and checks of the texts that it is given."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,11 @@
-"""The vector of a whole text: how the states of its tokens become one, and the defaults of a model.
+"""How the states of an encoder become the vector of a text, and those of ELMo the vectors of words.
 
-The defaults are in `embedding.json` of a model folder. `official.convert` writes the file from a
-folder of sentence-transformers.
+The vector of a text is pooled. The defaults of a model folder are in its `embedding.json`, which
+`official.convert` writes from a folder of sentence-transformers. The vector of a word is the layer
+mix of a head of ELMo, or the mean of its layers.
 
-Shapes: B texts, T tokens of the longest one, D hidden.
-
-The vectors of words that ELMo gives: the layer mix of a head, or the mean of its layers.
-
-Shapes: B texts, T words of a text with both marks, P projection.
+Shapes: B texts, T tokens or words of the longest one, D hidden, P
+projection of ELMo.
 """
 
 import dataclasses

@@ -1,19 +1,13 @@
-"""Logits processors: rules that change the scores of the next token by the tokens before it.
+"""The loop that generates a token at a time, greedily or by draws, for all kinds of generators.
 
-They are those of transformers, in its order: the penalty of repeated tokens (Keskar et al. 2019,
-section 4.1), n-grams that occur once, and the minimum number of new tokens. The tokens before the
-next one are the prompt of a causal LM, or the start token of a decoder, and the new tokens. The
-padding of a prompt does not count.
+The logits of a token pass through rules first, the logits processors of transformers in its order:
+the penalty of repeated tokens (Keskar et al. 2019, section 4.1), n-grams that occur once, and the
+minimum number of new tokens. The tokens before the next one are the prompt of a causal LM, or the
+start token of a decoder, and the new tokens. The padding of a prompt does not count.
 
-Shapes: R rows, P tokens of the prompts, N maximum number of new tokens, V vocabulary.
+The key-value cache of the loop is written in place, without a copy.
 
-The loop that generates a token at a time, greedily or by draws, for all kinds of generators.
-
-Shapes: B batch, N maximum number of new tokens, V vocabulary.
-
-The key-value cache of a loop in a graph, written without a copy.
-
-Shapes: B batch, N heads, T new positions, S slots, H head size.
+Shapes: B or R rows, N maximum number of new tokens, P tokens of the prompts, V vocabulary.
 """
 
 import dataclasses
@@ -24,8 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import cache
-from official.serving.generation_settings import Settings, drawn, likeliest
+from official.serving.generation_settings import Settings
 from official.utils import seeding
+
+# Chooses token i, int32 [B], from its logits [B, V].
+Choice = Callable[[tf.Tensor, int | tf.Tensor], tf.Tensor]
+# Computes the logits of token i + 1, [B, V], and the next cache from token i, int32 [B].
+Read = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
 
 
 def options(settings: Settings) -> dict[str, Any] | None:
@@ -119,10 +118,66 @@ def _marked(tokens: tf.Tensor, chosen: tf.Tensor, scores: tf.Tensor) -> tf.Tenso
     return tf.scatter_nd(places, tf.cast(chosen, tf.int32), tf.shape(scores)) > 0
 
 
-# Chooses token i, int32 [B], from its logits [B, V].
-Choice = Callable[[tf.Tensor, int | tf.Tensor], tf.Tensor]
-# Computes the logits of token i + 1, [B, V], and the next cache from token i, int32 [B].
-Read = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+def likeliest(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the most probable token of each row [B, V]: int32 [B]. Ties go to the first."""
+    return tf.argmax(logits, axis=-1, output_type=tf.int32)
+
+
+def drawn(
+    logits: tf.Tensor,
+    uniforms: tf.Tensor,
+    temperature: tf.Tensor,
+    top_k: tf.Tensor,
+    top_p: tf.Tensor,
+) -> tf.Tensor:
+    """Draws a token for each row.
+
+    Args:
+      logits: float [B, V].
+      uniforms: random numbers in [0, 1), [B]. Small numbers choose the most probable tokens.
+      temperature: scalar; 0 = the most probable token, whatever the other settings are.
+      top_k: scalar int; 0 = all.
+      top_p: scalar.
+
+    Returns:
+      int32 [B].
+    """
+    probabilities, tokens = likeliest_first(logits, temperature, top_k, top_p)
+    sums = tf.cumsum(probabilities, axis=-1)
+    bounds = tf.cast(uniforms, sums.dtype)[:, None] * sums[:, -1:]
+    ranks = tf.reduce_sum(tf.cast(sums <= bounds, tf.int32), axis=-1)
+    # The product may be rounded up to the total.
+    last = tf.reduce_sum(tf.cast(probabilities > 0, tf.int32), axis=-1) - 1
+    ranks = tf.where(temperature > 0, tf.minimum(ranks, last), 0)
+    return tf.gather(tokens, ranks, batch_dims=1)
+
+
+def likeliest_first(
+    logits: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns probabilities [B, K] in descending order and their tokens; arguments as in `drawn`.
+
+    K is `top_k`, V if that is 0, and 1 if `temperature` is 0: only for V the vocabulary is sorted.
+    The probability of a token that cannot be drawn is 0. The most probable token can always be
+    drawn, however small `temperature` and `top_p` are.
+    """
+    size = logits.shape[-1]
+    count = tf.where(top_k > 0, tf.minimum(top_k, size), size)
+    count = tf.where(temperature > 0, count, 1)
+    scores, tokens = tf.math.top_k(logits, k=count)
+    # With differences from the best score, a tiny temperature gives -inf and never inf.
+    scores = (scores - scores[:, :1]) / tf.cast(_divisor(temperature), scores.dtype)
+    probabilities = tf.nn.softmax(scores)
+    before = tf.cumsum(probabilities, axis=-1, exclusive=True)
+    top_p = tf.cast(top_p, probabilities.dtype)
+    kept = (tf.range(count) == 0) | (before < top_p) | (top_p >= 1)
+    return tf.where(kept, probabilities, 0), tokens
+
+
+def _divisor(temperature: tf.Tensor) -> tf.Tensor:
+    """Returns the temperature, or 1 for 0. A value that would be rounded to 0 is raised above 0."""
+    tiny = tf.constant(np.finfo(temperature.dtype.as_numpy_dtype).tiny, temperature.dtype)
+    return tf.where(temperature > 0, tf.maximum(temperature, tiny), 1)
 
 
 def draws(settings: Settings, numbers: np.ndarray, vocab_size: int) -> dict[str, tf.Tensor]:
@@ -174,7 +229,7 @@ class TokenLoop:
       end_id: the last token of a text.
       pad_id: fills the places after the end token.
       process: changes the logits [B, V] by the tokens before, see
-        `logits_processors.Processors`; None = it does not.
+        `Processors`; None = it does not.
     """
 
     count: int
