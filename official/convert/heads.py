@@ -1,7 +1,12 @@
-"""Heads of tasks."""
+"""Heads: how each is found in another tool's files, and how config.json describes it.
+
+A class is a kind of head: its name, its objective and the keys of config.json that it reads and
+writes. An instance is that head in the files of one system: its tensors and its class of
+transformers. `official.convert.system.System` has a table of them.
+"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from official.config.heads import (
@@ -11,13 +16,215 @@ from official.config.heads import (
     RegressionConfig,
     SpanAnswerConfig,
 )
+from official.config.objectives import (
+    CausalLMConfig,
+    MaskedLMConfig,
+    PermutationLMConfig,
+    SentencePairConfig,
+    Seq2SeqLMConfig,
+)
+from official.config.replaced_tokens import ReplacedTokensConfig
 from official.config.tagging import TokenClassificationConfig
-from official.convert.heads.base import Head
 from official.convert.mapping import Row, linear
 from official.utils.errors import UserError
 
 # Problem types of transformers' classification.
 _ONE, _SEVERAL = "single_label_classification", "multi_label_classification"
+_MAX_LABELS = 1_000_000
+# Fields of XLNet's objective and their keys in config.json.
+_BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A head, and the base class of the kinds of heads.
+
+    Attributes:
+      rows: its variables and their tensors; none where it is the token table.
+      architecture: the class of transformers that has this head alone; None = there is none.
+      erf_gelu: whether it has the erf form of GELU whatever the activation of the encoder is.
+      name: the name of the head, by which messages call it.
+      objective_type: the config of its objective.
+      settings: fields of that config that tell heads with the same objective type apart.
+      poolings: the values of the objective's `pooling` that the head can have.
+      segments: whether a model with this head comes with `segments` in its config.
+      corruption: whether a model with this head comes with `corruption` in its config.
+    """
+
+    rows: Sequence[Row] = ()
+    architecture: str | None = None
+    erf_gelu: bool = False
+
+    name: ClassVar[str] = ""
+    objective_type: ClassVar[type]
+    settings: ClassVar[Mapping[str, Any]] = {}
+    poolings: ClassVar[tuple[str, ...]] = ("pooled",)
+    segments: ClassVar[bool] = False
+    corruption: ClassVar[bool] = False
+
+    @classmethod
+    def describes(cls, objective: Any) -> bool:
+        """Returns whether an objective has this kind of head."""
+        same = (getattr(objective, key, None) == value for key, value in cls.settings.items())
+        return isinstance(objective, cls.objective_type) and all(same)
+
+    def rows_of(self, encoder: Any) -> Sequence[Row]:
+        """Returns the rows of the head beside an encoder: its config may tie them to its own."""
+        del encoder
+        return self.rows
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """Returns whether a file has this head.
+
+        Args:
+          config: the parsed config.json.
+          has_tensors: whether the file has a tensor of the head.
+        """
+        return has_tensors or (not self.rows and self._is_named(config))
+
+    def _is_named(self, config: Mapping[str, Any]) -> bool:
+        return self.architecture in (config.get("architectures") or ())
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> Any:
+        """Returns the config of the objective.
+
+        Args:
+          config: the parsed config.json.
+          dropout: the dropout rate of heads of tasks in `config`.
+
+        Raises:
+          ValueError: `config` has a value that the objective cannot have.
+        """
+        del config, dropout
+        return self.objective_type(**self.settings)
+
+    def check(self, objective: Any, encoder: Any, title: str) -> None:
+        """Refuses an objective that a class of transformers does not have.
+
+        Args:
+          objective: the config of the objective.
+          encoder: the config of the encoder.
+          title: the name of the system, with its article.
+
+        Raises:
+          UserError: transformers pools in another way, reads the last layer alone, has no
+            activation there, or reads in another direction.
+        """
+        if getattr(objective, "mix", None) is not None:
+            raise UserError(
+                f"objectives: {objective.type}.mix: {title} of transformers reads the last layer "
+                "alone"
+            )
+        pooling = getattr(objective, "pooling", "pooled")
+        if pooling not in self.poolings or (pooling != "pooled" and encoder.pooler):
+            raise UserError(
+                f"objectives: {objective.type}.pooling: {title} of "
+                f"transformers has 'pooled', not {pooling!r}"
+            )
+        if getattr(objective, "activation", None) is not None:
+            raise UserError(
+                f"objectives: {objective.type}.activation: {title} of transformers has none"
+            )
+        if getattr(objective, "direction", "forward") != "forward":
+            raise UserError(
+                f"objectives: {objective.type}.direction: {title} of "
+                f"transformers reads from left to right, not {objective.direction!r}"
+            )
+
+    def pooler_keys(self, objective: Any, encoder: Any) -> dict[str, Any]:
+        """Returns the keys of config.json that say how the head pools."""
+        del objective, encoder
+        return {}
+
+    def keys(self, objective: Any, dropout_key: str) -> dict[str, Any]:
+        """Returns the other keys of config.json that describe the head.
+
+        Args:
+          objective: the config of the objective.
+          dropout_key: the key of the dropout rate of heads of tasks.
+        """
+        del objective, dropout_key
+        return {}
+
+
+# Heads of pretraining.
+
+
+class MaskedLM(Head):
+    """Masked LM, of BERT and of ELECTRA's generator."""
+
+    name = "masked_lm"
+    objective_type = MaskedLMConfig
+    segments = True
+    corruption = True
+
+
+class NextSentence(Head):
+    """Next-sentence prediction of BERT."""
+
+    name = "next_sentence"
+    objective_type = SentencePairConfig
+    settings: ClassVar = {"relation": "next_sentence"}
+    segments = True
+
+
+class SentenceOrder(Head):
+    """Sentence-order prediction of ALBERT."""
+
+    name = "sentence_order"
+    objective_type = SentencePairConfig
+    settings: ClassVar = {"relation": "sentence_order"}
+    segments = True
+
+
+class CausalLM(Head):
+    """Causal LM of GPT-2; its output layer is the token table."""
+
+    name = "causal_lm"
+    objective_type = CausalLMConfig
+    segments = True
+
+
+class PermutationLM(Head):
+    """Permutation LM of XLNet."""
+
+    name = "permutation_lm"
+    objective_type = PermutationLMConfig
+
+
+class ReplacedTokens(Head):
+    """Replaced-token detection of ELECTRA's discriminator."""
+
+    name = "replaced_tokens"
+    objective_type = ReplacedTokensConfig
+
+
+class Seq2SeqLM(Head):
+    """Sequence-to-sequence LM of T5; its output layer is the token table, or one of its own."""
+
+    name = "seq2seq_lm"
+    objective_type = Seq2SeqLMConfig
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`; a tied output layer has no tensors."""
+        return has_tensors or self._is_named(config)
+
+    def rows_of(self, encoder: Any) -> Sequence[Row]:
+        """See `Head`."""
+        return () if encoder.tied_output else self.rows
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> Seq2SeqLMConfig:
+        """See `Head`."""
+        del dropout
+        return Seq2SeqLMConfig(start_id=config.get("decoder_start_token_id", 0))
+
+    def keys(self, objective: Seq2SeqLMConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        del dropout_key
+        return {"decoder_start_token_id": objective.start_id}
+
+
+# Heads of tasks.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,10 +401,6 @@ class TokenClassification(TaskHead):
         return {**_label_keys(objective), dropout_key: objective.dropout}
 
 
-# Fields of the objective and their keys in config.json.
-_BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
-
-
 class ConditionalSpanAnswer(TaskHead):
     """Span answer of XLNet: the last token is scored given the first one."""
 
@@ -218,7 +421,41 @@ class ConditionalSpanAnswer(TaskHead):
         return {theirs: getattr(objective, ours) for ours, theirs in _BEAMS.items()}
 
 
-_MAX_LABELS = 1_000_000
+# The kinds of heads by their names.
+KINDS: dict[str, type[Head]] = {
+    kind.name: kind
+    for kind in (
+        MaskedLM,
+        NextSentence,
+        SentenceOrder,
+        CausalLM,
+        PermutationLM,
+        ReplacedTokens,
+        Seq2SeqLM,
+        Classification,
+        MultiLabel,
+        Regression,
+        MultipleChoice,
+        SpanAnswer,
+        ConditionalSpanAnswer,
+        TokenClassification,
+    )
+}
+
+
+def table(*heads: Head) -> dict[str, Head]:
+    """Returns the heads by their names."""
+    return {head.name: head for head in heads}
+
+
+def kind_of(objective: Any) -> type[Head]:
+    """Returns the kind of head of an objective; `Head` where no system has one."""
+    return next((kind for kind in KINDS.values() if kind.describes(objective)), Head)
+
+
+def name_of(objective: Any) -> str:
+    """Returns the name of the head of an objective: the task's, where there are several."""
+    return getattr(objective, "task", "") or kind_of(objective).name or objective.type
 
 
 def _label_keys(objective: Any) -> dict[str, Any]:
