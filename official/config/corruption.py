@@ -10,7 +10,7 @@ from official.utils.validators import at_least, fraction, one_of, positive_fract
 if TYPE_CHECKING:
     from official.config.segments import Segments
 
-# The batch fields that `official.corruption.targets` and `spans` add.
+# The batch fields that `official.corruption.units` and `token_masks` add.
 TARGET_FIELDS = frozenset({"masked_positions", "masked_ids", "masked_weights"})
 SPAN_FIELDS = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
 # Rules for the SentencePiece pieces that begin a word; see `official.tokenizers.word_starts`.

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.text_to_text import DenoisingConfig
-from official.corruption.inputs_and_targets import batch_of, compact
+from official.corruption.sentinels import batch_of, compact
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.seeding import Stream
@@ -29,7 +29,7 @@ def corrupt(
       seeds: a seed for each row, uint64 [B], from `official.utils.seeding.row_seeds`.
 
     Returns:
-      The batch of `inputs_and_targets.batch_of`.
+      The batch of `sentinels.batch_of`.
     """
     ids, real = batch["token_ids"], batch["padding_mask"]
     lengths = config.lengths_of_row(ids.shape[1])

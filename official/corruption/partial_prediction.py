@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.corruption.units import sum_at
+from official.corruption.units import at, draw_lengths, sum_at
 from official.utils import seeding
 from official.utils.seeding import Stream
 
@@ -132,10 +132,7 @@ def _same_for_units(order: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
 
 def span_lengths(seeds: tf.Tensor, count: int | tf.Tensor, max_span: int) -> tf.Tensor:
     """Draws lengths from 1 to max_span with p(n) ~ 1/n: int32 [B, count]."""
-    shares = 1.0 / np.arange(1, max_span + 1)
-    bounds = np.cumsum(shares / shares.sum())[:-1].astype(np.float32)
-    draws = seeding.uniforms(seeds, Stream.RUN_LENGTH, count)
-    return 1 + tf.reduce_sum(tf.cast(draws[:, :, None] >= bounds, tf.int32), axis=2)
+    return draw_lengths(1.0 / np.arange(1, max_span + 1), seeds, count)
 
 
 class _Draws(NamedTuple):
@@ -200,9 +197,9 @@ def _walk(
         n = tf.minimum(draws.lengths[:, step], left)
         context = tf.cast(n, tf.float32) * context_per_unit
         earliest = tf.cast(position + draws.offsets[:, step] * context, tf.int32)
-        unit = _at(units.before, tf.minimum(earliest, size - 1))
+        unit = at(units.before, tf.minimum(earliest, size - 1))
         walking = (left > 0) & (earliest < size) & (unit < units.count)
-        begin = _at(units.first, tf.minimum(unit, size - 1))
+        begin = at(units.first, tf.minimum(unit, size - 1))
         end = _span_end(units, unit, begin, n, left, whole)
         inside = (columns >= begin[:, None]) & (columns < end[:, None])
         taken |= inside & walking[:, None]
@@ -235,17 +232,12 @@ def _span_end(
     units: _Units, unit: tf.Tensor, begin: tf.Tensor, n: tf.Tensor, left: tf.Tensor, whole: bool
 ) -> tf.Tensor:
     """Returns the end of a span of n units, or of n tokens if it is not `whole`: int32 [R]."""
-    end = _at(units.text_end, begin)
+    end = at(units.text_end, begin)
     if not whole:
         return tf.minimum(end, begin + n)
-    following = _at(units.first, tf.minimum(unit + n, tf.shape(units.first)[1] - 1))
+    following = at(units.first, tf.minimum(unit + n, tf.shape(units.first)[1] - 1))
     end = tf.where(unit + n < units.count, tf.minimum(end, following), end)
     return tf.minimum(end, begin + left)
-
-
-def _at(table: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Takes one value from each row of a table [R, S]: [R]."""
-    return tf.gather(table, columns, batch_dims=1)
 
 
 def _columns_of(flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

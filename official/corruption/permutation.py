@@ -25,7 +25,7 @@ Shapes: B rows, T tokens with padding, N blocks of a row, P predictions (padded)
 import tensorflow as tf
 
 from official.config.corruption import PermutationConfig
-from official.corruption import partial_prediction, targets, units
+from official.corruption import partial_prediction, units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.seeding import Stream
@@ -47,7 +47,7 @@ def corrupt(
 
     Returns:
       The batch with permutation_mask bool [B, T, T], and the targets as masked_positions,
-      masked_ids and masked_weights [B, P], see `official.corruption.targets`.
+      masked_ids and masked_weights [B, P], see `official.corruption.units`.
     """
     token_ids = batch["token_ids"]
     length = tf.shape(token_ids)[1]
@@ -69,7 +69,7 @@ def corrupt(
     mask = may_attend(orders(seeds, length), is_target | ~text, config.perm_size)
     return {
         **batch,
-        **targets.listed(is_target, token_ids, config.num_predict),
+        **units.list_targets(is_target, token_ids, config.num_predict),
         "permutation_mask": mask,
     }
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.rare_masks import RareTokenMasksConfig
-from official.corruption import targets, token_masks
+from official.corruption import token_masks, units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -44,7 +44,7 @@ def corrupt(
     token_ids = batch["token_ids"]
     taken = _taken(config, _log_weights(config, vocabulary), batch, seeds)
     times = tf.cast(taken, tf.int32)
-    listed = targets.listed(times, token_ids, config.max_predictions)
+    listed = units.list_targets(times, token_ids, config.max_predictions)
     return {
         **batch,
         **listed,

@@ -7,13 +7,15 @@ Raffel et al. 2020, sections 3.1.4 and 3.3. For the text `a b c d e f` with the 
 
 The draws of a row depend only on its seed. Nothing is removed from a row of one token.
 
-Shapes: B rows, T tokens with padding, S spans of a full row, N boundaries of pieces.
+`compact` and `batch_of` make the rows of an encoder and a decoder of what stays.
+
+Shapes: B rows, T tokens with padding, S spans of a full row, L tokens of a resulting row, U tokens
+of a target.
 """
 
 import tensorflow as tf
 
 from official.config.text_to_text import SentinelsConfig
-from official.corruption.inputs_and_targets import batch_of, compact
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.seeding import Stream
@@ -32,7 +34,7 @@ def corrupt(
       seeds: a seed for each row, uint64 [B], from `official.utils.seeding.row_seeds`.
 
     Returns:
-      The batch of `inputs_and_targets.batch_of`.
+      The batch of `batch_of`.
     """
     ids, real = batch["token_ids"], batch["padding_mask"]
     removed = noise(config, real, seeds)
@@ -150,3 +152,55 @@ def split(
 def _shifted(flags: tf.Tensor) -> tf.Tensor:
     """Returns the flags of the token before each token: bool [B, T]."""
     return tf.pad(flags[:, :-1], [[0, 0], [1, 0]])
+
+
+def compact(
+    ids: tf.Tensor, kept: tf.Tensor, length: int, vocabulary: Vocabulary
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moves some tokens of each row together, cuts them to `length - 1`, and adds the end token.
+
+    Args:
+      ids: int32 [B, T].
+      kept: bool [B, T], the tokens that stay.
+      length: L.
+      vocabulary: has the ids of padding and of the end token.
+
+    Returns:
+      The ids, int32 [B, L], and their mask, bool [B, L], False for padding.
+    """
+    rows = ids.shape[0] if ids.shape[0] is not None else tf.shape(ids)[0]
+    ranks = tf.cumsum(tf.cast(kept, tf.int32), axis=1)  # from 1
+    taken = kept & (ranks < length)
+    counts = tf.reduce_sum(tf.cast(taken, tf.int32), axis=1)  # [B]
+    columns = tf.range(length)
+    # A column takes the first token with its rank. The ranks of a row rise.
+    wanted = tf.broadcast_to(columns + 1, [rows, length])
+    before = tf.searchsorted(ranks, wanted, side="left")
+    moved = tf.gather(ids, tf.minimum(before, tf.shape(ids)[1] - 1), batch_dims=1)
+    mask = columns <= counts[:, None]
+    moved = tf.where(columns < counts[:, None], moved, vocabulary.pad_id)
+    moved = tf.where(columns == counts[:, None], vocabulary.end_id, moved)
+    return tf.ensure_shape(moved, [ids.shape[0], length]), mask
+
+
+def batch_of(
+    batch: dict[str, tf.Tensor],
+    inputs: tuple[tf.Tensor, tf.Tensor],
+    targets: tuple[tf.Tensor, tf.Tensor],
+) -> dict[str, tf.Tensor]:
+    """Returns a batch with ids and masks of inputs and of targets in the place of its tokens.
+
+    Returns:
+      The batch with token_ids and segment_ids int32 [B, L], padding_mask bool [B, L], target_ids
+      int32 [B, U] and target_mask bool [B, U].
+    """
+    token_ids, padding_mask = inputs
+    target_ids, target_mask = targets
+    return {
+        **batch,
+        "token_ids": token_ids,
+        "segment_ids": tf.zeros_like(token_ids),
+        "padding_mask": padding_mask,
+        "target_ids": target_ids,
+        "target_mask": target_mask,
+    }

@@ -14,7 +14,7 @@ from official import config as configs
 from official import tokenizers
 from official.config.distillation import TEACHER_LOGITS
 from official.config.segments import PART_FIELDS, SENTENCE_FEATURES, SENTENCE_FIELDS
-from official.corruption import targets
+from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
 from official.data import sequences, tagged, words
@@ -298,4 +298,4 @@ def _listed_masks(
     times = tf.scatter_nd(cells, tf.ones_like(rows), tf.shape(token_ids))
     times = tf.ensure_shape(times, token_ids.shape)
     originals = tf.tensor_scatter_nd_update(token_ids, cells, parsed["masked_ids"].flat_values)
-    return targets.listed(times, originals, max_predictions)
+    return units.list_targets(times, originals, max_predictions)

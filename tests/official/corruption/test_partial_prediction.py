@@ -7,7 +7,7 @@ import tensorflow as tf
 from official.corruption import partial_prediction
 from official.utils import seeding
 from official.utils.seeding import Stream
-from tests.official.corruption.test_selection import make_words
+from tests.official.corruption.test_units import make_words
 
 
 def seeds_of(count):

@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.corruption import SPAN_FIELDS
-from official.corruption import spans
+from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 
 PAD, CLS, SEP, MASK = range(4)
@@ -20,7 +20,7 @@ def test_boundaries():
     for i, row in enumerate(HIDDEN):
         positions[i, : len(row)], weights[i, : len(row)] = row, 1
     token_ids = tf.constant(ROWS)
-    result = spans.boundaries(
+    result = token_masks.boundaries(
         VOCABULARY,
         {
             "token_ids": token_ids,
@@ -38,7 +38,7 @@ def test_boundaries():
 
 
 def test_a_span_at_the_end_of_a_row_without_padding():
-    result = spans.boundaries(
+    result = token_masks.boundaries(
         VOCABULARY,
         {
             "token_ids": tf.constant([[5, 6, MASK]]),

@@ -12,7 +12,7 @@ from official import config as configs
 from official.config.segments import Segments
 from official.config.text_to_text import METHODS, DenoisingConfig, SentinelsConfig
 from official.corruption import denoising, sentinels
-from official.corruption.inputs_and_targets import compact
+from official.corruption.sentinels import compact
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from official.config import Segments
 from official.config.corruption import RUNS, TokenMasksConfig
 from official.config.corruption import UNITS as ALL_UNITS
-from official.corruption import spans, token_masks, units
+from official.corruption import token_masks, units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -467,7 +467,7 @@ def test_spans_have_their_boundaries():
     )
     for name, value in follows.items():  # the same from static masks
         np.testing.assert_array_equal(corrupted[name], value)
-    for name, value in spans.boundaries(
+    for name, value in token_masks.boundaries(
         VOCABULARY,
         {**pad(rows), **{k: corrupted[k] for k in ("masked_positions", "masked_weights")}},
     ).items():
