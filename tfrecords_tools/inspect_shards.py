@@ -25,7 +25,6 @@ from official.utils.paths import AnyPath
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from official.shards import ranges
     from official.shards.manifest import Manifest
     from official.tasks import Description
 
@@ -166,13 +165,13 @@ def verify_examples(folder: AnyPath) -> tuple[list[str], int]:
     import tensorflow as tf
 
     from official import tokenizers
-    from official.shards import manifest, ranges
+    from official.shards import manifest, parsing
 
     stored = manifest.read(folder)
     size = tokenizers.load(folder / manifest.TOKENIZER_FOLDER).vocab_size
     problems, total = [], 0
     for split in dict.fromkeys(shard.split for shard in stored.shards):
-        limits = ranges.Limits.of(str(folder), stored, split, size)
+        limits = parsing.Limits.of(str(folder), stored, split, size)
         rules = _rules(stored, split, limits)
         for shard in stored.split(split):
             try:
@@ -199,7 +198,7 @@ def _rules(
     """Returns a function from records to the rules that they break, in words."""
     import tensorflow as tf
 
-    from official.shards import features, parsing, ranges
+    from official.shards import features, parsing
 
     read = stored.features_of(split)
     if stored.kind == "tf_models":
@@ -208,7 +207,7 @@ def _rules(
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def broken(records: tf.Tensor) -> tf.Tensor:
-        found = ranges.broken(parsing.parse_wide(records, read), limits)
+        found = parsing.broken(parsing.parse_wide(records, read), limits)
         names[:] = found
         return tf.stack(list(found.values()))
 
@@ -216,7 +215,7 @@ def _rules(
         try:
             flags = broken(records).numpy()
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-            return [ranges.problem(error) or str(error)]
+            return [parsing.problem(error) or str(error)]
         return [name for name, flag in zip(names, flags, strict=True) if flag]
 
     return of_records

@@ -18,7 +18,7 @@ from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
 from official.data import sequences, tagged, words
-from official.shards import features, layer_states, parsing, ranges
+from official.shards import features, layer_states, parsing
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
@@ -73,7 +73,7 @@ class BatchBuilder:
     corruption: Any
     seed: int
     features: frozenset[str]
-    limits: ranges.Limits
+    limits: parsing.Limits
     max_length: int
     layout: str
     parts: int

@@ -14,7 +14,7 @@ from official.data.example_order import Files
 from official.data.lanes import Lanes
 from official.data.length_groups import LengthGroups
 from official.data.row_groups import Folder, RowGroups
-from official.shards import parsing, ranges
+from official.shards import parsing
 
 # 2: of a stream, another order in each epoch; with buckets, a group ends where the run ends.
 VERSION = 2
@@ -46,7 +46,7 @@ class Order:
     rows: int | None = None
     bounds: Sequence[int] = ()
     sequences: bool = False
-    limits: ranges.Limits | None = None
+    limits: parsing.Limits | None = None
     version: int = VERSION
 
     def dataset(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from official.shards import ranges
+from official.shards import parsing
 from official.utils import gfile
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[di
       UserError: a batch cannot be read after several tries, or has examples that are damaged or out
         of range.
     """
-    with ranges.reported(source.folder):
+    with parsing.reported(source.folder):
         yield from gfile.each(
             lambda start: source.dataset(batch_size, start_step=start), source.folder
         )

@@ -22,7 +22,7 @@ from official.data.batches import BatchBuilder
 from official.data.example_order import Files
 from official.data.order import Order
 from official.data.row_groups import Folder
-from official.shards import folder, layer_states, manifest, ranges, stream_checks, token_counts
+from official.shards import folder, layer_states, manifest, parsing, stream_checks, token_counts
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -103,7 +103,7 @@ class ShardDataset:
             self._states = layer_states.read(given, split, self.fingerprint, required=training)
         self._numbered = numbered
         counts = [token_counts.read(*pair) for pair in zip(folders, manifests, strict=True)]
-        limits = ranges.Limits.of(self.folder, self.manifest, split, self.tokenizer.vocab_size)
+        limits = parsing.Limits.of(self.folder, self.manifest, split, self.tokenizer.vocab_size)
         parts = max(m.segments.packing if m.segments else 1 for m in manifests)
         limits = dataclasses.replace(limits, tokens=self.max_length, parts=parts)
         self._build_batch = self._batch_builder(
@@ -132,7 +132,7 @@ class ShardDataset:
         return [*shorter, self.max_length] if bounds else []
 
     def _batch_builder(
-        self, limits: ranges.Limits, parts: int, token_counts: np.ndarray | None
+        self, limits: parsing.Limits, parts: int, token_counts: np.ndarray | None
     ) -> BatchBuilder:
         """Returns the function from records to batches.
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from official.data import ShardDataset
 from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.strategies import can_lose, distribute
-from official.shards import ranges
+from official.shards import parsing
 from official.utils import gfile
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
@@ -93,7 +93,7 @@ class ReplicaLoop:
             return distribute(self._strategy, source, batch_size, start)
 
         lone = not can_lose(self._strategy)
-        with ranges.reported(source.folder):
+        with parsing.reported(source.folder):
             yield from gfile.each(read, source.folder) if lone else read(0)
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:

@@ -1,18 +1,230 @@
-"""Parses serialized examples by the table of features.
+"""Checks that the numbers of examples are in their ranges, by the table of features.
+
+Shards may come from other programs and other people. Ids are read as int32, so 2^40 + 7 would
+become 7, and on a GPU or TPU a table gives some vector for an id that it lacks, without an error.
+
+Shapes: B examples of a batch.
+
+Parses serialized examples by the table of features.
 
 Shapes: B examples of a batch.
 """
 
-from collections.abc import Iterable
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 import tensorflow as tf
 
-from official.shards import ranges
 from official.shards.features import FEATURES, TF_MODELS_FEATURES
+from official.shards.manifest import Manifest
+from official.utils.errors import UserError
+
+_BROKEN = "examples out of range: "
+_END = " (end)"
+_NO_EXAMPLE = "an example cannot be parsed"
+_QUOTES = b"Could not parse example"
+_LARGEST = 1 << 31
+
+Parsed = Mapping[str, tf.Tensor | tf.RaggedTensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What the numbers of a folder's examples are limited to.
+
+    Attributes:
+      folder: the folder, for messages.
+      ids: the number of entries of the vocabulary.
+      labels: the number of labels of the task; 0 = unknown.
+      tokens: the largest number of tokens of a row, or of a sequence of an example with several.
+      targets: the largest number of tokens of a target; 0 = there are none.
+      sequences: the number of sequences of an example; None = one.
+      parts: the largest number of parts of a row.
+    """
+
+    folder: str
+    ids: int
+    labels: int
+    tokens: int
+    targets: int = 0
+    sequences: int | None = None
+    parts: int = 1
+
+    @classmethod
+    def of(cls, folder: str, content: Manifest, split: str, vocab_size: int) -> "Limits":
+        """Returns those of a split of a folder."""
+        tasks = list(content.task.by_name.values()) if content.task else []
+        single = tasks[0] if len(tasks) == 1 else None
+        return cls(
+            folder,
+            vocab_size,
+            labels=len(single.labels) if single else 0,
+            tokens=content.max_length,
+            targets=max((task.max_target_length or 0 for task in tasks), default=0),
+            sequences=(single and single.sequences or {}).get(split),
+            parts=content.segments.packing if content.segments else 1,
+        )
+
+
+def broken(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
+    """Returns whether a batch breaks a rule, by the rule in words.
+
+    Args:
+      parsed: int64 and float32 features of B examples, as `parsing.parse` has them before it casts
+        them.
+      limits: those of the split.
+
+    Returns:
+      bool scalars.
+    """
+    found = {}
+    for name, values in parsed.items():
+        feature = FEATURES.get(name) or TF_MODELS_FEATURES[name]
+        if feature.kind == "float":
+            found[f"{name}: a number is not finite"] = ~tf.reduce_all(tf.math.is_finite(values))
+        elif feature.kind != "bytes":
+            below, words = _below(feature.below, name, parsed, limits)
+            flat = _flat(values)
+            outside = tf.reduce_any((flat < feature.low) | (flat >= below))
+            found[f"{name}: a number is not from {feature.low} to {words}"] = outside
+        for other, amounts in ((feature.as_many_as, _counts), (feature.sum_of, _sums)):
+            if other in parsed and not (amounts is _counts and values.shape.rank == 1):
+                what = "number of values" if amounts is _counts else "sum"
+                differ = amounts(values) != _counts(parsed[other])
+                found[f"{name}: the {what} is not the length of {other}"] = tf.reduce_any(differ)
+    return found | _lengths(parsed, limits)
+
+
+def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
+    """Returns the rules of the lengths of rows and sequences; see `broken`."""
+    found = {}
+    rows = parsed.get("token_ids")
+    if "sequence_lengths" in parsed:
+        rows = None
+        lengths = parsed["sequence_lengths"]
+        too_long = tf.reduce_any(lengths.flat_values > limits.tokens)
+        found[f"sequence_lengths: more than {limits.tokens} tokens"] = too_long
+        if limits.sequences:
+            other = tf.reduce_any(_counts(lengths) != limits.sequences)
+            found[f"sequence_lengths: not {limits.sequences} sequences"] = other
+            if "segment_lengths" in parsed:
+                uneven = _counts(parsed["segment_lengths"]) % limits.sequences != 0
+                found["segment_lengths: not as many in each sequence"] = tf.reduce_any(uneven)
+    if rows is not None:
+        lengths = _counts(rows)
+        wrong = (lengths < 1) | (lengths > limits.tokens)
+        found[f"token_ids: not from 1 to {limits.tokens} tokens"] = tf.reduce_any(wrong)
+    elif "segment_lengths" in parsed and "sequence_lengths" not in parsed:
+        too_long = tf.reduce_any(_sums(parsed["segment_lengths"]) > limits.tokens)
+        found[f"segment_lengths: more than {limits.tokens} tokens"] = too_long
+    if "part_lengths" in parsed:
+        many = _counts(parsed["part_lengths"]) > limits.parts
+        found[f"part_lengths: more than {limits.parts} parts"] = tf.reduce_any(many)
+    if "target_ids" in parsed and limits.targets:
+        long = _counts(parsed["target_ids"]) > limits.targets
+        found[f"target_ids: more than {limits.targets} tokens"] = tf.reduce_any(long)
+    return found
+
+
+def checked(parsed: Parsed, limits: Limits) -> Parsed:
+    """Returns features, in a graph that fails where they break a rule; see `reported`.
+
+    Nothing else reads the features before they are checked: a list of lengths may say that a tensor
+    needs all memory.
+    """
+    rules = broken(parsed, limits)
+    broke = tf.stack(list(rules.values()))
+    names = tf.boolean_mask(tf.constant(list(rules)), broke)
+    text = tf.strings.join(
+        [_BROKEN, f"{limits.folder}: ", tf.strings.reduce_join(names, separator="; "), _END]
+    )
+    check = tf.debugging.Assert(~tf.reduce_any(broke), [text], summarize=1)
+    # Eagerly, the check has been made, and there is no operation.
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.nest.map_structure(tf.identity, parsed, expand_composites=True)
+
+
+@contextlib.contextmanager
+def reported(folders: str) -> Iterator[None]:
+    """Reports records that are damaged, cannot be parsed or break a rule as user errors.
+
+    Args:
+      folders: what was read, for messages.
+
+    Raises:
+      UserError: a record is so.
+    """
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise UserError(
+            f"{folders}: a record differs from its checksum, so a shard has changed since it was "
+            "written: --verify_data says which one"
+        ) from error
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        if (reason := problem(error)) is None:
+            raise
+        where = "" if reason.startswith(_BROKEN) else f"{folders}: "
+        raise UserError(
+            f"{where}{reason.removeprefix(_BROKEN)}: the shards are not what they say they are; "
+            "python -m tfrecords_tools.inspect_shards FOLDER --verify says which examples"
+        ) from error
+
+
+def problem(error: tf.errors.InvalidArgumentError | UnicodeDecodeError) -> str | None:
+    """Returns what is wrong with an example, in words; None if the error has another reason.
+
+    TensorFlow's message quotes a record that is no example, which is not always UTF-8.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return _NO_EXAMPLE if _QUOTES in error.object else None
+    if found := re.search(f"{_BROKEN}.*?(?={re.escape(_END)})", error.message, re.DOTALL):
+        return found[0]
+    if found := re.search(
+        r"(Name: .*?, )?(Key|Feature): (?P<what>.*?)(\n|\[\[| \[Op:|$)", error.message
+    ):
+        return f"{_NO_EXAMPLE}: {found['what'].strip().rstrip('.')}"
+    return _NO_EXAMPLE if _QUOTES.decode() in error.message else None
+
+
+def _below(
+    below: int | str | None, name: str, parsed: Parsed, limits: Limits
+) -> tuple[int | tf.Tensor, str]:
+    """Returns what the numbers of a feature are less than, and the largest one in words."""
+    if below == "tokens":
+        if "token_ids" not in parsed:
+            return limits.tokens, str(limits.tokens - 1)
+        counts = _counts(parsed["token_ids"])
+        if isinstance(parsed[name], tf.RaggedTensor):
+            counts = tf.gather(counts, parsed[name].value_rowids())
+        return counts, "the last token"
+    if below == "sequences":
+        below = limits.sequences
+    elif isinstance(below, str):
+        below = getattr(limits, below)
+    below = below or _LARGEST
+    return below, f"{below - 1:,}"
+
+
+def _flat(values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    return values.flat_values if isinstance(values, tf.RaggedTensor) else values
+
+
+def _counts(values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    """Returns the numbers, or the bytes, of each example: int64 [B]."""
+    ragged = isinstance(values, tf.RaggedTensor)
+    return tf.cast(values.row_lengths() if ragged else tf.strings.length(values), tf.int64)
+
+
+def _sums(values: tf.RaggedTensor) -> tf.Tensor:
+    """Returns the sum of each example, int64 [B]."""
+    return tf.reduce_sum(values, axis=1)
 
 
 def parse(
-    serialized: tf.Tensor, names: Iterable[str], limits: ranges.Limits | None = None
+    serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = None
 ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     """Parses a batch of serialized examples.
 
@@ -29,7 +241,7 @@ def parse(
     """
     parsed = parse_wide(serialized, names)
     if limits is not None:
-        parsed = ranges.checked(parsed, limits)
+        parsed = checked(parsed, limits)
     return {
         name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
         for name, value in parsed.items()

@@ -17,7 +17,7 @@ from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
 from official.shards import folder as shard_folder
-from official.shards import ranges
+from official.shards import parsing
 from official.tokenizers import extension
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
@@ -71,7 +71,7 @@ def train(
         report = _nothing
     model_dir = paths.path(model_dir)
     shard_folder.refuse(model_dir)
-    with strategies.lost_workers(strategy), ranges.reported("--data or --validation_data"):
+    with strategies.lost_workers(strategy), parsing.reported("--data or --validation_data"):
         config, source, held_out = _opened(
             config, data, model_dir, validation_data, evaluate, init, strategy, verify_data
         )

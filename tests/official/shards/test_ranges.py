@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.shards import features, parsing, ranges
+from official.shards import features, parsing
 from official.utils.errors import UserError
 
-LIMITS = ranges.Limits("shards", ids=10, labels=3, tokens=6, targets=2)
+LIMITS = parsing.Limits("shards", ids=10, labels=3, tokens=6, targets=2)
 ROW = {
     "token_ids": [2, 5, 3, 9, 3],
     "segment_lengths": [3, 2],
@@ -36,7 +36,7 @@ def rules(example, limits=LIMITS, changed=None):
     """The rules that the second of two examples breaks; the first one is whole."""
     records = features.serialize([example, {**example, **(changed or {})}])
     parsed = parsing.parse_wide(tf.constant(records), example)
-    return [rule for rule, found in ranges.broken(parsed, limits).items() if found]
+    return [rule for rule, found in parsing.broken(parsed, limits).items() if found]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_a_graph_stops_and_says_why():
         data = tf.data.Dataset.from_tensor_slices(features.serialize(examples)).batch(2)
         return data.map(lambda records: parsing.parse(records, ["token_ids"], LIMITS))
 
-    with ranges.reported("train"):
+    with parsing.reported("train"):
         (batch,) = batches(good + good)
         np.testing.assert_array_equal(batch["token_ids"].to_tensor(), [[1, 2]] * 2)
-    with pytest.raises(UserError) as error, ranges.reported("train"):
+    with pytest.raises(UserError) as error, parsing.reported("train"):
         list(batches(good + bad))
     assert str(error.value).startswith(
         "shards: token_ids: a number is not from 0 to 9: the shards are not what they say"
@@ -139,10 +139,10 @@ def feature(**lists):
 )
 def test_what_cannot_be_parsed_is_said(record, message):
     with pytest.raises(UserError, match=f"train: an example cannot be parsed.*{message}"):
-        with ranges.reported("train"):
+        with parsing.reported("train"):
             parsing.parse(tf.constant([record]), ["next_id"], LIMITS)
 
 
 def test_other_errors_are_not_reported_as_those_of_examples():
-    with pytest.raises(tf.errors.InvalidArgumentError), ranges.reported("train"):
+    with pytest.raises(tf.errors.InvalidArgumentError), parsing.reported("train"):
         tf.reshape(tf.zeros([3]), [2])
