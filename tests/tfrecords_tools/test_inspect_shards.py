@@ -10,7 +10,7 @@ import tensorflow as tf
 from official import tokenizers
 from official.config import Segments
 from official.shards import example_bytes, features, integrity, manifest
-from official.shards.provenance import PretrainingSettings, PretrainingTotals
+from official.shards.manifest import PretrainingSettings, PretrainingTotals
 from official.tasks import Description
 from official.utils.errors import UserError
 from tests import commands, small, streams

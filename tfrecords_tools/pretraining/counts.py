@@ -11,7 +11,7 @@ import numpy as np
 
 from official.shards import manifest
 from official.shards.features import LEXICONS
-from official.shards.provenance import LexiconTotals, PretrainingTotals
+from official.shards.manifest import LexiconTotals, PretrainingTotals
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import lexicon_file
 from tfrecords_tools.pretraining.settings import Settings

@@ -9,7 +9,7 @@ from official import config as configs
 from official.config.segments import TEXT_FORMATS
 from official.config.text_to_text import TextToTextConfig
 from official.shards.features import FEATURES, LEXICONS
-from official.shards.provenance import PretrainingSettings
+from official.shards.manifest import PretrainingSettings
 from official.utils import paths
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import tf_models

@@ -10,7 +10,7 @@ from typing import IO, Any, Self
 import numpy as np
 
 from official.shards import manifest
-from official.shards.provenance import SplitTotals, TaskSettings, TaskTotals
+from official.shards.manifest import SplitTotals, TaskSettings, TaskTotals
 from official.tasks import Description
 from official.tokenizers import Tokenizer, packing
 from official.utils import paths

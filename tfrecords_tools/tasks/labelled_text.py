@@ -16,7 +16,7 @@ import numpy as np
 from absl import flags
 
 from official.shards import manifest
-from official.shards.provenance import TaskSettings
+from official.shards.manifest import TaskSettings
 from official.tasks import KINDS, SPLITS, Task, nearest
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, packed_words, packing

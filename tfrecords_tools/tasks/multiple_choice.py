@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from absl import flags
 
 from official.shards import manifest
-from official.shards.provenance import TaskSettings
+from official.shards.manifest import TaskSettings
 from official.tasks import LETTERS, SPLITS, Task, choice_text
 from official.tokenizers import Tokenizer, packing
 from official.utils.errors import UserError

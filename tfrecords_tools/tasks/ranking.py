@@ -16,7 +16,7 @@ import numpy as np
 from absl import flags
 
 from official.shards import candidates, manifest
-from official.shards.provenance import TaskSettings
+from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task, trec
 from official.tokenizers import Tokenizer, packing
 from official.utils import paths

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import flags
 
 from official.shards import manifest, questions
-from official.shards.provenance import TaskSettings
+from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
 from official.utils.errors import UserError

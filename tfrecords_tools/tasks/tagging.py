@@ -14,7 +14,7 @@ import numpy as np
 from absl import flags
 
 from official.shards import manifest, tagged_texts
-from official.shards.provenance import TaskSettings
+from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task, nearest, tag_files
 from official.tasks import tags as tag_rules
 from official.tokenizers import Tokenizer, packed_words, word_windows

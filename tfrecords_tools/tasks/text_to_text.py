@@ -12,7 +12,7 @@ import numpy as np
 from absl import flags
 
 from official.shards import manifest, references
-from official.shards.provenance import TaskSettings
+from official.shards.manifest import TaskSettings
 from official.shards.references import Reference
 from official.tasks import LETTERS, SPLITS, Task, text_to_text
 from official.tokenizers import Tokenizer

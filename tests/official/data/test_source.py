@@ -17,7 +17,7 @@ from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.shards import features, integrity, manifest, token_counts
-from official.shards.provenance import PretrainingSettings
+from official.shards.manifest import PretrainingSettings
 from official.tasks import Description
 from official.utils import seeding
 from official.utils.errors import UserError

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official.config import Segments
 from official.shards import integrity, manifest, token_counts
-from official.shards.provenance import PretrainingSettings, PretrainingTotals
+from official.shards.manifest import PretrainingSettings, PretrainingTotals
 from official.tasks import Description, find
 from official.utils import json_files
 from official.utils.errors import UserError
