@@ -25,6 +25,7 @@ from official.utils.paths import AnyPath
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from official.shards import parsing
     from official.shards.manifest import Manifest
     from official.tasks import Description
 
@@ -193,7 +194,7 @@ def verify_examples(folder: AnyPath) -> tuple[list[str], int]:
 
 
 def _rules(
-    stored: "Manifest", split: str, limits: "ranges.Limits"
+    stored: "Manifest", split: str, limits: "parsing.Limits"
 ) -> "Callable[[tf.Tensor], list[str]]":
     """Returns a function from records to the rules that they break, in words."""
     import tensorflow as tf

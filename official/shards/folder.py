@@ -49,10 +49,10 @@ def verify(folder: AnyPath, split: str, deep: bool) -> None:
     Raises:
       UserError: a shard is missing or has changed.
     """
-    if problems := integrity.verify(folder, deep, split):
-        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+    if changed := integrity.verify(folder, deep, split):
+        more = f" (and {len(changed) - 3} more)" if len(changed) > 3 else ""
         raise UserError(
-            f"{'; '.join(problems[:3])}{more}: copy the folder again from where it is whole, or "
+            f"{'; '.join(changed[:3])}{more}: copy the folder again from where it is whole, or "
             "make the shards again"
         )
 

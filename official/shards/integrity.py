@@ -33,18 +33,18 @@ def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> l
       UserError: the manifest itself cannot be read.
     """
     content = manifest.read(folder)
-    problems = []
+    found = []
     if deep:
         for name, recorded in content.files.items():
-            problems.append(checksums.problem(paths.path(folder) / name, recorded))
+            found.append(checksums.problem(paths.path(folder) / name, recorded))
     shards = content.shards if split is None else content.split(split)
     # The answers of a remote file system take their time, also about sizes.
     at_once = _AT_ONCE if paths.is_remote(folder) and not deep else 1
     with ThreadPoolExecutor(at_once) as pool:
-        problems += pool.map(
+        found += pool.map(
             lambda shard: _problem(paths.path(folder) / shard.name, shard, deep), shards
         )
-    return [problem for problem in problems if problem]
+    return [problem for problem in found if problem]
 
 
 def describe(path: str | os.PathLike, split: str = "train") -> manifest.Shard:

@@ -1,8 +1,7 @@
-"""What a manifest records of how its examples were made: the settings and the counts.
+"""The manifest of a shard folder: what the folder holds, and how it was made.
 
-A field that is None does not apply to the folder, and is not written.
-
-The manifest of a shard folder: what the folder holds, and how it was made.
+The settings and the counts of a folder depend on its kind. One of their fields that is None does
+not apply to the folder, and is not written.
 """
 
 import dataclasses
@@ -23,6 +22,16 @@ from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 from official.utils.strict import omitted
 from official.utils.validators import one_of
+
+FILE = "manifest.json"
+TOKENIZER_FOLDER = "tokenizer"
+FORMAT_VERSION = 1
+MAX_TOKENS = 1 << 20  # of a row
+KINDS = ("pretraining", "task", "tf_models")
+# The features of what is to be predicted.
+TARGETS = frozenset(name for kind in TASK_KINDS.values() for name in kind.targets)
+# What to do about a file that is missing or has changed.
+ADVICE = "copy the folder again, or make the shards again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,17 +183,6 @@ class TaskTotals:
     truncated: int | None = omitted()
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     splits: Mapping[str, SplitTotals] = dataclasses.field(default_factory=dict)
-
-
-FILE = "manifest.json"
-TOKENIZER_FOLDER = "tokenizer"
-FORMAT_VERSION = 1
-MAX_TOKENS = 1 << 20  # of a row
-KINDS = ("pretraining", "task", "tf_models")
-# The features of what is to be predicted.
-TARGETS = frozenset(name for kind in TASK_KINDS.values() for name in kind.targets)
-# What to do about a file that is missing or has changed.
-ADVICE = "copy the folder again, or make the shards again"
 
 
 @dataclasses.dataclass(frozen=True)

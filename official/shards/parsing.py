@@ -1,11 +1,7 @@
-"""Checks that the numbers of examples are in their ranges, by the table of features.
+"""Parses serialized examples by the table of features, and checks the ranges of their numbers.
 
 Shards may come from other programs and other people. Ids are read as int32, so 2^40 + 7 would
 become 7, and on a GPU or TPU a table gives some vector for an id that it lacks, without an error.
-
-Shapes: B examples of a batch.
-
-Parses serialized examples by the table of features.
 
 Shapes: B examples of a batch.
 """
@@ -68,11 +64,54 @@ class Limits:
         )
 
 
+def parse(
+    serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = None
+) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Parses a batch of serialized examples.
+
+    Args:
+      serialized: strings [B].
+      names: the features to parse, which every example must have.
+      limits: what the numbers are limited to. Examples that break a rule stop the graph with an
+        error that `reported` says in words. None = nothing is checked.
+
+    Returns:
+      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', float32 [B] for 'float', and
+      string [B] for 'bytes'. 'part' is as 'ints' if `part_lengths` is among the names, and as 'int'
+      otherwise.
+    """
+    parsed = parse_wide(serialized, names)
+    if limits is not None:
+        parsed = checked(parsed, limits)
+    return {
+        name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
+        for name, value in parsed.items()
+    }
+
+
+def parse_wide(
+    serialized: tf.Tensor, names: Iterable[str]
+) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Does what `parse` does, with whole numbers as they are stored: int64."""
+    names = set(names)
+    kinds = {
+        "ints": tf.io.RaggedFeature(tf.int64),
+        "int": tf.io.FixedLenFeature([], tf.int64),
+        "float": tf.io.FixedLenFeature([], tf.float32),
+        "bytes": tf.io.FixedLenFeature([], tf.string, ""),
+    }
+    kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
+    table = TF_MODELS_FEATURES | FEATURES
+    return tf.io.parse_example(
+        serialized, {name: kinds[table[name].kind] for name in sorted(names)}
+    )
+
+
 def broken(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
     """Returns whether a batch breaks a rule, by the rule in words.
 
     Args:
-      parsed: int64 and float32 features of B examples, as `parsing.parse` has them before it casts
+      parsed: int64 and float32 features of B examples, as `parse` has them before it casts
         them.
       limits: those of the split.
 
@@ -221,46 +260,3 @@ def _counts(values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
 def _sums(values: tf.RaggedTensor) -> tf.Tensor:
     """Returns the sum of each example, int64 [B]."""
     return tf.reduce_sum(values, axis=1)
-
-
-def parse(
-    serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = None
-) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Parses a batch of serialized examples.
-
-    Args:
-      serialized: strings [B].
-      names: the features to parse, which every example must have.
-      limits: what the numbers are limited to. Examples that break a rule stop the graph with an
-        error that `ranges.reported` says in words. None = nothing is checked.
-
-    Returns:
-      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', float32 [B] for 'float', and
-      string [B] for 'bytes'. 'part' is as 'ints' if `part_lengths` is among the names, and as 'int'
-      otherwise.
-    """
-    parsed = parse_wide(serialized, names)
-    if limits is not None:
-        parsed = checked(parsed, limits)
-    return {
-        name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
-        for name, value in parsed.items()
-    }
-
-
-def parse_wide(
-    serialized: tf.Tensor, names: Iterable[str]
-) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Does what `parse` does, with whole numbers as they are stored: int64."""
-    names = set(names)
-    kinds = {
-        "ints": tf.io.RaggedFeature(tf.int64),
-        "int": tf.io.FixedLenFeature([], tf.int64),
-        "float": tf.io.FixedLenFeature([], tf.float32),
-        "bytes": tf.io.FixedLenFeature([], tf.string, ""),
-    }
-    kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
-    table = TF_MODELS_FEATURES | FEATURES
-    return tf.io.parse_example(
-        serialized, {name: kinds[table[name].kind] for name in sorted(names)}
-    )
