@@ -25,7 +25,7 @@ from tfrecords_tools.pretraining.counts import Counts, advice, summary
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Corpus, Group
-from tfrecords_tools.writing import parallel, row_groups, shard_folder, shards
+from tfrecords_tools.writing import folders, parallel, row_groups, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Runner
 
@@ -64,7 +64,7 @@ def build(
     _warn_of_batches(settings, output)
     plan = _plan(settings, corpus, reading)
     with (
-        shard_folder.new(output) as folder,
+        folders.new_shards(output) as folder,
         execution.start(output, plan, jobs.start_worker, report) as (runner, scratch),
     ):
         work = _Build(settings, corpus, reading, folder, scratch, runner, num_shards, report)

@@ -24,7 +24,7 @@ from official.tokenizers import Tokenizer
 from official.utils import host_seeding, paths
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.writing import in_order, shard_folder, shards, worker
+from tfrecords_tools.writing import folders, in_order, shards, worker
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Keyed, Runner
 
@@ -52,7 +52,7 @@ def new_folder(
       UserError: `output` is there already, or the disk is full.
     """
     output = paths.path(output)
-    with shard_folder.new(output) as folder:
+    with folders.new_shards(output) as folder:
         # What is not in order yet is on the disk that has the shards, if that is a local one.
         spills = folder / "spills" if isinstance(folder, Path) else None
         with execution.start_anew(output, start_worker, spills) as (runner, _):

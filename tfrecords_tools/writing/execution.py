@@ -13,7 +13,7 @@ from absl import flags
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.writing import own_folder, unfinished
+from tfrecords_tools.writing import folders
 from tfrecords_tools.writing.parallel import Pool
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Execution:
             with self._beam(output, setup) as started:
                 yield started
             return
-        with unfinished.folder(output, plan, lambda work: bool(_done(work)), report) as work:
+        with folders.unfinished(output, plan, lambda work: bool(_done(work)), report) as work:
             if done := len(_done(work)):
                 report(f"going on where an earlier run ended: {done:,} parts of the text are done")
             with self._local(setup, work / _SPILLS) as runner:
@@ -111,7 +111,7 @@ class Execution:
             ) from None
         scratch = output.with_name(f".beam-{output.name}")
         if isinstance(scratch, Path):
-            own_folder.make(scratch)
+            folders.make_own(scratch)
         try:
             yield Started(BeamRunner(self.beam, setup, scratch / "results"), scratch)
         finally:

@@ -6,7 +6,7 @@ import pytest
 
 from official.utils import paths
 from official.utils.errors import UserError
-from tfrecords_tools.writing import code_version, own_folder, unfinished
+from tfrecords_tools.writing import folders
 
 
 class Power(Exception):
@@ -15,7 +15,7 @@ class Power(Exception):
 
 def run(output, plan, report=lambda line: None, stop=False):
     """Runs a build; returns what an earlier one has left to it."""
-    with unfinished.folder(output, plan, lambda work: (work / "done").exists(), report) as work:
+    with folders.unfinished(output, plan, lambda work: (work / "done").exists(), report) as work:
         left = sorted(path.name for path in work.iterdir())
         (work / "done").write_text("1")
         if stop:
@@ -39,7 +39,7 @@ def tmpdir_(tmp_path, monkeypatch):
 def test_other_code_begins_anew_and_says_so(tmp_path, monkeypatch):
     lines = []
     stop(tmp_path / "out", {"seed": 1})
-    monkeypatch.setattr(code_version, "digest", lambda: "another")
+    monkeypatch.setattr(folders, "digest", lambda: "another")
     assert run(tmp_path / "out", {"seed": 1}, lines.append) == ["lock", "plan.json"]
     path = tmp_path / ".unfinished-out"
     assert lines == [f"{path} is of another build (other code): beginning anew"]
@@ -49,8 +49,8 @@ def test_other_code_begins_anew_and_says_so(tmp_path, monkeypatch):
 
 
 def test_the_code_is_that_of_records():
-    assert code_version.digest() == code_version.digest()
-    names = [str(path.relative_to(code_version._ROOT)) for path in code_version.sources()]
+    assert folders.code_digest() == folders.code_digest()
+    names = [str(path.relative_to(folders._ROOT)) for path in folders.sources()]
     assert "tfrecords_tools/pretraining/pairs.py" in names
     assert "official/tokenizers/wordpiece.py" in names
     assert not any(name.startswith("official/training/") for name in names)
@@ -109,9 +109,9 @@ def test_links_are_refused_and_what_they_point_to_is_kept(tmp_path, tmpdir_):
 
 
 def test_folders_of_others_are_refused(tmp_path, tmpdir_, monkeypatch):
-    own_folder.temporary().chmod(0o755)
+    folders.temporary().chmod(0o755)
     with pytest.raises(UserError, match="other users may enter it: remove it, or set TMPDIR"):
-        own_folder.temporary()
+        folders.temporary()
     os.rmdir(tmpdir_ / f"encoder-garden-{os.getuid()}")
     shared, own = tmp_path / "shared", tmp_path / "own"
     for parent, mode in ((shared, 0o777), (own, 0o755)):
@@ -119,5 +119,5 @@ def test_folders_of_others_are_refused(tmp_path, tmpdir_, monkeypatch):
         parent.chmod(mode)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(UserError, match="work belongs to another user"):
-        own_folder.make(shared / "work")
-    own_folder.make(own / "work")  # where nobody else may write
+        folders.make_own(shared / "work")
+    folders.make_own(own / "work")  # where nobody else may write

@@ -1,0 +1,244 @@
+"""The folders that builds write to: shards, and the work of a build that is not finished.
+
+A shard folder gets its name when it is complete (`new_shards`).
+
+The work of an unfinished build is kept, and the next run of the same build continues it
+(`unfinished`). `plan.json` says what the files belong to. It is removed before files of another
+plan, and written when these are gone. So files never stand beside the plan of another build,
+whatever a killed process or a power cut leaves.
+
+Other users can guess the names of these folders. Where they may write, they may have put a link or
+a folder of theirs under such a name. What is read there would be theirs, and so would what is
+removed. So only folders of this user are used (`make_own`, `temporary`).
+"""
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from official.shards import manifest
+from official.utils import atomic, checksums
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from tfrecords_tools.writing.parallel import WorkerKilled
+
+_PLAN, _LOCK = "plan.json", "lock"
+# The code that decides the records of a build.
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = ("tfrecords_tools", *(f"official/{name}" for name in (
+    "config", "corruption", "shards", "tasks", "tokenizers", "utils",
+)))  # fmt: skip
+_LIBRARIES = ("numpy", "sentencepiece", "tensorflow")
+
+
+@contextlib.contextmanager
+def new_shards(output: AnyPath) -> Iterator[AnyPath]:
+    """Yields a folder for the shards, whose manifest is written last.
+
+    A local folder is renamed to `output` at the end. What killed runs with the same output left
+    behind is removed.
+
+    Raises:
+      UserError: `output` is there already or is being written by another run, or the disk is full.
+    """
+    if isinstance(output, Path):
+        _remove_leftovers(output)
+    with (
+        atomic.folder(output, manifest.FILE, in_place=True) as folder,
+        _locked(folder, fcntl.LOCK_SH, folder),
+    ):
+        yield folder
+
+
+def _remove_leftovers(output: Path) -> None:
+    name = re.compile(re.escape(f"{atomic.PREFIX}{output.name}-") + r"[a-z0-9_]{8}(-old)?")
+    for path in output.parent.glob(f"{atomic.PREFIX}*"):
+        if name.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            with _locked(path, fcntl.LOCK_EX, path):
+                shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def unfinished(
+    output: AnyPath, plan: Mapping[str, Any], done: Callable[[Path], bool], report: Callable
+) -> Iterator[Path]:
+    """Yields the folder for what is done of a build, which may have files of an earlier run.
+
+    It is removed at the end, and after an error of the input. If the run is stopped, if a process
+    of it is killed or if the disk is full, it is kept, and the next run with the same plan gets it.
+
+    Args:
+      output: what the build makes.
+      plan: everything that the files depend on beside the code, as JSON.
+      done: returns whether a folder has something that is worth keeping.
+      report: is called with a line for the user.
+
+    Raises:
+      UserError: another run is using the folder, or it is a link or another user's.
+    """
+    path = _work_folder(output)
+    make_own(path)
+    plan = json.loads(json.dumps({**plan, "code": code_digest()}))
+    # The folder itself is locked by everyone who writes in it, so a file stands for the build.
+    (path / _LOCK).touch()
+    with _locked(path / _LOCK, fcntl.LOCK_EX, output):
+        try:
+            earlier = json.loads((path / _PLAN).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            earlier = None
+        if earlier != plan:
+            if done(path):
+                report(f"{path} is of another build ({_changed(earlier, plan)}): beginning anew")
+            _clear(path)
+            with atomic.file(path / _PLAN) as stream:
+                json.dump(plan, stream)
+        try:
+            yield path
+        except BaseException as error:
+            if done(path) and (isinstance(error, WorkerKilled) or not isinstance(error, UserError)):
+                report(f"what is done is kept in {path}: the same command goes on from there")
+            else:
+                _remove(path)
+            raise
+        _remove(path)
+
+
+def _work_folder(output: AnyPath) -> Path:
+    """Returns the folder for the work, which is beside a local output."""
+    if isinstance(output, Path):
+        return output.with_name(f".unfinished-{output.name}")
+    name = f"unfinished-{checksums.hash_bytes(str(output).encode())[:16]}"
+    return temporary() / name
+
+
+def _changed(earlier: Any, plan: Mapping[str, Any]) -> str:
+    """Returns what differs between two plans, in words."""
+    if not isinstance(earlier, dict):
+        return "its plan is missing"
+    return "other " + ", ".join(name for name in plan if earlier.get(name) != plan[name])
+
+
+def _clear(path: Path) -> None:
+    """Removes all but the lock, and waits until the disk has it so."""
+    _remove_plan(path)
+    for entry in path.iterdir():
+        if entry.name == _LOCK:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    atomic.sync(path)
+
+
+def _remove(path: Path) -> None:
+    _remove_plan(path)
+    shutil.rmtree(path)
+
+
+def _remove_plan(path: Path) -> None:
+    if (path / _PLAN).exists():
+        atomic.remove(path / _PLAN)
+
+
+@contextlib.contextmanager
+def _locked(path: AnyPath, kind: int, what: AnyPath) -> Iterator[None]:
+    """Holds a lock on a local file or folder.
+
+    A process that writes to a shard folder, with `atomic.file` too, holds a shared lock on it. A
+    process that removes such a folder, which a killed run left behind, needs an exclusive lock.
+
+    Args:
+      path: the file or folder; a remote one is not locked.
+      kind: LOCK_SH or LOCK_EX.
+      what: what the message names.
+
+    Raises:
+      UserError: another process holds the lock.
+    """
+    if not isinstance(path, Path):
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{what} is being written by another run: wait for its end") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def make_own(path: Path) -> None:
+    """Makes a folder and its parents, unless it is there and this user's.
+
+    Raises:
+      UserError: it is a link, or others may write beside it and it is theirs.
+    """
+    atomic.make_folder(path.parent)
+    with atomic.disk_errors(path), contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        atomic.sync(path.parent)
+    shared = path.parent.stat().st_mode & stat.S_IWOTH
+    _check_own(path, owned=bool(shared), advice="remove it, or name another --output")
+
+
+def temporary() -> Path:
+    """Returns a folder in `TMPDIR` that is this user's alone, and the same at each call.
+
+    Raises:
+      UserError: what is there is a link, or others own it or may enter it.
+    """
+    path = Path(tempfile.gettempdir(), f"encoder-garden-{os.getuid()}")
+    with atomic.disk_errors(path), contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    advice = "remove it, or set TMPDIR to a folder of your own"
+    if _check_own(path, owned=True, advice=advice).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UserError(f"{path}: other users may enter it: {advice}")
+    return path
+
+
+def _check_own(path: Path, owned: bool, advice: str) -> os.stat_result:
+    """Returns the status of a folder that must not be a link, nor another user's if `owned`."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no folder"
+        raise UserError(f"{path} is {what}, where unfinished work is kept: {advice}")
+    if owned and status.st_uid != os.getuid():
+        raise UserError(f"{path} belongs to another user: {advice}")
+    return status
+
+
+@functools.cache
+def code_digest() -> str:
+    """Returns the SHA-256 of all sources that records depend on, and of the libraries' versions."""
+    hashed = hashlib.sha256()
+    for name in _LIBRARIES:
+        hashed.update(f"{name} {_version(name)}\n".encode())
+    for path in sources():
+        hashed.update(f"{path.relative_to(_ROOT)}\n".encode() + path.read_bytes())
+    return hashed.hexdigest()
+
+
+def sources() -> list[Path]:
+    """Returns the source files."""
+    return [path for name in _PACKAGES for path in sorted((_ROOT / name).rglob("*.py"))]
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"
