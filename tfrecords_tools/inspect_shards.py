@@ -145,9 +145,9 @@ def verify(folder: AnyPath) -> list[str]:
     Raises:
       UserError: the manifest cannot be read.
     """
-    from official.shards import integrity, manifest
+    from official.shards import manifest, shard_folder
 
-    problems = integrity.verify(folder, deep=True)
+    problems = shard_folder.problems(folder, deep=True)
     for name, digest in manifest.read(folder).tokenizer.items():
         if problem := checksums.problem(folder / manifest.TOKENIZER_FOLDER / name, digest):
             problems.append(problem)

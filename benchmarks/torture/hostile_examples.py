@@ -15,7 +15,7 @@ def _records(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], N
     def spoil(folder: Path) -> None:
         import tensorflow as tf
 
-        from official.shards import integrity, manifest
+        from official.shards import manifest, shard_folder
 
         content = manifest.read(folder)
         path = folder / content.shards[0].name
@@ -23,7 +23,7 @@ def _records(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], N
         with tf.io.TFRecordWriter(str(path)) as writer:
             for record in change(records):
                 writer.write(record)
-        shards = (integrity.describe(path), *content.shards[1:])
+        shards = (shard_folder.describe(path), *content.shards[1:])
         manifest.write(folder, dataclasses.replace(content, shards=shards))
 
     return spoil

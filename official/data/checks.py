@@ -11,8 +11,8 @@ from official import config as configs
 from official.config.segments import TEXT_FORMATS
 from official.data.batches import STATIC_MASKS
 from official.shards import features as feature_names
-from official.shards import folder as shard_folder
 from official.shards import manifest
+from official.shards import shard_folder as shard_folder
 from official.utils.errors import UserError
 
 

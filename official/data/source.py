@@ -22,7 +22,7 @@ from official.data.batches import BatchBuilder
 from official.data.example_order import Files
 from official.data.order import Order
 from official.data.row_groups import Folder
-from official.shards import folder, layer_states, manifest, parsing, stream_checks, token_counts
+from official.shards import layer_states, manifest, parsing, shard_folder, token_counts
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -80,15 +80,17 @@ class ShardDataset:
         self.config = config
         self.split = split
         self.training = training
-        manifests = [folder.read(paths.path(path), split) for path in folders]
+        manifests = [shard_folder.read(paths.path(path), split) for path in folders]
         for path in folders:
-            folder.verify(paths.path(path), split, deep=not training if verify is None else verify)
+            shard_folder.verify(
+                paths.path(path), split, deep=not training if verify is None else verify
+            )
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
         self.num_examples = sum(s.records for m in manifests for s in m.split(split))
         self.fingerprint = manifest.fingerprint(manifests, split, shares)
         checks.folders(folders, manifests, training)
-        self.tokenizer = folder.load_tokenizer(paths.path(folders[0]), self.manifest)
+        self.tokenizer = shard_folder.load_tokenizer(paths.path(folders[0]), self.manifest)
         features = self.manifest.features_of(split)
         checks.packing(self.folder, features, config)
         checks.bare_rows(self.folder, self.manifest, config)
@@ -211,7 +213,7 @@ class ShardDataset:
         fields |= objective_fields(config.objectives)
         checks.objectives(self.folder, self.split, fields, config)
         if self.training:
-            stream_checks.check_memory(self.folder, config, self.manifest)
+            shard_folder.check_memory(self.folder, config, self.manifest)
         checks.positions(self.folder, self._longest_sequence, config)
         if self._taught is not None:
             self._taught.check(config)
@@ -327,7 +329,7 @@ class ShardDataset:
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
         if self.rows is not None:
-            stream_checks.check_batch(self.folder, self.rows, batch_size, self.training)
+            shard_folder.check_batch(self.folder, self.rows, batch_size, self.training)
         accumulation = self.config.recipe.accumulation if self.training else 1
         sharing.check(batch_size, replicas, accumulation)
 

@@ -16,7 +16,7 @@ from official.evaluation import prediction, pseudo_perplexity
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
 from official.saving import model_folder, teachers, warm_start
-from official.shards import manifest, stream_checks
+from official.shards import manifest, shard_folder
 from official.utils import errors, paths
 from official.utils.paths import AnyPath
 from official.utils.progress import Report
@@ -177,7 +177,7 @@ class _TrainedModel:
             if _memory_length(self.config) != trained_memory:
                 # Held-out text may be shorter than the memory of training, but must fill a longer
                 # memory.
-                stream_checks.check_memory(source.folder, self.config, source.manifest)
+                shard_folder.check_memory(source.folder, self.config, source.manifest)
             source.check_tokenizer(self.model_dir / "tokenizer")
             flags = {"--mode": "predict" if predicting else "eval", "--split": split}
             strategies.check_run(self.strategy, self.config, flags, {"--data": source})

@@ -33,8 +33,8 @@ from official import tokenizers
 from official.data.labels import task_labels
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
-from official.shards import folder as shard_folder
 from official.shards import manifest
+from official.shards import shard_folder as shard_folder
 from official.training import resolve
 from official.utils.errors import UserError
 from tests import commands, small

@@ -19,7 +19,7 @@ import official
 from official import training
 from official.evaluation import run as evaluation
 from official.serving import saved_model
-from official.shards import integrity
+from official.shards import shard_folder
 from tests import GOLDEN
 
 EARLIER = GOLDEN / "earlier"
@@ -34,7 +34,7 @@ def earlier(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shards_are_whole(name):
-    assert integrity.verify(EARLIER / name / "shards", deep=True) == []
+    assert shard_folder.problems(EARLIER / name / "shards", deep=True) == []
 
 
 @pytest.mark.slow

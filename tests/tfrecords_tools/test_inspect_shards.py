@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.config import Segments
-from official.shards import example_bytes, features, integrity, manifest
+from official.shards import example_bytes, features, manifest, shard_folder
 from official.shards.manifest import PretrainingSettings, PretrainingTotals
 from official.tasks import Description
 from official.utils.errors import UserError
@@ -31,7 +31,7 @@ def write_folder(folder, records, kind, names, task=None):
         path = folder / f"train-{i:05d}-of-{len(records):05d}.tfrecord"
         with tf.io.TFRecordWriter(str(path)) as writer:
             writer.write(record)
-        entries.append(integrity.describe(path))
+        entries.append(shard_folder.describe(path))
     read_back = manifest.Manifest(
         kind=kind,
         features=tuple(names),
@@ -228,7 +228,7 @@ def test_verify_finds_a_cut_between_records(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole + whole)
     record = manifest.read(folder)
-    entries = (integrity.describe(path), *record.shards[1:])
+    entries = (shard_folder.describe(path), *record.shards[1:])
     manifest.write(folder, manifest.Manifest(**{**vars(record), "shards": entries}))
     assert inspect_shards.verify(folder) == []
     path.write_bytes(whole)

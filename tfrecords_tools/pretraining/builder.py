@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from official.config.compatibility import check_vocabulary
-from official.shards import manifest, stream_checks, token_counts
+from official.shards import manifest, shard_folder, token_counts
 from official.utils import atomic, errors, files, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -77,7 +77,7 @@ def build(
         errors.warn(wasteful)
     if settings.config is not None:
         with _as_warnings():
-            stream_checks.check_memory(str(output), settings.config, built)
+            shard_folder.check_memory(str(output), settings.config, built)
     return built
 
 
@@ -87,7 +87,7 @@ def _warn_of_batches(settings: Settings, output: AnyPath) -> None:
     if config is None or settings.segments.format != "stream" or not config.objectives:
         return
     with _as_warnings():
-        stream_checks.check_batch(str(output), rows, config.recipe.batch_size, training=True)
+        shard_folder.check_batch(str(output), rows, config.recipe.batch_size, training=True)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from official.shards import integrity, manifest
+from official.shards import manifest, shard_folder
 from official.utils import paths, remote_writes
 from official.utils.paths import RemotePath
 
@@ -28,7 +28,7 @@ def write(
         for record in records:
             raise_os_error(writer.write, record)
         raise_os_error(writer.close)
-        return integrity.describe(local, split)
+        return shard_folder.describe(local, split)
 
 
 def raise_os_error(function: Callable, *args: Any) -> None:

@@ -16,7 +16,7 @@ from official.config.heads import ClassificationConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, integrity, manifest, token_counts
+from official.shards import features, manifest, shard_folder, token_counts
 from official.shards.manifest import PretrainingSettings
 from official.tasks import Description
 from official.utils import seeding
@@ -57,7 +57,7 @@ def write(folder, examples, shards=3, split="train", kind="pretraining", **more)
         with tf.io.TFRecordWriter(str(path)) as writer:
             for record in features.serialize(examples[i] for i in numbers):
                 writer.write(record)
-        entries.append(integrity.describe(path, split))
+        entries.append(shard_folder.describe(path, split))
     tokenizer = write_tokenizer(folder / "tokenizer")
     manifest.write(
         folder,

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.config import Segments
-from official.shards import integrity, manifest, token_counts
+from official.shards import manifest, shard_folder, token_counts
 from official.shards.manifest import PretrainingSettings, PretrainingTotals
 from official.tasks import Description, find
 from official.utils import json_files
@@ -21,7 +21,7 @@ def make(folder, records=(3, 2)):
         with tf.io.TFRecordWriter(str(path)) as writer:
             for j in range(count):
                 writer.write(f"record {i} {j}".encode())
-        shards.append(integrity.describe(path))
+        shards.append(shard_folder.describe(path))
     shards[-1] = dataclasses.replace(shards[-1], split="validation")
     record = manifest.Manifest(
         kind="pretraining",
@@ -55,7 +55,7 @@ def test_read_gives_what_was_written(tmp_path):
     assert built.shards[0].bytes == len(data)
     assert built.shards[0].sha256 == hashlib.sha256(data).hexdigest()
     assert [shard.records for shard in built.split("validation")] == [2]
-    assert integrity.verify(tmp_path, deep=True) == []
+    assert shard_folder.problems(tmp_path, deep=True) == []
 
 
 def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
@@ -218,11 +218,11 @@ def test_empty_cut_long_and_missing_shards(tmp_path):
     for content, message in cases:
         path.write_bytes(content)
         for deep in (False, True):
-            (problem,) = integrity.verify(tmp_path, deep=deep)
+            (problem,) = shard_folder.problems(tmp_path, deep=deep)
             assert message in problem and path.name in problem
-        assert integrity.verify(tmp_path, deep=True, split="validation") == []
+        assert shard_folder.problems(tmp_path, deep=True, split="validation") == []
     path.unlink()
-    (problem,) = integrity.verify(tmp_path, deep=False)
+    (problem,) = shard_folder.problems(tmp_path, deep=False)
     assert f"{path} is missing" in problem
 
 
@@ -232,8 +232,8 @@ def test_flipped_bit_is_found_when_deep(tmp_path):
     data = bytearray(path.read_bytes())
     data[14] ^= 4
     path.write_bytes(data)
-    assert integrity.verify(tmp_path, deep=False) == []
-    (problem,) = integrity.verify(tmp_path, deep=True)
+    assert shard_folder.problems(tmp_path, deep=False) == []
+    (problem,) = shard_folder.problems(tmp_path, deep=True)
     assert "has changed since it was written" in problem
     assert built.shards[1].sha256 in problem
     assert hashlib.sha256(data).hexdigest() in problem
@@ -243,7 +243,7 @@ def test_wrong_count_is_found_when_deep(tmp_path):
     built = make(tmp_path)
     shards = [dataclasses.asdict(built.shards[0]) | {"records": 4}]
     change(tmp_path, shards=shards, totals={"examples": 4})
-    (problem,) = integrity.verify(tmp_path, deep=True)
+    (problem,) = shard_folder.problems(tmp_path, deep=True)
     assert "expected 4 records, found 3 records" in problem
 
 
@@ -253,7 +253,7 @@ def test_examples_that_no_shard_has_are_missed(tmp_path):
     with pytest.raises(UserError, match="5 examples were made, and the shards have 3"):
         manifest.write(tmp_path, lost)
     change(tmp_path, shards=[dataclasses.asdict(built.shards[0])])
-    for read in (manifest.read, lambda folder: integrity.verify(folder, deep=True)):
+    for read in (manifest.read, lambda folder: shard_folder.problems(folder, deep=True)):
         with pytest.raises(UserError, match="manifest.json: 5 examples were made, .* have 3"):
             read(tmp_path)
     counts = {
@@ -273,7 +273,7 @@ def test_describe_refuses_a_cut_record(tmp_path):
     path = tmp_path / built.shards[0].name
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match="ends within a record"):
-        integrity.describe(path)
+        shard_folder.describe(path)
 
 
 def test_token_counts(tmp_path):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from official import training
 from official.data import ShardDataset, retries
-from official.shards import integrity, manifest
+from official.shards import manifest, shard_folder
 from official.utils.errors import UserError
 from tests import small
 
@@ -48,7 +48,7 @@ def first_id(folder, number):
             example = tf.train.Example.FromString(record)
             example.features.feature["token_ids"].int64_list.value[0] = number
             writer.write(example.SerializeToString())
-    shards = (integrity.describe(path), *content.shards[1:])
+    shards = (shard_folder.describe(path), *content.shards[1:])
     manifest.write(folder, dataclasses.replace(content, shards=shards))
 
 

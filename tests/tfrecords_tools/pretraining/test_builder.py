@@ -21,7 +21,7 @@ import tensorflow as tf
 import yaml
 
 from official import config, data, tokenizers
-from official.shards import integrity, manifest, token_counts
+from official.shards import manifest, shard_folder, token_counts
 from official.utils import progress, strict
 from official.utils.errors import UserError
 from tests import ROOT, small, systems
@@ -78,7 +78,7 @@ def test_a_shard_folder(tmp_path, tokenizer):
     inputs = f"{tmp_path}/a.txt,{tmp_path}/b.*"
     built = build(tokenizer, inputs, tmp_path / "out", num_shards=3, report=lines.append)
     assert manifest.read(tmp_path / "out") == built
-    assert integrity.verify(tmp_path / "out", deep=True) == []
+    assert shard_folder.problems(tmp_path / "out", deep=True) == []
     documents = small.documents(40, seed=1) + small.documents(30, seed=2)
     sentences = [s for d in documents for s in d]
     assert built.totals.documents == 70

@@ -7,7 +7,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.corruption.vocabulary import Vocabulary
-from official.shards import integrity, manifest, parsing
+from official.shards import manifest, parsing, shard_folder
 from official.utils import host_seeding
 from official.utils.errors import UserError
 from tests import small
@@ -292,7 +292,7 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         )  # fmt: skip
         actual.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
     assert actual[0] == actual[1] and len(actual[0]) == 7
-    assert integrity.verify(out, deep=True) == []
+    assert shard_folder.problems(out, deep=True) == []
     assert built.totals.examples == sum(shard.records for shard in built.shards)
     assert built.totals.tokens == sum(LENGTHS) * 8 and built.totals.documents == 80
     assert built.totals.short_documents_joined == 24

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official import tasks, tokenizers
-from official.shards import integrity, manifest, parsing
+from official.shards import manifest, parsing, shard_folder
 from official.utils import progress, strict
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import labelled_text
@@ -98,7 +98,7 @@ def test_manifest(tmp_path, tokenizer):
     )
     built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", max_length=4)
     assert manifest.read(tmp_path / "out") == built
-    assert integrity.verify(tmp_path / "out", deep=True) == []
+    assert shard_folder.problems(tmp_path / "out", deep=True) == []
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "manifest.json",
         "test-00000-of-00001.tfrecord",
@@ -364,7 +364,7 @@ def test_several_shards_of_other_splits_keep_the_order(tmp_path, tokenizer, monk
     assert [shard.name for shard in written] == names
     assert sum(shard.records for shard in written) == 25
     assert all(900 < shard.bytes <= 1000 for shard in written[:-1])
-    assert integrity.verify(tmp_path / "out", deep=True) == []
+    assert shard_folder.problems(tmp_path / "out", deep=True) == []
     records = _records(tmp_path / "out", "validation")
     assert [r["row"][0] for r in records] == list(range(25))
     assert [len(r["token_ids"]) for r in records] == [i % 5 + 3 for i in range(25)]

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from official import tasks, tokenizers
-from official.shards import integrity, manifest, references
+from official.shards import manifest, references, shard_folder
 from official.tasks import text_to_text as forms
 from official.tasks import trec
 from official.utils.errors import UserError
@@ -155,7 +155,7 @@ def test_training_is_shuffled_and_validation_is_not(tmp_path, tokenizer, kind, m
     monkeypatch.setattr(shards, "MIN_SHARD_BYTES", 500)
     monkeypatch.setattr(shards, "MIN_SHARD_RECORDS", 12)
     built = KINDS[kind](tmp_path, tokenizer, tmp_path / "out", **SILENT)
-    assert integrity.verify(tmp_path / "out", deep=True) == []
+    assert shard_folder.problems(tmp_path / "out", deep=True) == []
     written = {split: built.split(split) for split in ("train", "validation")}
     assert len(written["train"]) > 1 and len(written["validation"]) == 1
     rows = read(tmp_path / "out", written["validation"], "row")
@@ -277,4 +277,4 @@ def test_a_remote_folder_has_the_same_files(tmp_path, ram, tokenizer, kind):
         if path.is_file()
     }
     assert found == digests(tmp_path / "here")
-    assert integrity.verify(ram / "there", deep=True) == []
+    assert shard_folder.problems(ram / "there", deep=True) == []

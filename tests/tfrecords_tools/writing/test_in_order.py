@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import tensorflow as tf
 
-from official.shards import integrity
+from official.shards import shard_folder
 from tfrecords_tools.writing import in_order, shards
 
 FRAME = 16
@@ -30,7 +30,7 @@ def test_shards_are_filled_in_order(tmp_path, monkeypatch, count, expected):
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     for entry in entries:
         content = (tmp_path / entry.name).read_bytes()
-        assert entry == integrity.describe(tmp_path / entry.name, "test")
+        assert entry == shard_folder.describe(tmp_path / entry.name, "test")
         assert entry.sha256 == hashlib.sha256(content).hexdigest()
 
 

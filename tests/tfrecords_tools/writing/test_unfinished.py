@@ -39,7 +39,7 @@ def tmpdir_(tmp_path, monkeypatch):
 def test_other_code_begins_anew_and_says_so(tmp_path, monkeypatch):
     lines = []
     stop(tmp_path / "out", {"seed": 1})
-    monkeypatch.setattr(folders, "digest", lambda: "another")
+    monkeypatch.setattr(folders, "code_digest", lambda: "another")
     assert run(tmp_path / "out", {"seed": 1}, lines.append) == ["lock", "plan.json"]
     path = tmp_path / ".unfinished-out"
     assert lines == [f"{path} is of another build (other code): beginning anew"]

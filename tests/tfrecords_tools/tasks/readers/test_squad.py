@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import tasks, tokenizers
-from official.shards import integrity, manifest, parsing, questions
+from official.shards import manifest, parsing, questions, shard_folder
 from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
@@ -151,7 +151,7 @@ def records(folder, split):
 def test_every_answer_is_found_again_in_its_windows(tmp_path):
     folder = squads.shard_folder(tmp_path / "shards", no_answers=True)
     record = manifest.read(folder)
-    assert integrity.verify(folder, deep=True) == []
+    assert shard_folder.problems(folder, deep=True) == []
     asked = questions.read(folder, "train", record)
     rows = records(folder, "train")
     tokenizer = tokenizers.load(folder / "tokenizer")
@@ -249,7 +249,7 @@ def test_questions_that_have_changed(tmp_path):
     message = f"{path} has changed since it was written"
     with pytest.raises(UserError, match=f"{message}.*copy the folder again"):
         questions.read(folder, "train", record)
-    assert message in integrity.verify(folder, deep=True)[0]
+    assert message in shard_folder.problems(folder, deep=True)[0]
     path.unlink()
     with pytest.raises(UserError, match="questions-train.jsonl is missing"):
         questions.read(folder, "train", record)
