@@ -11,7 +11,7 @@ from benchmarks.downstream_run import Run
 from official import tasks
 from official.evaluation import task_metrics
 from official.shards import manifest
-from official.shards import questions as questions_lib
+from official.shards import side_texts as questions_lib
 from official.tasks import trec
 
 Metrics = dict[str, float]
@@ -120,7 +120,7 @@ def span_task(run: Run, learn: bool) -> list[dict]:
     """Scores questions whose answers are spans of a text."""
     stored = manifest.read(run.shards)
     train, questions = (
-        list(questions_lib.read(run.shards, split, stored).values())
+        list(questions_lib.read_questions(run.shards, split, stored).values())
         for split in ("train", "validation")
     )
     no_answers = tasks.TASKS[run.set.task].no_answers

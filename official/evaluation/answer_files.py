@@ -5,7 +5,7 @@ import math
 from typing import TypeVar
 
 from official.evaluation import squad_metrics
-from official.shards import manifest, questions
+from official.shards import manifest, side_texts
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -37,7 +37,7 @@ def score(
       UserError: a file has another format or lacks a question.
     """
     folder = manifest.read(data)
-    asked = questions.read(data, split, folder).values()
+    asked = side_texts.read_questions(data, split, folder).values()
     if any(question.answers is None for question in asked):
         raise UserError(f"{data}: the {split} split has no answers to compare with")
     no_answers = bool(folder.task.no_answers)

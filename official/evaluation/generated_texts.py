@@ -15,7 +15,7 @@ from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import rows, squad_metrics, task_metrics
 from official.evaluation.corpus_metrics import CORPUS_METRICS
-from official.shards import references
+from official.shards import side_texts
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
 from official.utils import atomic
@@ -32,7 +32,7 @@ class Scorer:
         del config
         self._source = source
         self.task = source.manifest.task
-        self.references = references.read(source.folder, source.split, source.manifest)
+        self.references = side_texts.read_references(source.folder, source.split, source.manifest)
         names = text_to_text.label_names(self.task.answers, self.task.labels)
         # A vocabulary may decode a label to another text, in lower case for example.
         tokenizer = source.tokenizer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from official.data import ShardDataset
-from official.shards import candidates
+from official.shards import side_texts
 from official.tasks import METRICS, nearest, trec
 from official.utils import paths
 from official.utils.errors import UserError
@@ -98,7 +98,7 @@ def evaluate(source: ShardDataset, outputs: Mapping[str, np.ndarray]) -> dict[st
     Raises:
       UserError: the split has no candidates (the training split has triples) or no judgements.
     """
-    listed = candidates.read(paths.path(source.folder), source.manifest, source.split)
+    listed = side_texts.read_candidates(paths.path(source.folder), source.manifest, source.split)
     if not listed.qrels:
         raise UserError(
             f"{source.folder}: nothing is known of what is relevant in the {source.split} split: "

@@ -7,7 +7,7 @@ import numpy as np
 from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import ranking_metrics, rows
-from official.shards import candidates
+from official.shards import side_texts
 from official.tasks import trec
 from official.utils import atomic, paths
 from official.utils.errors import UserError
@@ -42,6 +42,6 @@ class Scorer:
         with atomic.file(output) as stream:
             trec.write_run(stream, run, self._config.name, top)
 
-    def _candidates(self) -> candidates.Candidates:
+    def _candidates(self) -> side_texts.Candidates:
         source = self._source
-        return candidates.read(paths.path(source.folder), source.manifest, source.split)
+        return side_texts.read_candidates(paths.path(source.folder), source.manifest, source.split)

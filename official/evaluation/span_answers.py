@@ -18,7 +18,7 @@ from official import config as configs
 from official.config.heads import SpanAnswerConfig
 from official.data import ShardDataset
 from official.evaluation import squad_metrics
-from official.shards import questions
+from official.shards import side_texts
 from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -38,7 +38,7 @@ class Span(NamedTuple):
 class Result(NamedTuple):
     """The best spans of a question, the best first, the null score and the null odds."""
 
-    question: questions.Question
+    question: side_texts.Question
     spans: list[Span]
     null_score: float
     null_odds: float
@@ -81,7 +81,7 @@ class Scorer:
         """
         self.config = objective_of(config)
         self.no_answers = bool(source.manifest.task.no_answers)
-        self.questions = questions.read(source.folder, source.split, source.manifest)
+        self.questions = side_texts.read_questions(source.folder, source.split, source.manifest)
         contexts = list(dict.fromkeys(question.context for question in self.questions.values()))
         tokens = source.tokenizer.encode_with_offsets(contexts)
         self._offsets = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
-from official.shards import tagged_texts
+from official.shards import side_texts
 from official.tasks import tags as tag_rules
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -159,7 +159,7 @@ class Result(NamedTuple):
       probabilities: the probability of each tag; 1 for a word without a token.
     """
 
-    text: tagged_texts.TaggedText
+    text: side_texts.TaggedText
     tags: list[str]
     probabilities: list[float]
 
@@ -175,7 +175,7 @@ class Scorer:
         Raises:
           UserError: the folder has no words.
         """
-        self.texts = tagged_texts.read(source.folder, source.split, source.manifest)
+        self.texts = side_texts.read_tagged(source.folder, source.split, source.manifest)
         self._labels = source.manifest.task.labels
         for objective in config.objectives:
             if objective.type == "token_classification" and objective.labels:

@@ -63,7 +63,7 @@ class TaskSettings:
       max_length: of spans, the length of a window in tokens.
       doc_stride: of spans, tokens from the start of a window to the start of the next one.
       max_query_length: of spans, the largest number of tokens of a question.
-      candidates: of a ranking, the SHA-256 of each file of `official.shards.candidates`, by name.
+      candidates: of a ranking, the SHA-256 of each file of `official.shards.side_texts`, by name.
       negatives: of a ranking, documents that are not relevant for each relevant one in training.
     """
 

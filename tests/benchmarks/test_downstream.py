@@ -16,7 +16,7 @@ from benchmarks.downstream_sets import SETS
 from official import config as configs
 from official import tasks, tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
-from official.shards.questions import Question
+from official.shards.side_texts import Question
 from tests import choices, small, squads
 from tfrecords_tools.tasks.readers import choice_files
 

@@ -18,7 +18,7 @@ from official.serving import length_groups, saved_model
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
 from official.serving.signatures import inputs, span_answer
-from official.shards import questions
+from official.shards import side_texts
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -95,7 +95,9 @@ def files(trained):
 @pytest.mark.long
 def test_answers_are_slices_and_figures_those_of_the_files(trained):
     source = trained["source"]
-    asked = list(questions.read(trained["shards"], "validation", source.manifest).values())
+    asked = list(
+        side_texts.read_questions(trained["shards"], "validation", source.manifest).values()
+    )
     answers, best, *odds = files(trained)
     assert list(answers) == [question.id for question in asked]
     assert trained["count"] == len(asked) < source.num_examples
@@ -152,7 +154,7 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
         kinds |= {"tokens", "serve", "serve_examples"}
     assert set(served) == kinds
     manifest = trained["source"].manifest
-    asked = list(questions.read(trained["shards"], "validation", manifest).values())
+    asked = list(side_texts.read_questions(trained["shards"], "validation", manifest).values())
     answers, best, *odds = files(trained)
     actual = served["serving_default"](
         question=tf.constant([question.text for question in asked]),

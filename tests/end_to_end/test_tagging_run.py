@@ -8,7 +8,7 @@ import yaml
 
 import official
 from official.evaluation import tags
-from official.shards import manifest, tagged_texts
+from official.shards import manifest, side_texts
 from tests import commands, small
 
 SIZES = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "intermediate_size": 48}
@@ -65,7 +65,7 @@ def test_from_words_to_entities(tmp_path):
             "official.main", "--mode=predict", f"--data={shards}", f"--model_dir={model}",
             "--split=validation", f"--output={tmp_path}/tags.{suffix}", status=0,
         )  # fmt: skip
-    texts = tagged_texts.read(shards, "validation", manifest.read(shards))
+    texts = side_texts.read_tagged(shards, "validation", manifest.read(shards))
     records = [json.loads(line) for line in open(tmp_path / "tags.jsonl", encoding="utf-8")]
     assert [tuple(each["words"]) for each in records] == [text.words for text in texts]
     assert [each["text"] for each in records] == [text.text for text in texts]

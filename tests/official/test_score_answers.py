@@ -3,7 +3,7 @@ import json
 import pytest
 
 from official.evaluation import answer_files, squad_metrics
-from official.shards import manifest, questions
+from official.shards import manifest, side_texts
 from official.utils.errors import UserError
 from tests import commands, squads
 
@@ -17,7 +17,7 @@ def shards(tmp_path_factory):
 
 
 def asked(folder):
-    return list(questions.read(folder, "validation", manifest.read(folder)).values())
+    return list(side_texts.read_questions(folder, "validation", manifest.read(folder)).values())
 
 
 def write(path, values):

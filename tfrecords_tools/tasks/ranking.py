@@ -3,7 +3,7 @@
 The run of a split holds its queries and their candidates. Training examples are triples: a query, a
 relevant document, and a candidate of the query that is not relevant. The other splits have one
 example for each candidate, in the order of the lines of `SPLIT.run` in the folder
-(`official.shards.candidates`).
+(`official.shards.side_texts`).
 """
 
 import collections
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from absl import flags
 
-from official.shards import candidates, manifest
+from official.shards import manifest, side_texts
 from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task, trec
 from official.tokenizers import Tokenizer, packing
@@ -190,7 +190,7 @@ def _write_candidates(
     Returns:
       (query, (document,)) for each candidate, and the SHA-256 of the written files by name.
     """
-    pairs, written = candidates.write(folder, split, run, qrels)
+    pairs, written = side_texts.write_candidates(folder, split, run, qrels)
     counts.queries = len(run)
     return ((query, (document,)) for query, document in pairs), written
 

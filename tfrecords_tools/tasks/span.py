@@ -2,7 +2,7 @@
 
 The answers are spans of the context. Each question becomes one example for each window of its
 context (`official.tokenizers.windows`). The questions are kept beside the shards
-(`official.shards.questions`).
+(`official.shards.side_texts`).
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from official.shards import manifest, questions
+from official.shards import manifest, side_texts
 from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
@@ -121,7 +121,7 @@ def build(
                 raise UserError(f"{files[split]}: no question can be used: {each.bad}")
             unusable = set(each.unusable)
             usable = {row: item.question for row, item in asked if row not in unusable}
-            digests |= questions.write(writer.folder, split, usable)
+            digests |= side_texts.write_questions(writer.folder, split, usable)
             counts[split] = each
             report(_summary(split, each))
         built = _manifest(task, files, tokenizer, sizes, shards, counts, digests, seed)
@@ -134,7 +134,7 @@ class _Item:
     """A question, its row and tokenized context, and the first and last token of its answer."""
 
     row: int
-    question: questions.Question
+    question: side_texts.Question
     context_ids: Any
     answer: tuple[int, int] | None
 

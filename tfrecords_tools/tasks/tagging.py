@@ -2,7 +2,7 @@
 
 Texts are split into words (`tagged_words`). Each text becomes one example for each window of its
 tokens (`official.tokenizers.word_windows`). The words are kept beside the shards
-(`official.shards.tagged_texts`).
+(`official.shards.side_texts`).
 """
 
 import collections
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from absl import flags
 
-from official.shards import manifest, tagged_texts
+from official.shards import manifest, side_texts
 from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task, nearest, tag_files
 from official.tasks import tags as tag_rules
@@ -147,7 +147,7 @@ def build(
     with splits.new_folder(output, tokenizer, execution, seed) as writer:
         make = functools.partial(_examples, task=task, max_length=max_length)
         for split, each in texts.items():
-            digests |= tagged_texts.write(writer.folder, split, each)
+            digests |= side_texts.write_tagged(writer.folder, split, each)
             shards += writer.write(split, enumerate(each), TEXTS_AT_ONCE, make, counts[split])
             report(_summary(split, counts[split]))
         for split in texts:
@@ -182,7 +182,7 @@ def _in_scheme(
     repair: bool,
     labels: Sequence[str],
     counts: SplitCounts,
-) -> list[tagged_texts.TaggedText]:
+) -> list[side_texts.TaggedText]:
     """Returns the texts with tags that follow the scheme and are labels, and counts them."""
     result = []
     for text in texts:
@@ -205,7 +205,7 @@ def _in_scheme(
         counts.texts += 1
         counts.words += len(text.words)
         counts.nested_spans += text.left_out
-        result.append(tagged_texts.TaggedText(text.words, tags, text.text, text.offsets))
+        result.append(side_texts.TaggedText(text.words, tags, text.text, text.offsets))
     return result
 
 
@@ -248,7 +248,7 @@ def _place(text: tag_files.TaggedWords, word: int) -> str:
     return f"{text.location.rsplit(', line ', 1)[0]}, line {text.lines[word]}"
 
 
-def _with_labels(task: Task, texts: Mapping[str, Sequence[tagged_texts.TaggedText]]) -> Task:
+def _with_labels(task: Task, texts: Mapping[str, Sequence[side_texts.TaggedText]]) -> Task:
     """Returns the task with its labels: its own, or the tags of all files."""
     if task.labels:
         return task
@@ -263,7 +263,7 @@ def _with_labels(task: Task, texts: Mapping[str, Sequence[tagged_texts.TaggedTex
     return dataclasses.replace(task, labels=labels, values=())
 
 
-def _unlearnt(split: str, texts: Mapping[str, Sequence[tagged_texts.TaggedText]]) -> str:
+def _unlearnt(split: str, texts: Mapping[str, Sequence[side_texts.TaggedText]]) -> str:
     """Returns a line about the tags of a split that the train file lacks; "" if there are none."""
     if split == "train" or "train" not in texts:
         return ""
@@ -281,7 +281,7 @@ def _unlearnt(split: str, texts: Mapping[str, Sequence[tagged_texts.TaggedText]]
 
 
 def _examples(
-    rows: Sequence[tuple[int, tagged_texts.TaggedText]],
+    rows: Sequence[tuple[int, side_texts.TaggedText]],
     tokenizer: Tokenizer,
     counts: SplitCounts,
     task: Task,
@@ -315,7 +315,7 @@ def _examples(
 
 
 def _running(
-    texts: Sequence[tagged_texts.TaggedText], rule: str
+    texts: Sequence[side_texts.TaggedText], rule: str
 ) -> tuple[list[str], list[np.ndarray]]:
     """Returns what is tokenized of each text, and the ends of its words in characters."""
     running, ends = word_windows.joined([text.words for text in texts])

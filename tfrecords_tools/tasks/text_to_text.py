@@ -1,7 +1,7 @@
 """Builds the shard folder of a task as text in and text out (`official.tasks.text_to_text`).
 
 An example has the ids of its input and of its target, each with the token that ends it. The right
-answers are kept beside the shards as texts (`official.shards.references`).
+answers are kept beside the shards as texts (`official.shards.side_texts`).
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from absl import flags
 
-from official.shards import manifest, references
+from official.shards import manifest, side_texts
 from official.shards.manifest import TaskSettings
-from official.shards.references import Reference
+from official.shards.side_texts import Reference
 from official.tasks import LETTERS, SPLITS, Task, text_to_text
 from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
@@ -115,7 +115,7 @@ def build(
             shards += writer.write(split, rows, ROWS_AT_ONCE, make, each)
             if not each.examples:
                 raise UserError(f"{files[split]}: no row can be used: {each.bad}")
-            digests |= references.write(writer.folder, split, each.references)
+            digests |= side_texts.write_references(writer.folder, split, each.references)
             counts[split] = each
             report(_summary(split, each, max_length))
         length = max_target_length or max(each.longest_target for each in counts.values())

@@ -11,7 +11,7 @@ from ir_measures import AP, ERR, RR, nDCG
 
 from official import tasks
 from official.evaluation import ranking_metrics
-from official.shards import candidates
+from official.shards import side_texts
 from official.tasks import trec
 from official.utils.errors import UserError
 
@@ -120,7 +120,7 @@ def test_errors(names, qrels, message):
 
 def _source(folder, qrels):
     run = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0}}
-    _, digests = candidates.write(folder, "test", run, qrels)
+    _, digests = side_texts.write_candidates(folder, "test", run, qrels)
     result = types.SimpleNamespace(candidates=digests, task=types.SimpleNamespace(metrics=["mrr"]))
     return types.SimpleNamespace(folder=str(folder), split="test", manifest=result)
 

@@ -11,7 +11,7 @@ from seqeval.scheme import IOB2, IOBES
 from sklearn.metrics import accuracy_score, f1_score
 
 from official.evaluation import tags
-from official.shards.tagged_texts import TaggedText
+from official.shards.side_texts import TaggedText
 from official.utils.errors import UserError
 
 LABELS = ("O", "B-X", "B-Y", "I-X", "I-Y")

@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import config, data, tasks, tokenizers
-from official.shards import candidates, manifest, parsing
+from official.shards import manifest, parsing, side_texts
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import commands, small
@@ -148,7 +148,7 @@ def test_candidates_are_numbered_as_the_lines_of_their_run(tmp_path):
     folder = write(tmp_path / "in", validation=run, test={"q3": RUN["q3"]})
     built = build(folder, tmp_path / "out", splits=("validation", "test"))
     tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
-    listed = candidates.read(tmp_path / "out", built, "validation")
+    listed = side_texts.read_candidates(tmp_path / "out", built, "validation")
     order = [("q2", "d2"), ("q2", "d1"), *(("q1", d) for d in RUN["q1"])]
     assert listed.pairs == tuple(order)
     assert listed.qrels == {"q2": QRELS["q2"], "q1": QRELS["q1"]}
@@ -157,7 +157,7 @@ def test_candidates_are_numbered_as_the_lines_of_their_run(tmp_path):
     assert [spelled(ids, tokenizer) for ids in rows["token_ids"]] == [pair(*p) for p in order]
     assert rows["sequence_lengths"] == [[len(ids)] for ids in rows["token_ids"]]
     assert built.task.unlabelled == ("test",)
-    assert candidates.read(tmp_path / "out", built, "test").qrels == {}
+    assert side_texts.read_candidates(tmp_path / "out", built, "test").qrels == {}
     scores = np.arange(7, dtype=np.float32)
     assert listed.run(np.arange(7)[::-1], scores[::-1]) == {
         "q2": {"d2": 0, "d1": 1},
@@ -315,14 +315,14 @@ def test_what_cannot_be_built(tmp_path):
 def test_candidate_files_that_have_changed(tmp_path):
     built = build(write(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(UserError, match="the train split has no candidates to rank: name --spl"):
-        candidates.read(tmp_path / "out", built, "train")
+        side_texts.read_candidates(tmp_path / "out", built, "train")
     with open(tmp_path / "out" / "validation.qrels", "a") as stream:
         stream.write("q1 0 d7 1\n")
     with pytest.raises(UserError, match="validation.qrels has changed since it was written: exp"):
-        candidates.read(tmp_path / "out", built, "validation")
+        side_texts.read_candidates(tmp_path / "out", built, "validation")
     (tmp_path / "out" / "validation.run").unlink()
     with pytest.raises(UserError, match="validation.run is missing: copy the folder again"):
-        candidates.read(tmp_path / "out", built, "validation")
+        side_texts.read_candidates(tmp_path / "out", built, "validation")
 
 
 def _plan(*arguments):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from official import tasks, tokenizers
-from official.shards import manifest, references, shard_folder
+from official.shards import manifest, shard_folder, side_texts
 from official.tasks import text_to_text as forms
 from official.tasks import trec
 from official.utils.errors import UserError
@@ -258,7 +258,7 @@ def test_counts_of_parts_are_those_of_the_whole():
         part.targets[label] += 1
         part.bad("reason", "message")
         part.longest_target = length
-        part.references.append(references.Reference(length, "", (label,)))
+        part.references.append(side_texts.Reference(length, "", (label,)))
         part.labelled = label == "a"
         total.add(part)
     assert (total.examples, total.tokens, total.longest_target) == (3, 11, 5)

@@ -9,7 +9,7 @@ import pytest
 from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
-from official.shards import tagged_texts
+from official.shards import side_texts
 from official.tasks import tag_files
 from official.tokenizers import word_windows
 from official.utils.bad_rows import BadRows
@@ -180,7 +180,7 @@ def test_shards_have_the_text_and_the_rule(tmp_path, rule):
     task = dataclasses.replace(TASK, split_words=rule)
     built, _ = build(tmp_path, {"train": json.dumps(row)}, task=task)
     assert built.task.split_words == rule
-    (kept,) = tagged_texts.read(tmp_path / "shards", "train", built)
+    (kept,) = side_texts.read_tagged(tmp_path / "shards", "train", built)
     assert kept.text == text
     assert kept.words == tuple(text[a:b] for a, b in kept.offsets)
     ends = [b for (_, b), tag in zip(kept.offsets, kept.tags, strict=True) if tag != "O"]
@@ -315,7 +315,7 @@ def test_shards(tmp_path):
     train = built.totals.splits["train"]
     assert (train.texts, train.words, train.entities) == (2, 3, {"PER": 1})
     assert said[0] == "train: 2 texts in 2 windows; 3 words; 9 tokens; 1 entities (PER 1)"
-    assert tagged_texts.read(tmp_path / "shards", "test", built)[0].words == ("ba", "be")
+    assert side_texts.read_tagged(tmp_path / "shards", "test", built)[0].words == ("ba", "be")
     for layout, expected in (("bert", [-1, 2, -1, 3, -1, -1]), ("xlnet", [-1, 2, -1, 3, -1, -1])):
         encoder = {"type": "transformer"} if layout == "bert" else {"type": "transformer_xl"}
         raw = {"name": "t", "encoder": {**encoder, "hidden_size": 8, "num_heads": 2}}
@@ -356,7 +356,11 @@ def test_broken_tags_are_refused_or_repaired(tmp_path):
     built, said = build(tmp_path, {"train": text}, repair_tags=True)
     assert built.totals.splits["train"].repaired_tags == 1
     assert said[0].endswith("1 tags repaired")
-    assert tagged_texts.read(tmp_path / "shards", "train", built)[0].tags == ("O", "B-X", "B-X")
+    assert side_texts.read_tagged(tmp_path / "shards", "train", built)[0].tags == (
+        "O",
+        "B-X",
+        "B-X",
+    )
 
 
 def test_tags_that_are_no_entities(tmp_path):

@@ -11,7 +11,7 @@ from absl import flags
 from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
-from official.shards import manifest, parsing, references
+from official.shards import manifest, parsing, side_texts
 from official.tasks import text_to_text as forms
 from official.utils.errors import UserError
 from tests import small
@@ -79,11 +79,11 @@ def test_labels(tmp_path, tokenizer):
     )  # fmt: skip
     assert built.task.max_target_length == 2 and built.task.unlabelled == ("test",)
     assert built.totals.splits["train"].labels == {"negative": 1, "positive": 1}
-    assert references.read(tmp_path / "out", "train", built) == {
-        0: references.Reference(0, "", ("positive",)),
-        1: references.Reference(1, "", ("negative",)),
+    assert side_texts.read_references(tmp_path / "out", "train", built) == {
+        0: side_texts.Reference(0, "", ("positive",)),
+        1: side_texts.Reference(1, "", ("negative",)),
     }
-    assert references.read(tmp_path / "out", "test", built)[0].answers is None
+    assert side_texts.read_references(tmp_path / "out", "test", built)[0].answers is None
 
 
 def test_scores_keep_their_exact_value_beside_the_text(tmp_path, tokenizer):
@@ -96,7 +96,7 @@ def test_scores_keep_their_exact_value_beside_the_text(tmp_path, tokenizer):
         ("stsb sentence1 : a film sentence2 : the film [SEP]", "3 . 8 [SEP]"),
         ("stsb sentence1 : good sentence2 : bad [SEP]", "0 . 0 [SEP]"),
     ]
-    assert references.read(tmp_path / "out", "train", built)[0].answers == ("3.75",)
+    assert side_texts.read_references(tmp_path / "out", "train", built)[0].answers == ("3.75",)
     assert built.task.max_target_length == 4
 
 
@@ -117,9 +117,9 @@ def test_questions(tmp_path, tokenizer):
         (f"question : who {end}", "[UNK] good [UNK] film [SEP]"),
         (f"question : not {end}", "unanswerable [SEP]"),
     ]
-    assert references.read(tmp_path / "out", "train", built) == {
-        0: references.Reference(0, "q1", ("( good ) film", "film .")),
-        1: references.Reference(1, "q2", ()),
+    assert side_texts.read_references(tmp_path / "out", "train", built) == {
+        0: side_texts.Reference(0, "q1", ("( good ) film", "film .")),
+        1: side_texts.Reference(1, "q2", ()),
     }
 
 

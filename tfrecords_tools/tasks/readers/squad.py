@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from official.shards.questions import Question
+from official.shards.side_texts import Question
 from official.utils.bad_rows import BadRows, Unusable
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath

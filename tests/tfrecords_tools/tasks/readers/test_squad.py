@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import tasks, tokenizers
-from official.shards import manifest, parsing, questions, shard_folder
+from official.shards import manifest, parsing, shard_folder, side_texts
 from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
@@ -30,7 +30,9 @@ def test_questions_with_their_answers(tmp_path):
         ("Bada bede, bédu.", [("q1", "What?", [("bede", 5), ("bédu", 11)]), ("q2", "Why?", [])]),
     )
     first, second = squad.read(path, no_answers=True)
-    assert first.question == questions.Question("q1", "What?", "Bada bede, bédu.", ("bede", "bédu"))
+    assert first.question == side_texts.Question(
+        "q1", "What?", "Bada bede, bédu.", ("bede", "bédu")
+    )
     assert first.start == 5
     assert second.question.answers == () and second.start is None
     # The same without answers, for a test split.
@@ -152,7 +154,7 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
     folder = squads.shard_folder(tmp_path / "shards", no_answers=True)
     record = manifest.read(folder)
     assert shard_folder.problems(folder, deep=True) == []
-    asked = questions.read(folder, "train", record)
+    asked = side_texts.read_questions(folder, "train", record)
     rows = records(folder, "train")
     tokenizer = tokenizers.load(folder / "tokenizer")
     contexts = tokenizer.encode_with_offsets([question.context for question in asked.values()])
@@ -200,7 +202,7 @@ def test_a_test_split_may_be_without_answers(tmp_path):
         report=lines.append,
     )
     assert built.task.unlabelled == ("test",) and lines[0].endswith("; no answers")
-    asked = questions.read(tmp_path / "shards", "test", built)
+    asked = side_texts.read_questions(tmp_path / "shards", "test", built)
     assert list(asked) == list(range(len(asked))) and asked
     assert all(question.answers is None for question in asked.values())
 
@@ -217,7 +219,7 @@ def test_questions_that_are_left_out_leave_the_rows_of_the_others(tmp_path):
         tasks.TASKS["squad1"], files, chosen, tmp_path / "shards", squads.SIZES, True,
         report=lambda line: None,
     )  # fmt: skip
-    asked = questions.read(tmp_path / "shards", "validation", built)
+    asked = side_texts.read_questions(tmp_path / "shards", "validation", built)
     assert {row: question.id for row, question in asked.items()} == {0: "a", 2: "c", 3: "d"}
     assert [int(row["row"]) for row in records(tmp_path / "shards", "validation")] == [0, 2, 3]
     assert built.totals.splits["validation"].questions == 3
@@ -248,13 +250,13 @@ def test_questions_that_have_changed(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"ba", b"bo", 1))
     message = f"{path} has changed since it was written"
     with pytest.raises(UserError, match=f"{message}.*copy the folder again"):
-        questions.read(folder, "train", record)
+        side_texts.read_questions(folder, "train", record)
     assert message in shard_folder.problems(folder, deep=True)[0]
     path.unlink()
     with pytest.raises(UserError, match="questions-train.jsonl is missing"):
-        questions.read(folder, "train", record)
+        side_texts.read_questions(folder, "train", record)
     with pytest.raises(UserError, match="has no questions-test.jsonl"):
-        questions.read(folder, "test", record)
+        side_texts.read_questions(folder, "test", record)
 
 
 def test_flags(tmp_path):
