@@ -232,7 +232,7 @@ def _network(
     pooler = next((n for n in after if layers.index(n) > first), None)
     described = _described(folder)
     shared = "num_hidden_layers" in described and described.get("model_type") == "albert"
-    system = albert.SYSTEM if shared else bert.SYSTEM
+    system = albert.SYSTEM if shared else bert.BERT
     if of_electra or (projection is not None and not shared):
         # The Garden's heads have the activation of the encoder.
         heads = {n: dataclasses.replace(h, erf_gelu=False) for n, h in electra.SYSTEM.heads.items()}

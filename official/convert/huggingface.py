@@ -20,14 +20,10 @@ from official.convert import (
     albert,
     bert,
     converted_model,
-    distilbert,
     electra,
-    ernie,
     generation,
     gpt2,
     mapping,
-    mpnet,
-    roberta,
     sentence_transformers,
     t5,
     transfo_xl,
@@ -48,15 +44,15 @@ from official.utils.paths import AnyPath
 SYSTEMS = {
     system.model_type: system
     for system in (
-        bert.SYSTEM,
-        roberta.SYSTEM,
-        roberta.XLM,
-        roberta.CAMEMBERT,
+        bert.BERT,
+        bert.ROBERTA,
+        bert.XLM,
+        bert.CAMEMBERT,
         albert.SYSTEM,
         electra.SYSTEM,
-        distilbert.SYSTEM,
-        mpnet.SYSTEM,
-        ernie.SYSTEM,
+        bert.DISTILBERT,
+        bert.MPNET,
+        bert.ERNIE,
         gpt2.SYSTEM,
         xlnet.SYSTEM,
         transfo_xl.SYSTEM,
@@ -160,28 +156,27 @@ def system_of(config: configs.Config, tokenizer: tokenizers.Tokenizer | None = N
     if encoder.type == "encoder_decoder":
         return t5.SYSTEM if encoder.decoder_layers else t5.ENCODER
     if encoder.type != "transformer":
-        return bert.SYSTEM
+        return bert.BERT
     if encoder.causal:
         return gpt2.SYSTEM
     if encoder.layer_groups is not None:
         return albert.SYSTEM
     if encoder.relative_buckets:
-        return mpnet.SYSTEM
+        return bert.MPNET
     if encoder.position_offset:
-        return roberta.of_vocabulary(tokenizer)
+        return bert.roberta_of(tokenizer)
     if not encoder.segment_types:
-        return distilbert.SYSTEM
+        return bert.DISTILBERT
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
     has_generator = any(o.type == electra.GENERATOR for o in config.objectives)
     only_electra = any(
-        electra.SYSTEM.has_room_for(o) and not bert.SYSTEM.has_room_for(o)
-        for o in config.objectives
+        electra.SYSTEM.has_room_for(o) and not bert.BERT.has_room_for(o) for o in config.objectives
     )
     # BERT's pooler has tanh, and the bare encoder has one.
     other_pooler = encoder.pooler_activation != "tanh" or not (config.objectives or encoder.pooler)
     if projected or has_generator or only_electra or other_pooler:
         return electra.SYSTEM
-    return ernie.SYSTEM if encoder.family == ernie.SYSTEM.model_type else bert.SYSTEM
+    return bert.ERNIE if encoder.family == bert.ERNIE.model_type else bert.BERT
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:

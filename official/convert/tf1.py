@@ -33,7 +33,7 @@ from official.utils.paths import AnyPath
 
 # The config file of a release → its system.
 RELEASES = {
-    "bert_config.json": bert.SYSTEM,
+    "bert_config.json": bert.BERT,
     "albert_config.json": albert.SYSTEM,
     "xlnet_config.json": xlnet.SYSTEM,
 }

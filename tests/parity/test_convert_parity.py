@@ -37,7 +37,7 @@ def make(folder, objectives, **sizes):
         vocab_size=tokenizer.vocab_size, hidden_size=12, num_layers=3, num_heads=2,
         intermediate_size=22, max_positions=30, initializer_range=0.5, norm_epsilon=1e-6, **sizes,
     )  # fmt: skip
-    config = converted_model.config_of(folder.name, encoder, objectives, bert.SYSTEM)
+    config = converted_model.config_of(folder.name, encoder, objectives, bert.BERT)
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
     rng = np.random.default_rng(0)

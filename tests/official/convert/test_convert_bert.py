@@ -27,7 +27,7 @@ HF = {
     "hidden_act": "gelu",
     "layer_norm_eps": 1e-12,
 }
-bert = bert_names.SYSTEM
+bert = bert_names.BERT
 release = bert.of_release()
 SMALL = TransformerConfig(
     vocab_size=11, hidden_size=6, num_layers=2, num_heads=2, intermediate_size=10, max_positions=7

@@ -107,7 +107,7 @@ def test_an_ernie_has_the_embedding_of_task_0_in_its_positions(tmp_path):
 
 def test_numbers_of_labels_without_names():
     def labels(**config):
-        (objective,) = bert.SYSTEM.objectives(("classification",), config, "config.json")
+        (objective,) = bert.BERT.objectives(("classification",), config, "config.json")
         return objective.labels
 
     assert labels(num_labels=3) == ("LABEL_0", "LABEL_1", "LABEL_2")

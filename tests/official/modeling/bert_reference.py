@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
-from official.convert.bert import SYSTEM
+from official.convert.bert import BERT
 from official.convert.mapping import bring_in
 from official.modeling.model import Model
 
@@ -15,10 +15,10 @@ from official.modeling.model import Model
 def load_model(reference):
     """Our model with the weights of the reference, and the table of names."""
     config = json.loads(str(reference["config"]))
-    encoder = SYSTEM.encoder_config({"type_vocab_size": 2, **_DROPOUT, **config}, "golden data")
+    encoder = BERT.encoder_config({"type_vocab_size": 2, **_DROPOUT, **config}, "golden data")
     objectives = (MaskedLMConfig(), SentencePairConfig())
     model = Model(types.SimpleNamespace(seed=0, encoder=encoder, objectives=objectives))
-    rows = SYSTEM.rows(encoder, ("masked_lm", "next_sentence"))
+    rows = BERT.rows(encoder, ("masked_lm", "next_sentence"))
     variables = model.variables_by_path()
     for path, value in brought_in(reference, "weight/", rows, variables).items():
         variables[path].assign(value)

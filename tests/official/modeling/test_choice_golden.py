@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official.config.heads import MultipleChoiceConfig
-from official.convert.bert import SYSTEM
+from official.convert.bert import BERT
 from official.convert.mapping import linear
 from official.modeling.model import Model
 from official.training.optimizers import AdamW
@@ -20,11 +20,11 @@ from tests.official.modeling.bert_reference import _DROPOUT, batch_of, brought_i
 def load_model(reference):
     """Our model with the weights of the reference, and the table of names."""
     config = {"type_vocab_size": 2, **_DROPOUT, **json.loads(str(reference["config"]))}
-    encoder = SYSTEM.encoder_config(config, "golden data")
+    encoder = BERT.encoder_config(config, "golden data")
     model = Model(
         types.SimpleNamespace(seed=0, encoder=encoder, objectives=(MultipleChoiceConfig(),))
     )
-    rows = [*SYSTEM.rows(encoder, ()), *linear("multiple_choice/output", "classifier")]
+    rows = [*BERT.rows(encoder, ()), *linear("multiple_choice/output", "classifier")]
     variables = model.variables_by_path()
     for path, value in brought_in(reference, "weight/", rows, variables).items():
         variables[path].assign(value)
