@@ -26,5 +26,5 @@ def write(folder: Path) -> None:
     rng = host_seeding.numpy_rng(0)
     shapes = model_folder.shapes(config)
     weights = {path: rng.normal(0, 0.1, shape) for path, shape in shapes.items()}
-    elmo.write(encoder, weights, folder)
+    elmo.write_release(encoder, weights, folder)
     Characters([*SPECIALS, "the", "of"]).save(folder)

@@ -12,7 +12,7 @@ from typing import Any
 
 from official import config as configs
 from official import tokenizers
-from official.convert import elmo_folders, huggingface, tf1
+from official.convert import elmo, huggingface, tf1
 from official.data import ShardDataset, retries
 from official.serving import loaded_model
 from official.tasks import tag_files, trec
@@ -45,7 +45,7 @@ def _verify(folder: str) -> Any:
 READERS = {
     "hf": huggingface.read,
     "tf1": tf1.read,
-    "elmo": elmo_folders.read,
+    "elmo": elmo.read,
     "load": loaded_model.load,
     "tokenizer": tokenizers.load,
     "shards": _shards,

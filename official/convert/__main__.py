@@ -59,7 +59,7 @@ def main(argv: list[str]) -> None:
 def _write() -> None:
     """Writes a model folder in the format of `--target`."""
     if FLAGS.target == "elmo":
-        from official.convert import elmo_folders as writer
+        from official.convert import elmo as writer
     else:
         from official.convert import huggingface as writer
     left_out = writer.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)
@@ -73,9 +73,9 @@ def _read() -> None:
     from official.convert import converted_model
 
     if FLAGS.source == "elmo":
-        from official.convert import elmo_folders
+        from official.convert import elmo
 
-        converted = elmo_folders.read(FLAGS.input, FLAGS.vocab)
+        converted = elmo.read(FLAGS.input, FLAGS.vocab)
     elif FLAGS.source == "hf":
         from official.convert import huggingface
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from official import tokenizers
-from official.convert import elmo_folders, tf1
+from official.convert import elmo, tf1
 from official.evaluation import glue_submission
 from official.shards import manifest
 from official.training import sweep
@@ -74,12 +74,12 @@ def test_a_release_of_bert(ram, tmp_path):
 def test_a_release_of_elmo(ram):
     for name in ("options.json", "weights.hdf5"):
         paths.copy(GOLDEN / "elmo" / name, ram / "release" / f"elmo_{name}")
-    here, there = elmo_folders.read(GOLDEN / "elmo"), elmo_folders.read(f"{ram}/release")
+    here, there = elmo.read(GOLDEN / "elmo"), elmo.read(f"{ram}/release")
     for path, value in here.variables.items():
         np.testing.assert_array_equal(there.variables[path], value, err_msg=path)
     (ram / "release" / "elmo_weights.hdf5").write_bytes(b"no")
     with pytest.raises(UserError, match=f"{ram}/release/elmo_weights.hdf5: not an HDF5 file"):
-        elmo_folders.read(ram / "release")
+        elmo.read(ram / "release")
 
 
 def test_a_sweep(ram):

@@ -27,7 +27,7 @@ def test_files_out_and_in_are_the_same(tmp_path):
     config = elmo.read_options(GOLDEN / "options.json")
     weights = elmo.read_weights(GOLDEN / "weights.hdf5", config, shapes(config))
     assert sum(value.size for value in weights.values()) == 105_120
-    elmo.write(config, weights, tmp_path)
+    elmo.write_release(config, weights, tmp_path)
     assert elmo.read_options(tmp_path / "options.json") == config
     again = elmo.read_weights(tmp_path / "weights.hdf5", config, shapes(config))
     for path, value in weights.items():

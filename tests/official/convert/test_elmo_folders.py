@@ -9,7 +9,7 @@ import pytest
 
 import official
 from official import tokenizers
-from official.convert import converted_model, elmo_folders
+from official.convert import converted_model, elmo
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays
 from official.utils.errors import UserError
@@ -44,7 +44,7 @@ def transformer(tmp_path):
 
 
 def convert(source, output, vocabulary=None):
-    converted_model.write(elmo_folders.read(source, vocabulary), output)
+    converted_model.write(elmo.read(source, vocabulary), output)
     return output
 
 
@@ -94,7 +94,7 @@ def test_out_and_in(release, tmp_path):
     config, tokenizer, _ = model_folder.restore(model)
     assert config.name == "elmo_2x64_16" and config.objectives == ()
     assert config.encoder.vocab_size == 5 and tokenizer.pieces[3:] == ["the", "of"]
-    assert elmo_folders.write(model, tmp_path / "files", "best") == []
+    assert elmo.write(model, tmp_path / "files", "best") == []
     options = json.loads((tmp_path / "files" / "options.json").read_text())
     assert options["lstm"] == {
         **json.loads((GOLDEN / "options.json").read_text())["lstm"], "use_skip_connections": False,
@@ -106,7 +106,7 @@ def test_out_and_in(release, tmp_path):
         cell = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_0"
         np.testing.assert_array_equal(ours[cell], theirs[cell])
     # The vocabulary is beside them.
-    again = elmo_folders.read(tmp_path / "files")
+    again = elmo.read(tmp_path / "files")
     assert again.config.encoder == config.encoder
     assert list(again.tokenizer.pieces) == list(tokenizer.pieces)
 
@@ -136,7 +136,7 @@ def test_weights_of_other_options_are_named(release):
     options["lstm"]["projection_dim"] += 1
     path.write_text(json.dumps(options))
     with pytest.raises(UserError) as error:
-        elmo_folders.read(release)
+        elmo.read(release)
     lines = str(error.value).splitlines()
     assert lines[0].endswith("elmo_2x64_16_weights.hdf5: does not belong to these options:")
     size = options["lstm"]["projection_dim"]
@@ -156,7 +156,7 @@ def test_weights_of_other_options_are_named(release):
 def test_files_that_are_missing_or_too_many(release, change, message):
     change(release)
     with pytest.raises(UserError, match=message):
-        elmo_folders.read(release)
+        elmo.read(release)
 
 
 def test_a_released_vocabulary_has_its_marks_on_any_line(release, tmp_path):
@@ -175,22 +175,22 @@ def test_a_released_vocabulary_has_its_marks_on_any_line(release, tmp_path):
 def test_a_released_vocabulary_without_unk_gets_it_as_its_last_word(release, tmp_path, capsys):
     path = tmp_path / "vocabulary.txt"
     path.write_text("the\n</S>\n<S>\nof\n")
-    tokenizer = elmo_folders.read(release, path).tokenizer
+    tokenizer = elmo.read(release, path).tokenizer
     assert list(tokenizer.pieces) == ["the", "</S>", "<S>", "of", "<UNK>"]
     assert f"{path} has no <UNK>: it becomes the last word, number 4" in capsys.readouterr().err
 
 
 def test_bad_vocabularies(release):
     with pytest.raises(UserError, match="no.txt is missing"):
-        elmo_folders.read(release, release.parent / "no.txt")
+        elmo.read(release, release.parent / "no.txt")
     words = release.parent / "words.txt"
     words.write_text("the\nof\n")
     with pytest.raises(UserError, match="words.txt lacks <S> </S> <UNK>: a vocabulary of words"):
-        elmo_folders.read(release, words)
+        elmo.read(release, words)
 
 
 def test_other_encoders_are_not_written(tmp_path):
     folder = transformer(tmp_path)
     with pytest.raises(UserError, match="encoder.type: transformer: --target=elmo writes bilm"):
-        elmo_folders.write(folder, tmp_path / "files", "best")
+        elmo.write(folder, tmp_path / "files", "best")
     assert not (tmp_path / "files").exists()
