@@ -36,7 +36,7 @@ from official.convert.heads import (
 )
 from official.convert.mapping import LazyTensors, Row, layer_rows, linear, norm
 from official.convert.system import BOUNDS, System
-from official.convert.tensor_names import Tensors
+from official.convert.weight_files import Tensors
 from official.tokenizers import SentencePiece, Tokenizer
 from official.tokenizers.sentencepiece import FAIRSEQ_FILE
 from official.utils.errors import UserError

@@ -31,8 +31,7 @@ from official.convert import (
 )
 from official.convert.heads import name_of
 from official.convert.system import System
-from official.convert.tensor_names import Tensors
-from official.convert.weight_files import SAFETENSORS, Weights
+from official.convert.weight_files import SAFETENSORS, Tensors, Weights
 from official.saving import model_folder
 from official.serving import generation_settings, text_vectors
 from official.tokenizers import tokenizer_json
