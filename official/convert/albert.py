@@ -9,10 +9,9 @@ import re
 from official.config.encoders import TransformerConfig
 from official.convert import bert
 from official.convert.bert import embedding_rows, masked_lm_rows, task_heads
-from official.convert.encoder_keys import FORM, SIZES, EncoderKeys
 from official.convert.heads import MaskedLM, SentenceOrder, table
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import BOUNDS, System
+from official.convert.system import BOUNDS, FORM, SIZES, EncoderKeys, System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),

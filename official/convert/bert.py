@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from official.config.encoders import TransformerConfig
-from official.convert.encoder_keys import FORM, ONLY, SIZES, EncoderKeys
 from official.convert.heads import (
     Classification,
     Head,
@@ -35,7 +34,7 @@ from official.convert.heads import (
     table,
 )
 from official.convert.mapping import LazyTensors, Row, layer_rows, linear, norm
-from official.convert.system import BOUNDS, System
+from official.convert.system import BOUNDS, FORM, ONLY, SIZES, EncoderKeys, System
 from official.convert.weight_files import Tensors
 from official.tokenizers import SentencePiece, Tokenizer
 from official.tokenizers.sentencepiece import FAIRSEQ_FILE

@@ -10,9 +10,8 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.convert import mapping
-from official.convert.encoder_keys import naming
 from official.convert.heads import kind_of
-from official.convert.system import System
+from official.convert.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers import added_tokens, sentencepiece, settings_file, wordpiece

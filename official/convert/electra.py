@@ -19,10 +19,9 @@ from official.config.encoders import TransformerConfig
 from official.config.objectives import MaskedLMConfig
 from official.config.replaced_tokens import GeneratorConfig
 from official.convert import bert, converted_model
-from official.convert.encoder_keys import ACTIVATIONS, FORM, SIZES, EncoderKeys
 from official.convert.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
 from official.convert.mapping import Row, linear
-from official.convert.system import System
+from official.convert.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
 from official.saving import model_folder
 from official.utils.errors import UserError
 

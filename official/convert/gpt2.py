@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from official.config.encoders import TransformerConfig
-from official.convert.encoder_keys import FORM, EncoderKeys
 from official.convert.heads import CausalLM, table
 from official.convert.mapping import Row, norm
-from official.convert.system import BOUNDS, System
+from official.convert.system import BOUNDS, FORM, EncoderKeys, System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": "attn.c_attn",

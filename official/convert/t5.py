@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from official.config.encoder_decoder import EncoderDecoderConfig
-from official.convert.encoder_keys import ACTIVATIONS, EncoderKeys
 from official.convert.heads import Seq2SeqLM, table
 from official.convert.mapping import Row
-from official.convert.system import System
+from official.convert.system import ACTIVATIONS, EncoderKeys, System
 
 # `feed_forward_proj` of config.json → activation and gate. The first name of each form is written.
 _FORMS = {

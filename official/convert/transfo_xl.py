@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from official.config.encoders import TransformerXLConfig
-from official.convert.encoder_keys import EncoderKeys
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import System
+from official.convert.system import EncoderKeys, System
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

@@ -20,10 +20,9 @@ import numpy as np
 
 from official.config.encoders import TransformerXLConfig
 from official.convert.bert import task_heads
-from official.convert.encoder_keys import EncoderKeys
 from official.convert.heads import ConditionalSpanAnswer, PermutationLM, table
 from official.convert.mapping import LazyTensors, Row, linear, norm
-from official.convert.system import System
+from official.convert.system import EncoderKeys, System
 from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
