@@ -1,14 +1,8 @@
 """Model folders from ELMo's released files, and back.
 
-A release has two files, whose names end in `options.json` and `weights.hdf5`, and no output of the
-language model. Its vocabulary is a file of its own, which only the language model needs: the
-encoder reads the characters of words.
-
-ELMo's released files: `options.json` and `weights.hdf5`, in and out.
-
-The files have the encoder alone: no output of the language model, and no vocabulary.
-
-Shapes: C cells, P projection.
+A release has two files, whose names end in `options.json` and `weights.hdf5`. They have the encoder
+alone, and no output of the language model. Its vocabulary is a file of its own, which only the
+language model needs: the encoder reads the characters of words.
 """
 
 import dataclasses
@@ -32,8 +26,25 @@ from official.utils import atomic, files, json_files, paths, strict
 from official.utils.errors import UserError, warn
 from official.utils.paths import AnyPath
 
-# What the names of the files end in: those of a release begin with its sizes.
-_ENDINGS = ("options.json", "weights.hdf5")
+# In a release, the sizes of the model stand before these names.
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
+_DIRECTIONS = ("forward", "backward")
+# The table of characters of training, and of inference, which counts the id 0.
+_CHARACTERS = (261, 262)
+_WORD = 50  # characters
+# The fields of the config by section and name in the options; those with a default may be missing.
+_FIELDS = {
+    "character_size": ("char_cnn", "embedding.dim"),
+    "filters": ("char_cnn", "filters"),
+    "highway_layers": ("char_cnn", "n_highway", 0),
+    "activation": ("char_cnn", "activation"),
+    "cell_size": ("lstm", "dim"),
+    "projection_size": ("lstm", "projection_dim"),
+    "num_layers": ("lstm", "n_layers"),
+    "cell_clip": ("lstm", "cell_clip", 0.0),
+    "projection_clip": ("lstm", "proj_clip", 0.0),
+    "skip_connections": ("lstm", "use_skip_connections", False),
+}
 
 
 def read(
@@ -52,7 +63,7 @@ def read(
         belong to the options: each data set that disagrees is named.
     """
     folder = paths.path(folder)
-    options, weights = (_only(folder, ending) for ending in _ENDINGS)
+    options, weights = (_only(folder, ending) for ending in (OPTIONS, WEIGHTS))
     tokenizer = _tokenizer(folder, vocabulary)
     encoder = dataclasses.replace(read_options(options), vocab_size=tokenizer.vocab_size)
     config = dataclasses.replace(
@@ -114,28 +125,6 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Charact
     return Characters(words, source=str(path))
 
 
-OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
-_DIRECTIONS = ("forward", "backward")
-# The table of characters of training, and of inference, which counts the id 0.
-_CHARACTERS = (261, 262)
-_WORD = 50
-
-
-# The fields of the config by section and name in the options; those with a default may be missing.
-_FIELDS = {
-    "character_size": ("char_cnn", "embedding.dim"),
-    "filters": ("char_cnn", "filters"),
-    "highway_layers": ("char_cnn", "n_highway", 0),
-    "activation": ("char_cnn", "activation"),
-    "cell_size": ("lstm", "dim"),
-    "projection_size": ("lstm", "projection_dim"),
-    "num_layers": ("lstm", "n_layers"),
-    "cell_clip": ("lstm", "cell_clip", 0.0),
-    "projection_clip": ("lstm", "proj_clip", 0.0),
-    "skip_connections": ("lstm", "use_skip_connections", False),
-}
-
-
 def read_options(path: AnyPath) -> BilmConfig:
     """Reads an options file.
 
@@ -146,17 +135,17 @@ def read_options(path: AnyPath) -> BilmConfig:
     options = json_files.read(path)
 
     def option(section: str, name: str, default: Any = None) -> Any:
-        found: Any = options
+        value: Any = options
         *above, last = f"{section}.{name}".split(".")
         for i, key in enumerate(above):
-            found = found.get(key, {})
-            if not isinstance(found, dict):
+            value = value.get(key, {})
+            if not isinstance(value, dict):
                 raise UserError(f"{path}: {'.'.join(above[: i + 1])}: expected an object")
-        found = found.get(last)
-        found = default if found is None else found
-        if found is None:
+        value = value.get(last)
+        value = default if value is None else value
+        if value is None:
             raise UserError(f"{path}: {section}.{name}: missing")
-        return found
+        return value
 
     characters = option("char_cnn", "n_characters")
     if characters not in _CHARACTERS:
@@ -169,8 +158,8 @@ def read_options(path: AnyPath) -> BilmConfig:
         raise UserError(f"{path}: char_cnn.max_characters_per_token: {width!r}, expected {_WORD}")
     hints = typing.get_type_hints(BilmConfig)
     values = {
-        field: strict.typed(hints[field], option(*place), ".".join(place[:2]), str(path))
-        for field, place in _FIELDS.items()
+        field: strict.typed(hints[field], option(*key), ".".join(key[:2]), str(path))
+        for field, key in _FIELDS.items()
     }
     try:
         return BilmConfig(**values)

@@ -1,13 +1,12 @@
-"""Finds and opens the weights of a folder that transformers has saved, in any of its formats.
+"""The tensors of a folder that transformers has saved, in any of its formats.
 
-These are, in the order of preference: safetensors (named by PyTorch's or by TensorFlow's classes),
-torch's `pytorch_model.bin`, Keras' `tf_model.h5`, each in one file or in several with an index, and
-else the only file of torch. None of them can run code here.
+`Weights` finds and opens the files. These are, in the order of preference: safetensors (named by
+PyTorch's or by TensorFlow's classes), torch's `pytorch_model.bin`, Keras' `tf_model.h5`, each in
+one file or in several with an index, and else the only file of torch. None of them can run code.
 
-The tensors of a folder under the names of transformers' current PyTorch classes.
-
-Old names (`LayerNorm.gamma`), a missing prefix `bert.`, a prefix of a training script (`module.`)
-and a second copy of the tied output layer are corrected. Constants in old files are left out.
+`Tensors` has them under the names of transformers' current PyTorch classes. Old names
+(`LayerNorm.gamma`), a missing prefix `bert.`, a prefix of a training script (`module.`) and a
+second copy of the tied output layer are corrected. Constants in old files are left out.
 
 TensorFlow's classes have names of their own: `bert/encoder/layer_._0/output/dense/kernel:0` is
 `bert.encoder.layer.0.output.dense.weight`, transposed. `tf_model.h5` has the name of the Keras
@@ -37,6 +36,12 @@ KERAS = "tf_model.h5"
 _TORCH_FILES = ("*.bin", "*.pth", "*.pt", "*.ckpt")
 # Files of torch that a training run leaves beside the weights.
 _OTHERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
+_COMPILED = "_orig_mod."  # torch.compile puts it before the names of a module
+# Tensors of TensorFlow's classes and those that they have as well and do not read (ALBERT's).
+_READ = {"predictions.decoder.bias": "predictions.bias"}
+# Matrices that PyTorch's classes have transposed; the others are those of an adaptive embedding.
+_KERNEL = re.compile(r"(^|/)(kernel|emb_projs_\._\d+)(:\d+)?$")
+_KINDS = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
 
 
 class _Safetensors(LazyTensors):
@@ -170,14 +175,6 @@ def _split_files(index: AnyPath) -> list[AnyPath]:
     if not all(isinstance(name, str) for name in names):
         raise UserError(f"{index}: weight_map: the name of a file is wanted for each tensor")
     return [index.with_name(PurePosixPath(name).name) for name in sorted(set(names))]
-
-
-_COMPILED = "_orig_mod."  # torch.compile puts it before the names of a module
-# Tensors of TensorFlow's classes and those that they have as well and do not read (ALBERT's).
-_READ = {"predictions.decoder.bias": "predictions.bias"}
-# Matrices that PyTorch's classes have transposed; the others are those of an adaptive embedding.
-_KERNEL = re.compile(r"(^|/)(kernel|emb_projs_\._\d+)(:\d+)?$")
-_KINDS = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
 
 
 class Tensors(LazyTensors):
