@@ -1,3 +1,5 @@
+"""ELMo's released files as a model folder, and back."""
+
 import json
 import shutil
 
@@ -5,15 +7,24 @@ import h5py
 import numpy as np
 import pytest
 
+import official
 from benchmarks.torture import elmo as hostile_release
 from benchmarks.torture import hostile_elmo
-from official.convert import elmo
+from official import tokenizers
+from official.convert import converted_model, elmo
 from official.modeling.encoders.bilm import Encoder
+from official.modeling.model import Model
+from official.saving import model_folder, named_arrays
 from official.utils import keras_private
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import ROOT, commands, small
 
 GOLDEN = ROOT / "tests" / "golden" / "elmo"
+# The first sentence of each list: the recorded state is fresh there.
+SENTENCES = [each[0] for each in json.loads((GOLDEN / "sentences.json").read_text())]
+# How far vectors of fresh states are from those of carried states at most, in the sentence where it
+# is least and where it is most, and the largest value.
+FIGURES = (0.78, 0.79, 1.66)
 
 
 def shapes(config):
@@ -141,3 +152,176 @@ def test_options_of_wrong_types(tmp_path, option, message):
     (tmp_path / "options.json").write_text(json.dumps(options))
     with pytest.raises(UserError, match=message):
         elmo.read_options(tmp_path / "options.json")
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A folder with the names of a release, and a vocabulary beside it."""
+    folder = tmp_path / "elmo_2x64_16"
+    folder.mkdir()
+    for name in ("options.json", "weights.hdf5"):
+        shutil.copy(GOLDEN / name, folder / f"elmo_2x64_16_{name}")
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\nof\n")
+    return folder
+
+
+def transformer(tmp_path):
+    """A model folder of another encoder."""
+    config = small.config()
+    weights = named_arrays.values(Model(config).variables_by_path())
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    model_folder.write_new(config, tokenizer, weights, tmp_path / "transformer")
+    return tmp_path / "transformer"
+
+
+def convert(source, output, vocabulary=None):
+    converted_model.write(elmo.read(source, vocabulary), output)
+    return output
+
+
+def test_vectors_are_those_of_the_release(release, tmp_path):
+    outputs = np.load(GOLDEN / "outputs.npz")
+    found = official.load(convert(release, tmp_path / "model")).tokens(SENTENCES)
+    for number, each in enumerate(found):
+        recorded = outputs[f"{number}_0"].transpose(1, 0, 2).reshape(-1, 32)
+        np.testing.assert_allclose(each.vectors, recorded, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_vectors_of_carried_states(release, tmp_path):
+    """They are those of the release for each sentence of a list, and fresh states give others.
+
+    docs/elmo.md has the figures.
+    """
+    lists = json.loads((GOLDEN / "sentences.json").read_text())
+    outputs = np.load(GOLDEN / "outputs.npz")
+    loaded = official.load(convert(release, tmp_path / "model"))
+    apart, largest = [], 0.0
+    for number, texts in enumerate(lists):
+        carried, fresh = (loaded.tokens(texts, state=state) for state in ("carry", "fresh"))
+        for place, (a, b) in enumerate(zip(carried, fresh, strict=True)):
+            recorded = outputs[f"{number}_{place}"].transpose(1, 0, 2).reshape(-1, 32)
+            np.testing.assert_allclose(a.vectors, recorded, atol=1e-5)
+            largest = max(largest, np.abs(recorded).max())
+            apart.append(np.abs(b.vectors - recorded).max() if place else 0.0)
+    assert (min(x for x in apart if x), max(apart), largest) == pytest.approx(FIGURES, abs=0.005)
+    layers = loaded.tokens(lists[0], layer="all", state="carry")
+    for layer in (0, 1, -1):
+        for a, b in zip(layers, loaded.tokens(lists[0], layer=layer, state="carry"), strict=True):
+            np.testing.assert_array_equal(a.vectors[:, layer], b.vectors)
+
+
+def test_states_of_other_encoders(tmp_path):
+    loaded = official.load(transformer(tmp_path))
+    with pytest.raises(UserError, match="state: carry is for ELMo .bilm., not for transformer"):
+        loaded.tokens(["ba"], state="carry")
+    with pytest.raises(UserError, match="state: 'kept' is not one of fresh, carry"):
+        loaded.tokens(["ba"], state="kept")
+
+
+def test_out_and_in(release, tmp_path):
+    model = convert(release, tmp_path / "model", release.parent / "vocabulary.txt")
+    config, tokenizer, _ = model_folder.restore(model)
+    assert config.name == "elmo_2x64_16" and config.objectives == ()
+    assert config.encoder.vocab_size == 5 and tokenizer.pieces[3:] == ["the", "of"]
+    assert elmo.write(model, tmp_path / "files", "best") == []
+    options = json.loads((tmp_path / "files" / "options.json").read_text())
+    assert options["lstm"] == {
+        **json.loads((GOLDEN / "options.json").read_text())["lstm"], "use_skip_connections": False,
+    }  # fmt: skip
+    with (
+        h5py.File(tmp_path / "files" / "weights.hdf5") as ours,
+        h5py.File(GOLDEN / "weights.hdf5") as theirs,
+    ):
+        cell = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_0"
+        np.testing.assert_array_equal(ours[cell], theirs[cell])
+    # The vocabulary is beside them.
+    again = elmo.read(tmp_path / "files")
+    assert again.config.encoder == config.encoder
+    assert list(again.tokenizer.pieces) == list(tokenizer.pieces)
+
+
+@pytest.mark.slow
+def test_commands(release, tmp_path):
+    done = commands.run(
+        "official.convert", "--source=elmo", f"--input={release}", f"--output={tmp_path}/model",
+        f"--vocab={tmp_path}/vocabulary.txt", status=0,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1].endswith("parameters") and "105,120" in done.stdout
+    done = commands.run(
+        "official.convert", "--target=elmo", f"--input={tmp_path}/model",
+        f"--output={tmp_path}/files", status=0,
+    )  # fmt: skip
+    assert done.stdout == f"wrote {tmp_path}/files\n"
+    done = commands.run(
+        "official.convert", "--source=hf", f"--input={release}", f"--output={tmp_path}/no",
+        "--vocab=words.txt", status=2,
+    )  # fmt: skip
+    assert "--vocab: is for --source=elmo" in done.stderr
+
+
+def test_weights_of_other_options_are_named(release):
+    path = release / "elmo_2x64_16_options.json"
+    options = json.loads(path.read_text())
+    options["lstm"]["projection_dim"] += 1
+    path.write_text(json.dumps(options))
+    with pytest.raises(UserError) as error:
+        elmo.read(release)
+    lines = str(error.value).splitlines()
+    assert lines[0].endswith("elmo_2x64_16_weights.hdf5: does not belong to these options:")
+    size = options["lstm"]["projection_dim"]
+    assert f"CNN_proj/b_proj: shape [{size - 1}], expected [{size}]" in lines
+    assert len(lines) == 1 + 2 + 2 * 2 * 2  # of a cell: W_0 and W_P_0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "elmo_2x64_16_weights.hdf5").unlink(),
+         "expected one file whose name ends in weights.hdf5, found none: --input is a folder"),
+        (lambda folder: shutil.copy(GOLDEN / "options.json", folder / "options.json"),
+         "ends in options.json, found elmo_2x64_16_options.json, options.json"),
+    ],
+)  # fmt: skip
+def test_files_that_are_missing_or_too_many(release, change, message):
+    change(release)
+    with pytest.raises(UserError, match=message):
+        elmo.read(release)
+
+
+def test_a_released_vocabulary_has_its_marks_on_any_line(release, tmp_path):
+    """Vectors do not depend on it: the marks of a sentence are characters."""
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("the\nof\n!!!MAXTERMID\n<UNK>\n</S>\nand\n<S>\n")
+    model = convert(release, tmp_path / "model", path)
+    config, tokenizer, _ = model_folder.restore(model)
+    assert list(tokenizer.pieces) == ["the", "of", "<UNK>", "</S>", "and", "<S>"]
+    assert config.encoder.vocab_size == 6 and (tokenizer.cls_id, tokenizer.sep_id) == (5, 3)
+    (found,) = official.load(model).tokens(SENTENCES[:1])
+    recorded = np.load(GOLDEN / "outputs.npz")["0_0"].transpose(1, 0, 2).reshape(-1, 32)
+    np.testing.assert_allclose(found.vectors, recorded, atol=1e-5)
+
+
+def test_a_released_vocabulary_without_unk_gets_it_as_its_last_word(release, tmp_path, capsys):
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("the\n</S>\n<S>\nof\n")
+    tokenizer = elmo.read(release, path).tokenizer
+    assert list(tokenizer.pieces) == ["the", "</S>", "<S>", "of", "<UNK>"]
+    assert f"{path} has no <UNK>: it becomes the last word, number 4" in capsys.readouterr().err
+
+
+def test_bad_vocabularies(release):
+    with pytest.raises(UserError, match="no.txt is missing"):
+        elmo.read(release, release.parent / "no.txt")
+    words = release.parent / "words.txt"
+    words.write_text("the\nof\n")
+    with pytest.raises(UserError, match="words.txt lacks <S> </S> <UNK>: a vocabulary of words"):
+        elmo.read(release, words)
+
+
+def test_other_encoders_are_not_written(tmp_path):
+    folder = transformer(tmp_path)
+    with pytest.raises(UserError, match="encoder.type: transformer: --target=elmo writes bilm"):
+        elmo.write(folder, tmp_path / "files", "best")
+    assert not (tmp_path / "files").exists()
