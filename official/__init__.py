@@ -1,92 +1,81 @@
-"""Encoder Garden: pretrained text encoders on TensorFlow 2 and Keras 3."""
+"""Encoder Garden: pretrained text encoders on TensorFlow 2 and Keras 3.
 
-import os
+The names of `__all__` are stable: they change with a new major version only. They are imported
+when they are used, so `import official` is light.
+"""
+
+import importlib
+import sys
+import types
 import typing
 
 if typing.TYPE_CHECKING:
-    import keras
-
+    from official import config
+    from official.evaluation.run import evaluate, predict
     from official.fine_tuning import finetune, finetune_pairs, finetune_questions, finetune_tags
-    from official.serving.keras_text import TextPreprocessor
-    from official.serving.loaded_model import LoadedModel
+    from official.serving.exports import export
+    from official.serving.keras_text import keras_encoder
+    from official.serving.loaded_model import load
+    from official.training.run import train
+    from official.utils.errors import UserError
 
 __all__ = [
+    "UserError",
+    "config",
+    "evaluate",
+    "export",
     "finetune",
     "finetune_pairs",
     "finetune_questions",
     "finetune_tags",
     "keras_encoder",
     "load",
+    "predict",
+    "train",
 ]
 
-
-def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "LoadedModel":
-    """Loads a model folder: `official.load(DIR).encode(["some text"])` gives its vectors.
-
-    Args:
-      model_dir: made by training or by `official.convert`.
-      checkpoint: `best` (the last, where no evaluation named one), `last`, a step or a path.
-
-    Raises:
-      UserError: it is not a model folder, or its parts do not fit together.
-    """
-    # Imported here: `import official` stays light.
-    from official.utils import quiet_import
-
-    quiet_import.install(log_level=None)
-    from official.serving import loaded_model
-
-    return loaded_model.load(model_dir, checkpoint)
-
-
-def keras_encoder(
-    model_dir: str | os.PathLike,
-    checkpoint: str = "best",
-    *,
-    max_length: int | None = None,
-    pad: bool = False,
-    name: str = "encoder",
-    dtype: "str | keras.DTypePolicy | None" = None,
-) -> "tuple[keras.Layer, TextPreprocessor]":
-    """Loads the encoder of a model folder as a Keras layer, with a layer that reads text for it.
-
-    `encoder(**preprocess(texts))` gives a dict with `sequence_output` [B, T, D], and with
-    `pooled_output` [B, D] if the encoder has a pooler.
-
-    Args:
-      model_dir: as for `load`.
-      checkpoint: as for `load`.
-      max_length: longer texts are cut to this number of tokens; None = that of the model folder.
-      pad: whether all rows have `max_length` tokens; otherwise they are as long as the longest.
-      name: the name of the encoder, which differs between the layers of a Keras model.
-      dtype: Keras dtype policy of the encoder, such as `mixed_bfloat16`; None = the global one.
-
-    Returns:
-      The encoder and the preprocessing layer.
-
-    Raises:
-      UserError: it is not a model folder, or its parts do not fit together; `max_length` is out of
-        range.
-    """
-    from official.utils import quiet_import
-
-    quiet_import.install(log_level=None)
-    from official.serving import keras_text
-
-    return keras_text.keras_encoder(
-        model_dir, checkpoint, max_length=max_length, pad=pad, name=name, dtype=dtype
-    )
+# The module of each name that is not a module itself.
+_MODULES = {
+    "UserError": "official.utils.errors",
+    "evaluate": "official.evaluation.run",
+    "export": "official.serving.exports",
+    "finetune": "official.fine_tuning",
+    "finetune_pairs": "official.fine_tuning",
+    "finetune_questions": "official.fine_tuning",
+    "finetune_tags": "official.fine_tuning",
+    "keras_encoder": "official.serving.keras_text",
+    "load": "official.serving.loaded_model",
+    "predict": "official.evaluation.run",
+    "train": "official.training.run",
+}
+# What prints its progress, as the commands do. TensorFlow's notices, a thousand of them in a short
+# run, are left out unless the user has set a level.
+_PRINTS = frozenset({"finetune", "finetune_pairs", "finetune_questions", "finetune_tags", "train"})
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Imports `finetune` and its twins when they are used: `import official` stays light."""
-    if name in __all__:  # and not defined above
-        from official.utils import quiet_import
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    from official.utils import quiet_import
 
-        # Training prints what it does, as the commands do: TensorFlow's notices, a thousand of them
-        # in a short run, are left out unless the user has set a level.
-        quiet_import.install()
-        from official import fine_tuning
+    quiet_import.install(log_level="3" if name in _PRINTS else None)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
 
-        return getattr(fine_tuning, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(types.ModuleType):
+    """Keeps functions when the modules of commands with the same names are imported."""
+
+    def __setattr__(self, name: str, value: typing.Any) -> None:
+        if not (name in _MODULES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

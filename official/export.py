@@ -12,10 +12,9 @@ signatures depend on the head of the model: see the table in `official.serving.s
 
 from absl import flags
 
-from official.serving import PRECISIONS, command_flags
+from official.serving import PRECISIONS, command_flags, exports
 from official.utils import atomic, errors
 
-FORMATS = ("saved_model", "litert", "onnx")
 INPUTS = ("single", "pair")
 
 FLAGS = flags.FLAGS
@@ -28,7 +27,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "format",
         "saved_model",
-        FORMATS,
+        exports.FORMATS,
         "litert: the folder has model.tflite with the signature `tokens`, and the tokenizer. "
         "LiteRT (the package ai-edge-litert) runs it in a small part of TensorFlow's memory, with "
         "--precision=float32 or int8. onnx: tokens.onnx and the tokenizer, for ONNX Runtime.",
@@ -77,53 +76,37 @@ def main(argv: list[str]) -> None:
     del argv
     errors.require(FLAGS, "model_dir", "output")
     atomic.check_new(FLAGS.output)
-    if FLAGS.format != "saved_model":
-        _export_without_tokenizer()
-        return
-    from official.serving import precision_report, saved_model
-    from official.serving.signatures import table
-
     if FLAGS.data:
+        if FLAGS.format != "saved_model":
+            raise errors.UserError(f"--data: not supported for --format={FLAGS.format}; remove it")
+        from official.serving import precision_report
+
         precision_report.check(FLAGS.model_dir, FLAGS.data, FLAGS.task)
-    inputs, length = saved_model.export(
+    exported = exports.export(
         FLAGS.model_dir,
         FLAGS.output,
-        FLAGS.checkpoint,
-        FLAGS.max_length,
-        FLAGS.inputs,
-        FLAGS.max_new_tokens,
-        FLAGS.task,
-        FLAGS.precision,
+        format=FLAGS.format,
+        checkpoint=FLAGS.checkpoint,
+        max_length=FLAGS.max_length,
+        inputs=FLAGS.inputs,
+        max_new_tokens=FLAGS.max_new_tokens,
+        task=FLAGS.task,
+        precision=FLAGS.precision,
         **command_flags.search_values(FLAGS),
     )
-    takes = table.described(inputs)
+    length = exported.max_length
+    if FLAGS.format != "saved_model":
+        print(f"wrote {exported.file}: `tokens` takes ids of rows of up to {length} tokens")
+        return
+    from official.serving.signatures import table
+
+    takes = table.described(exported.signature)
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")
     if FLAGS.data:
         results = precision_report.compare(
             FLAGS.model_dir, FLAGS.data, FLAGS.precision, FLAGS.checkpoint, FLAGS.task
         )
         print(precision_report.table(results))
-
-
-def _export_without_tokenizer() -> None:
-    """Writes a model that takes token ids."""
-    for name in ("inputs", "max_new_tokens", "data", *command_flags.SEARCH):
-        if FLAGS[name].present:
-            raise errors.UserError(f"--{name} is of --format=saved_model: leave it out")
-    common = (FLAGS.model_dir, FLAGS.output, FLAGS.checkpoint, FLAGS.max_length, FLAGS.task)
-    if FLAGS.format == "litert":
-        from official.serving import litert
-
-        length = litert.export(*common, FLAGS.precision)
-        file = litert.FILE
-    else:
-        if FLAGS.precision != "float32":
-            raise errors.UserError(f"--precision={FLAGS.precision}: --format=onnx has float32 only")
-        from official.serving import onnx
-
-        names, length = onnx.export(*common)
-        file = onnx.FILE.format(names[0])
-    print(f"wrote {FLAGS.output}/{file}: `tokens` takes ids of rows of up to {length} tokens")
 
 
 def run() -> None:

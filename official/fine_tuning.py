@@ -130,6 +130,17 @@ def finetune(
     scores, and a regression learns them. Where the label of each text is a list (or a tuple or a
     set), a text has all labels in it, any number of them.
 
+    Example:
+    ```python
+    model = official.finetune(
+        ["It is bad.", "It is good."] * 50,
+        ["bad", "good"] * 50,
+        init="run/pretrained",
+        model_dir="run/classifier",
+    )
+    model.classify(["Is it good?"])
+    ```
+
     Args:
       texts: N texts, or a table that has them and the labels.
       labels: N labels; None if `texts` is a table.
@@ -168,6 +179,17 @@ def finetune_pairs(
 
     The result and the errors are those of `finetune`.
 
+    Example:
+    ```python
+    model = official.finetune_pairs(
+        first,
+        second,
+        labels,
+        init="run/pretrained",
+        model_dir="run/pairs",
+    )
+    ```
+
     Args:
       first: the first texts of N pairs, or a table that has all three.
       second: the second texts.
@@ -196,6 +218,16 @@ def finetune_tags(
 
     The result and the errors are those of `finetune`.
 
+    Example:
+    ```python
+    model = official.finetune_tags(
+        [["Ada", "lived", "in", "London"]],
+        [["B-PER", "O", "O", "B-LOC"]],
+        init="run/pretrained",
+        model_dir="run/tagger",
+    )
+    ```
+
     Args:
       words: for each of N sentences the list of its words, or a table that has both.
       tags: for each sentence the list of the tags of its words, such as `B-PER` and `O`.
@@ -223,6 +255,17 @@ def finetune_questions(
     """Fine-tunes a model to answer questions by spans of contexts: `answer` of the result does.
 
     The result and the errors are those of `finetune`.
+
+    Example:
+    ```python
+    model = official.finetune_questions(
+        ["Where is it?"],
+        ["It is in the box."],
+        ["in the box"],
+        init="run/pretrained",
+        model_dir="run/questions",
+    )
+    ```
 
     Args:
       questions: N questions, or a table that has all three.

@@ -78,9 +78,10 @@ def has_flag(module, flag):
 
 
 @pytest.mark.slow
-def test_the_page_of_commands_is_up_to_date():
+@pytest.mark.parametrize("maker", ["make_commands", "make_stable_names"])
+def test_the_pages_that_are_made_are_up_to_date(maker):
     done = subprocess.run(
-        [sys.executable, "-m", "docs.make_commands", "--check"],
+        [sys.executable, "-m", f"docs.{maker}", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

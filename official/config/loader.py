@@ -29,6 +29,11 @@ _MAX_BYTES = 1 << 20
 def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
     """Reads a config file.
 
+    Example:
+    ```python
+    config = official.config.load("configs/finetune/sst2.yaml", ["recipe.epochs=1"])
+    ```
+
     Args:
       path: a YAML file, a folder with a `config.yaml`, or the name of a published config
         (see `official.config.published`).

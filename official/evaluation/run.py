@@ -37,6 +37,12 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Computes losses and metrics of a trained model.
 
+    Example:
+    ```python
+    metrics = official.evaluate("run/sst2", "run/sst2-shards")
+    metrics["validation"]["accuracy"]
+    ```
+
     Args:
       model_dir: the model folder.
       data: a folder of shards, or a list of folders, one for each task of the model.
@@ -83,6 +89,11 @@ def predict(
     report: Report | None = None,
 ) -> None:
     """Writes the predictions of a trained model.
+
+    Example:
+    ```python
+    official.predict("run/sst2", "run/sst2-shards", "predictions.tsv", split="test")
+    ```
 
     Args:
       model_dir: the model folder.

@@ -34,9 +34,34 @@ def keras_encoder(
     max_length: int | None = None,
     pad: bool = False,
     name: str = "encoder",
-    dtype: Any = None,
+    dtype: "str | keras.DTypePolicy | None" = None,
 ) -> tuple[keras.Layer, "TextPreprocessor"]:
-    """Loads the encoder of a model folder as a Keras layer: see `official.keras_encoder`."""
+    """Loads the encoder of a model folder as a Keras layer, with a layer that reads text for it.
+
+    `encoder(**preprocess(texts))` gives a dict with `sequence_output` [B, T, D], and with
+    `pooled_output` [B, D] if the encoder has a pooler.
+
+    Example:
+    ```python
+    encoder, preprocess = official.keras_encoder("run/pretrained", max_length=64)
+    states = encoder(**preprocess(["raw text"]))["sequence_output"]
+    ```
+
+    Args:
+      model_dir: as for `official.load`.
+      checkpoint: as for `official.load`.
+      max_length: longer texts are cut to this number of tokens; None = that of the model folder.
+      pad: whether all rows have `max_length` tokens; otherwise they are as long as the longest.
+      name: the name of the encoder, which differs between the layers of a Keras model.
+      dtype: Keras dtype policy of the encoder, such as `mixed_bfloat16`; None = the global one.
+
+    Returns:
+      The encoder and the preprocessing layer.
+
+    Raises:
+      UserError: it is not a model folder, or its parts do not fit together; `max_length` is out of
+        range.
+    """
     config = model_folder.config_of(model_dir)
     tokenizer = tokenizers.load(paths.path(model_dir) / "tokenizer")
     loaded = checkpoints.load(model_dir, checkpoint)

@@ -240,6 +240,11 @@ class LoadedModel(Predictor):
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     """Loads a model folder.
 
+    Example:
+    ```python
+    vectors = official.load("run/pretrained").encode(["raw text"])
+    ```
+
     Args:
       model_dir: a model folder of a training run or of `official.convert`.
       checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.

@@ -46,6 +46,16 @@ def train(
 
     `official.load(model_dir)` loads the result.
 
+    Example:
+    ```python
+    official.train(
+        official.config.load("configs/finetune/sst2.yaml", ["recipe.epochs=1"]),
+        "run/sst2-shards",
+        "run/sst2",
+        init="run/pretrained",
+    )
+    ```
+
     Args:
       config: a config, or the path of its YAML file.
       data: a folder of shards; a list of folders, one for each task; or, for pretraining, a

@@ -26,6 +26,14 @@ class UserError(ValueError):
     """An error that the user can correct.
 
     The message names the file, line, key or value, and says what to do.
+
+    Example:
+    ```python
+    try:
+        model = official.load("run/none")
+    except official.UserError as error:
+        print(error)
+    ```
     """
 
 

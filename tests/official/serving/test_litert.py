@@ -154,7 +154,7 @@ def test_command(tmp_path):
     for name, value in (("data", "shards"), ("num_beams", "2")):
         other = f"--output={tmp_path}/other"
         done = commands.run("official.export", *options, other, f"--{name}={value}", status=2)
-        assert f"--{name} is of --format=saved_model: leave it out" in done.stderr
+        assert f"--{name}: not supported for --format=litert; remove it" in done.stderr
 
 
 @pytest.mark.slow
