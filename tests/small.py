@@ -18,7 +18,7 @@ from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.chunks import DocumentChunk
 from tfrecords_tools.text.documents import Document, Tally
-from tfrecords_tools.writing import records as shard_records
+from tfrecords_tools.writing import shards as shard_records
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -101,7 +101,7 @@ def shard_folder(folder: Path, run_config: configs.Config, count: int = 60, seed
     order = np.argsort(keys)
     names = [folder / f"train-{part:05d}-of-00002.tfrecord" for part in range(2)]
     shards = tuple(
-        shard_records.write(name, [records[i] for i in order[part::2]])
+        shard_records.write_file(name, [records[i] for i in order[part::2]])
         for part, name in enumerate(names)
     )
     write_manifest(folder, settings, shards, counts.tokens)

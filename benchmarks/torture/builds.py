@@ -116,7 +116,7 @@ def reached(folder: Path) -> str:
     """Returns what a build was doing when it was killed."""
     if any(folder.glob(f"{atomic.PREFIX}out-*/*.tfrecord")):
         return "while shards were written"
-    if any(folder.glob(".unfinished-out/spills/*.counts")):
+    if any(folder.glob(".unfinished-out/runs/*.counts")):
         return "while text was read"
     return _START
 

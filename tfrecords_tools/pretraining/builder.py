@@ -25,7 +25,7 @@ from tfrecords_tools.pretraining.counts import Counts, advice, summary
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Corpus, Group
-from tfrecords_tools.writing import folders, parallel, row_groups, shards
+from tfrecords_tools.writing import folders, parallel, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Runner
 
@@ -150,7 +150,7 @@ class _Build:
             totals=counts.as_totals(settings),
             length_histogram=tuple(counts.lengths.tolist()),
             token_counts=token_counts.write(self.folder, counts.tokens),
-            row_groups=row_groups.count_groups(settings.segments.rows, self.num_shards)
+            row_groups=shards.count_groups(settings.segments.rows, self.num_shards)
             if settings.segments.format == "stream"
             else 1,
         )
@@ -179,7 +179,7 @@ class _Build:
             functools.partial(jobs.process_group, settings=settings, reading=self.reading),
             groups,
             functools.partial(shards.count, wanted=self.num_shards),
-            functools.partial(shards.write, folder=self.folder),
+            functools.partial(shards.write_shard, folder=self.folder),
             Counts,
             counted,
         )

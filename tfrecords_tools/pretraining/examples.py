@@ -37,7 +37,7 @@ from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import chunks, documents, sentences
 from tfrecords_tools.text.chunks import DocumentChunk, Reading
 from tfrecords_tools.text.corpus import Group
-from tfrecords_tools.writing import worker
+from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.shuffle import Keyed
 
 EXAMPLES_AT_ONCE = 2048
@@ -63,7 +63,7 @@ class _Tools(NamedTuple):
 
 def start_worker() -> None:
     """Sets up a worker process."""
-    worker.set_up()
+    parallel.use_one_thread()
 
 
 def process_group(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:

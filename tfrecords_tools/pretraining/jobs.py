@@ -19,8 +19,8 @@ from tfrecords_tools.pretraining.stream_rows import StreamRows
 from tfrecords_tools.pretraining.streams import Plan
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Group
-from tfrecords_tools.writing.row_groups import RowShard
-from tfrecords_tools.writing.shuffle import Keyed, Part
+from tfrecords_tools.writing.shards import RowShard
+from tfrecords_tools.writing.shuffle import Keyed, ShardRecords
 
 StoredPart = stream_text.StoredPart | sentence_rows.StoredPart
 
@@ -101,7 +101,7 @@ def stored_documents(group: Group, settings: Settings, reading: Reading) -> Iter
     return stored_documents.make(group, settings, reading)
 
 
-def store_text(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
+def store_text(part: ShardRecords, folder: AnyPath, plan: Plan) -> StoredPart:
     """Stores a part of the text of a stream; see `stream_text.write`, `sentence_rows.write`."""
     if plan.segments.sentences:
         return sentence_rows.write(part, folder, plan)
@@ -124,7 +124,7 @@ def arrange(
 
 def write_rows(shard: RowShard, rows: StreamRows | SentenceRows, folder: AnyPath) -> manifest.Shard:
     """Writes a shard of a stream, and returns its entry in the manifest."""
-    from tfrecords_tools.writing import records
+    from tfrecords_tools.writing import shards
 
     path = folder / f"train-{shard.number:05d}-of-{shard.total:05d}.tfrecord"
-    return records.write(path, rows.records(shard.rows, shard.steps))
+    return shards.write_file(path, rows.records(shard.rows, shard.steps))

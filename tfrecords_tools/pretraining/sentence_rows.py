@@ -31,7 +31,7 @@ from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining.counts import Counts
 from tfrecords_tools.pretraining.stored_document import StoredDocument
 from tfrecords_tools.pretraining.streams import Plan
-from tfrecords_tools.writing.shuffle import Part, content
+from tfrecords_tools.writing.shuffle import ShardRecords, content
 
 RECORDS_AT_ONCE = 2048
 _DTYPES = {"ids": np.int32, "ends": np.int64, "bytes": np.uint8, "sentences": np.int64}
@@ -75,11 +75,11 @@ class _Range(NamedTuple):
         return self.data[index], lengths
 
 
-def write(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
+def write(part: ShardRecords, folder: AnyPath, plan: Plan) -> StoredPart:
     """Stores the sentences of a part."""
     ids, lengths, data, sentences = [], [], [], []
-    for framed in part.framed:
-        document = StoredDocument.unpack(content(framed))
+    for record in part.records:
+        document = StoredDocument.unpack(content(record))
         begins = np.cumsum(document.sentences) - document.sentences
         ids.append(np.insert(document.ids, begins, plan.cls_id))
         lengths.append(np.insert(document.lengths, begins, 0))

@@ -18,7 +18,7 @@ from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.streams import Plan
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Group
-from tfrecords_tools.writing import row_groups
+from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.shuffle import Runner
 
 _PART_BYTES = 32 << 20  # of text that is put in order in memory
@@ -76,9 +76,9 @@ def build(
     arrange = functools.partial(jobs.arrange, folder=text, plan=plan)
     rows, arranged, size = runner.call(arrange, tuple(parts))
     counts.add(arranged)
-    shards = row_groups.divide(settings.segments.rows, rows.plan.steps, size, num_shards)
+    divided = shards.divide_rows(settings.segments.rows, rows.plan.steps, size, num_shards)
     write = functools.partial(jobs.write_rows, rows=rows, folder=folder)
-    written = list(runner.ordered(write, shards))
+    written = list(runner.ordered(write, divided))
     lengths = np.zeros(settings.segments.max_length + 1, np.int64)
     lengths[-1] = counts.totals["examples"] = sum(shard.records for shard in written)
     counts.lengths = lengths

@@ -16,7 +16,7 @@ import numpy as np
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining.stored_document import StoredDocument
 from tfrecords_tools.pretraining.streams import Plan, Text
-from tfrecords_tools.writing.shuffle import Part, content
+from tfrecords_tools.writing.shuffle import ShardRecords, content
 
 _DTYPES = {"ids": np.int32, "begins": bool, "documents": np.int64, "identities": np.uint64}
 
@@ -35,7 +35,7 @@ class StoredPart(NamedTuple):
     documents: int
 
 
-def write(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
+def write(part: ShardRecords, folder: AnyPath, plan: Plan) -> StoredPart:
     """Stores the documents of a part.
 
     If documents are joined, `plan.end_id` comes after each.
@@ -45,8 +45,8 @@ def write(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
     lengths: list[int] = []
     identities: list[int] = []
     unfinished = False
-    for framed in part.framed:
-        document = StoredDocument.unpack(content(framed))
+    for record in part.records:
+        document = StoredDocument.unpack(content(record))
         flags = np.zeros(len(document.ids), bool)
         flags[np.cumsum(document.sentences) - document.sentences] = True
         tokens = document.ids

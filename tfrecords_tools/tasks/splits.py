@@ -24,7 +24,7 @@ from official.tokenizers import Tokenizer
 from official.utils import host_seeding, paths
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.writing import folders, in_order, shards, worker
+from tfrecords_tools.writing import folders, parallel, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Keyed, Runner
 
@@ -54,18 +54,18 @@ def new_folder(
     output = paths.path(output)
     with folders.new_shards(output) as folder:
         # What is not in order yet is on the disk that has the shards, if that is a local one.
-        spills = folder / "spills" if isinstance(folder, Path) else None
-        with execution.start_anew(output, start_worker, spills) as (runner, _):
+        runs = folder / "runs" if isinstance(folder, Path) else None
+        with execution.start_anew(output, start_worker, runs) as (runner, _):
             copy = folder / manifest.TOKENIZER_FOLDER
             tokenizer.save(copy)
             yield Splits(folder, runner, _Shared(str(copy), tokenizer), seed)
-        if spills is not None:
-            paths.remove_tree(spills)
+        if runs is not None:
+            paths.remove_tree(runs)
 
 
 def start_worker() -> None:
     """Sets up a worker process."""
-    worker.set_up()
+    parallel.use_one_thread()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Splits:
                 functools.partial(_keyed, made=made, seed=self._seed),
                 chunks,
                 shards.count,
-                functools.partial(shards.write, folder=self.folder, split=split),
+                functools.partial(shards.write_shard, folder=self.folder, split=split),
                 type(counts),
                 lambda _, each: counts.add(each),
             )
@@ -128,7 +128,7 @@ class Splits:
                 counts.add(each)
                 yield from examples
 
-        return in_order.write(self.folder, split, serialized())
+        return shards.write_in_order(self.folder, split, serialized())
 
 
 @dataclasses.dataclass(frozen=True)

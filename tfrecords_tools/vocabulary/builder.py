@@ -26,7 +26,7 @@ from tfrecords_tools.text.corpus import Corpus
 from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
 from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import WordCounts
-from tfrecords_tools.writing import worker
+from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000
@@ -187,7 +187,7 @@ def build(
 
 def start_worker() -> None:
     """Sets up a worker process."""
-    worker.set_up()
+    parallel.use_one_thread()
 
 
 def collect(chunk: DocumentChunk, options: Options) -> Any:

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.writing import frames
+from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.shuffle import (
-    FRAME_BYTES,
+    OVERHEAD_BYTES,
     Counts,
     Item,
     Keyed,
-    Part,
     Result,
+    ShardRecords,
     order,
     part_of,
 )
@@ -76,7 +77,7 @@ class BeamRunner:
         make: Callable[[Item], Iterator[Keyed]],
         items: Iterable[Item],
         parts: Callable[[int, int], int],
-        write: Callable[[Part], Result],
+        write: Callable[[ShardRecords], Result],
         counts: type[Counts],
         counted: Callable[[Item, Counts], None],
     ) -> list[Result]:
@@ -91,7 +92,7 @@ class BeamRunner:
             )
             size = (
                 records
-                | "size" >> beam.Map(lambda keyed: (1, len(keyed[1]) + FRAME_BYTES))
+                | "size" >> beam.Map(lambda keyed: (1, len(keyed[1]) + OVERHEAD_BYTES))
                 | "sizes" >> beam.CombineGlobally(_Sizes())
                 | "number of parts" >> beam.Map(functools.partial(_count, parts=parts))
             )
@@ -113,7 +114,7 @@ class BeamRunner:
             counted(_content(item), each)
         for part in range(number):
             if not written.path(part).exists():  # No key is in it.
-                written.store(part, write(Part(part, number, [])))
+                written.store(part, write(ShardRecords(part, number, [])))
         return list(written.read(number))
 
     @contextlib.contextmanager
@@ -270,14 +271,17 @@ def _with_part(keyed: tuple[bytes, bytes], total: int | str) -> tuple[int, tuple
 
 
 def _write(
-    part: tuple[int, Iterable[tuple[bytes, bytes]]], total: int | str, write: Callable[[Part], Any]
+    part: tuple[int, Iterable[tuple[bytes, bytes]]],
+    total: int | str,
+    write: Callable[[ShardRecords], Any],
 ) -> tuple[int, Any]:
     number, keyed = part
     if isinstance(total, str):
         return number, None
     keys, records = zip(*keyed, strict=True)
-    chosen = order(frames.keys(keys), records.__getitem__)
-    return number, write(Part(number, total, frames.framed([records[i] for i in chosen])))
+    numbers = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
+    chosen = order(numbers, records.__getitem__)
+    return number, write(ShardRecords(number, total, shards.encoded([records[i] for i in chosen])))
 
 
 def _set_up(setup: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from tfrecords_tools.writing.parallel import Pool
 if TYPE_CHECKING:
     from tfrecords_tools.writing.shuffle import Runner
 
-_SPILLS = "spills"
+_RUNS = "runs"
 
 
 class Started(NamedTuple):
@@ -67,19 +67,19 @@ class Execution:
         with folders.unfinished(output, plan, lambda work: bool(_done(work)), report) as work:
             if done := len(_done(work)):
                 report(f"going on where an earlier run ended: {done:,} parts of the text are done")
-            with self._local(setup, work / _SPILLS) as runner:
+            with self._local(setup, work / _RUNS) as runner:
                 yield Started(runner, work)
 
     @contextlib.contextmanager
     def start_anew(
-        self, output: AnyPath, setup: Callable[[], None], spills: Path | None = None
+        self, output: AnyPath, setup: Callable[[], None], runs: Path | None = None
     ) -> Iterator[Started]:
         """Yields a runner that begins anew.
 
         Args:
           output: what the functions make.
           setup: is called once in each worker.
-          spills: the local folder for records that are not in order yet; None = a temporary one.
+          runs: the local folder for sorted runs of records; None = a temporary one.
 
         Raises:
           UserError: Beam is not installed.
@@ -90,16 +90,16 @@ class Execution:
             return
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            with self._local(setup, spills or folder / _SPILLS) as runner:
+            with self._local(setup, runs or folder / _RUNS) as runner:
                 yield Started(runner, folder)
 
     @contextlib.contextmanager
-    def _local(self, setup: Callable[[], None], spills: Path) -> Iterator["Runner"]:
+    def _local(self, setup: Callable[[], None], runs: Path) -> Iterator["Runner"]:
         # It imports numpy, for which the start of the workers does not wait.
         from tfrecords_tools.writing.local import LocalRunner
 
         with Pool(self.workers, setup) if self.workers else contextlib.nullcontext() as pool:
-            yield LocalRunner(pool, spills)
+            yield LocalRunner(pool, runs)
 
     @contextlib.contextmanager
     def _beam(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
@@ -167,4 +167,4 @@ def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> E
 
 def _done(work: AnyPath) -> list[AnyPath]:
     """Returns a file of each item whose records are made."""
-    return list(work.glob(f"{_SPILLS}/*.counts"))
+    return list(work.glob(f"{_RUNS}/*.counts"))

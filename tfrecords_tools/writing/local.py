@@ -1,31 +1,44 @@
 """Runs functions in the processes of this machine; see `shuffle.Runner`.
 
-The records of an item go to files in a folder of their own, in the order of their keys. When all
-are made, each part is read from these files. So little is in memory, and a run that was killed goes
-on with the items that are done.
+Records are shuffled by an external sort. The records of an item go to files of their own, sorted by
+their keys (`SortedRuns`). When all are made, each part is read from these files. So little is in
+memory, and a build that was killed continues with the items that are done.
+
+Shapes: N records.
 """
 
+import bisect
 import collections
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from official.utils import atomic
+from official.utils.errors import UserError
 from tfrecords_tools.writing.parallel import Pool
+from tfrecords_tools.writing.shards import disk_errors
 from tfrecords_tools.writing.shuffle import (
+    OVERHEAD_BYTES,
     Counts,
     Item,
     Keyed,
-    Part,
     Result,
+    ShardRecords,
     content,
     first_key,
     order,
 )
-from tfrecords_tools.writing.spill import Spill
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+FILES = ("records", "keys", "ends", "runs")
+RUN_BYTES = 32 << 20  # of records that are sorted at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +47,7 @@ class LocalRunner:
 
     Attributes:
       pool: the processes; None = this process does everything.
-      folder: the folder for records that are not in order yet, which is created.
+      folder: the folder for sorted runs of records, which is created.
     """
 
     pool: Pool | None
@@ -56,50 +69,196 @@ class LocalRunner:
         make: Callable[[Item], Iterator[Keyed]],
         items: Iterable[Item],
         parts: Callable[[int, int], int],
-        write: Callable[[Part], Result],
+        write: Callable[[ShardRecords], Result],
         counts: type[Counts],
         counted: Callable[[Item, Counts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
         atomic.make_folder(self.folder)
-        spills: list[Spill] = []
+        stored: list[SortedRuns] = []
         working: collections.deque[Item] = collections.deque()
 
-        def waiting() -> Iterator[tuple[Spill, Item]]:
+        def unfinished() -> Iterator[tuple[SortedRuns, Item]]:
             for number, item in enumerate(items):
-                spill = Spill(self.folder, number)
-                spills.append(spill)
-                if spill.done:
-                    counted(item, spill.read_counts(counts))
+                runs = SortedRuns(self.folder, number)
+                stored.append(runs)
+                if runs.done:
+                    counted(item, runs.read_counts(counts))
                 else:
                     working.append(item)
-                    yield spill, item
+                    yield runs, item
 
         function = functools.partial(_make, make=make, counts=counts)
-        for made in self.ordered(function, waiting()):
+        for made in self.ordered(function, unfinished()):
             counted(working.popleft(), made)
-        sizes = [spill.sizes() for spill in spills]
+        sizes = [runs.sizes() for runs in stored]
         total = parts(sum(n for n, _ in sizes), sum(size for _, size in sizes))
-        function = functools.partial(_write, write=write, spills=spills, total=total)
+        function = functools.partial(_write_part, write=write, stored=stored, total=total)
         return list(self.ordered(function, range(total)))
 
 
 def _make(
-    job: tuple[Spill, Item], make: Callable[[Item], Iterator[Keyed]], counts: type[Counts]
+    job: tuple["SortedRuns", Item], make: Callable[[Item], Iterator[Keyed]], counts: type[Counts]
 ) -> Counts:
-    from tfrecords_tools.writing import spill_writer  # It imports TensorFlow.
-
-    spill, item = job
-    return spill_writer.write(spill, make(item), counts())
+    runs, item = job
+    return runs.write(make(item), counts())
 
 
-def _write(
-    number: int, write: Callable[[Part], Result], spills: Sequence[Spill], total: int
+def _write_part(
+    number: int,
+    write: Callable[[ShardRecords], Result],
+    stored: Sequence["SortedRuns"],
+    total: int,
 ) -> Result:
     """Writes a part from the records of all items."""
     first, end = first_key(number, total), first_key(number + 1, total)
-    found = [spill.read(first, end) for spill in spills]
-    keys = np.concatenate([keys for keys, _ in found])
-    framed = [record for _, records in found for record in records]
-    chosen = order(keys, lambda i: content(framed[i]))
-    return write(Part(number, total, [framed[i] for i in chosen]))
+    ranges = [runs.read(first, end) for runs in stored]
+    keys = np.concatenate([keys for keys, _ in ranges])
+    records = [record for _, each in ranges for record in each]
+    chosen = order(keys, lambda i: content(records[i]))
+    return write(ShardRecords(number, total, [records[i] for i in chosen]))
+
+
+@dataclasses.dataclass(frozen=True)
+class SortedRuns:
+    """The records of an item in files, in runs that are sorted by key.
+
+    The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the position behind
+    each record, int64 [N]; `runs`, the row splits of the runs among the records, int64; and
+    `counts`, which is written when the others are on the disk. Its first line has the number of
+    bytes of each.
+
+    Attributes:
+      folder: the folder of the files.
+      number: the number of the item.
+    """
+
+    folder: Path
+    number: int
+
+    def path(self, name: str) -> Path:
+        """Returns the path of a file."""
+        return self.folder / f"{self.number:06d}.{name}"
+
+    @property
+    def done(self) -> bool:
+        """Whether the files are complete."""
+        try:
+            with open(self.path("counts"), "rb") as stream:
+                return self._recorded_sizes(stream) == self._file_sizes()
+        except (OSError, ValueError):  # A file is missing, or its first line is another.
+            return False
+
+    def write(self, made: Iterator[Keyed], counts: Counts) -> Counts:
+        """Writes the files; when this returns, they are on the disk.
+
+        Args:
+          made: the records.
+          counts: counts that are 0.
+
+        Returns:
+          The counts of all records.
+
+        Raises:
+          OSError: the disk is full.
+        """
+        import tensorflow as tf
+
+        records = tf.io.TFRecordWriter(str(self.path("records")))
+        runs, end = [0], 0
+        with open(self.path("keys"), "wb") as keys, open(self.path("ends"), "wb") as ends:
+            waiting: list[Keyed] = []
+            for keyed in made:
+                counts.add(keyed.counts)
+                waiting.append(keyed)
+                if sum(sum(map(len, each.records)) for each in waiting) > RUN_BYTES:
+                    end = _write_run(waiting, records, keys, ends, end)
+                    runs.append(keys.tell() // 8)
+                    waiting = []
+            _write_run(waiting, records, keys, ends, end)
+            runs.append(keys.tell() // 8)
+        with disk_errors():
+            records.close()
+        np.array(runs, np.int64).tofile(self.path("runs"))
+        for name in FILES:
+            atomic.sync(self.path(name))
+        atomic.sync(self.folder)
+        with atomic.file(self.path("counts"), "wb") as stream:
+            stream.write(json.dumps(self._file_sizes()).encode() + b"\n")
+            counts.save(stream)
+        return counts
+
+    def read_counts(self, counts: type[Counts]) -> Counts:
+        """Returns the counts of the item."""
+        with open(self.path("counts"), "rb") as stream:
+            self._recorded_sizes(stream)
+            return counts.load(stream)
+
+    def sizes(self) -> tuple[int, int]:
+        """Returns N, and the number of bytes of the records."""
+        return self.path("keys").stat().st_size // 8, self.path("records").stat().st_size
+
+    def read(self, first: int, end: int) -> tuple[np.ndarray, list[bytes]]:
+        """Returns the keys from `first` to `end`, uint64, and their records.
+
+        Raises:
+          UserError: a file has become shorter.
+        """
+        if not self.sizes()[0]:
+            return np.zeros(0, np.uint64), []
+        all_keys = np.memmap(self.path("keys"), np.uint64, mode="r")
+        all_ends = np.memmap(self.path("ends"), np.int64, mode="r")
+        runs = np.fromfile(self.path("runs"), np.int64).tolist()
+        keys: list[np.ndarray] = []
+        records: list[bytes] = []
+        with open(self.path("records"), "rb") as stream:
+            for start, stop in zip(runs[:-1], runs[1:], strict=True):
+                begin = bisect.bisect_left(all_keys, first, start, stop)
+                last = bisect.bisect_left(all_keys, end, begin, stop)
+                ends = all_ends[begin:last]
+                if not len(ends):
+                    continue
+                position = int(all_ends[begin - 1]) if begin else 0
+                stream.seek(position)
+                data = stream.read(int(ends[-1]) - position)
+                if len(data) != ends[-1] - position:
+                    raise UserError(f"{stream.name} was cut while it was in use: run again")
+                bounds = [0, *(ends - position).tolist()]
+                records += [data[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+                keys.append(np.array(all_keys[begin:last]))
+        return np.concatenate([*keys, np.zeros(0, np.uint64)]), records
+
+    def _file_sizes(self) -> dict[str, int]:
+        """Returns the number of bytes of each of `FILES`."""
+        return {name: self.path(name).stat().st_size for name in FILES}
+
+    @staticmethod
+    def _recorded_sizes(stream: IO[bytes]) -> dict[str, int]:
+        """Reads the first line of `counts`.
+
+        Raises:
+          ValueError: there is no such line.
+        """
+        return json.loads(stream.readline(1 << 10))
+
+
+def _write_run(
+    made: Sequence[Keyed],
+    file: "tf.io.TFRecordWriter",
+    keys: IO[bytes],
+    ends: IO[bytes],
+    end: int,
+) -> int:
+    """Appends a run behind the position `end` of the records; returns the new position."""
+    all_keys = np.concatenate([np.zeros(0, np.uint64), *(each.keys for each in made)])
+    records = [record for each in made for record in each.records]
+    chosen = order(all_keys, records.__getitem__)
+    records = [records[i] for i in chosen]
+    with disk_errors():
+        for record in records:
+            file.write(record)
+    sizes = np.fromiter(map(len, records), np.int64, len(records))
+    positions = end + np.cumsum(sizes + OVERHEAD_BYTES)
+    all_keys[chosen].tofile(keys)
+    positions.tofile(ends)
+    return int(positions[-1]) if len(positions) else end

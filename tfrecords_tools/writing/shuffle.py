@@ -15,6 +15,7 @@ import numpy as np
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+OVERHEAD_BYTES = 16  # of a record in a TFRecord file, beside its content
 _END = 1 << 64  # behind the last key
 
 
@@ -70,7 +71,7 @@ class Runner(Protocol):
         make: Callable[[Item], Iterator[Keyed]],
         items: Iterable[Item],
         parts: Callable[[int, int], int],
-        write: Callable[["Part"], Result],
+        write: Callable[["ShardRecords"], Result],
         counts: type[Counts],
         counted: Callable[[Item, Counts], None],
     ) -> list[Result]:
@@ -93,30 +94,27 @@ class Runner(Protocol):
         """
 
 
-class Part(NamedTuple):
+class ShardRecords(NamedTuple):
     """The records of one part, in order.
 
     Attributes:
       number: the number of the part.
       total: S.
-      framed: the records, each as it is in a TFRecord file (see `content`).
+      records: the records, each as it is in a TFRecord file (see `content`).
     """
 
     number: int
     total: int
-    framed: Sequence[bytes | memoryview]
+    records: Sequence[bytes | memoryview]
 
 
-FRAME_BYTES = 16  # of a record in a TFRecord file, beside its content
-
-
-def content(framed: bytes | memoryview) -> bytes | memoryview:
+def content(record: bytes | memoryview) -> bytes | memoryview:
     """Returns the content of a record as it is in a TFRecord file.
 
     It comes after its length (8 bytes) and the checksum of the length (4), and before its own
     checksum (4).
     """
-    return framed[12:-4]
+    return record[12:-4]
 
 
 def part_of(key: int, total: int) -> int:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official.data.example_order import Files
 from official.data.row_groups import Folder, RowGroups
-from tfrecords_tools.writing import records, row_groups
+from tfrecords_tools.writing import shards
 
 ROWS = 12
 
@@ -15,11 +15,11 @@ def write(folder, steps, num_shards=12, first=0):
     """Shards of `steps` steps; a record has the number of its example, from `first` on."""
     folder.mkdir()
     paths, counts = [], []
-    for shard in row_groups.divide(ROWS, steps, 10, num_shards):
+    for shard in shards.divide_rows(ROWS, steps, 10, num_shards):
         paths.append(str(folder / f"{shard.number}.tfrecord"))
         numbers = [first + step * ROWS + row for step in shard.steps for row in shard.rows]
-        counts.append(records.write(paths[-1], [str(n).encode() for n in numbers]).records)
-    return Folder(Files(paths, counts), row_groups.count_groups(ROWS, num_shards))
+        counts.append(shards.write_file(paths[-1], [str(n).encode() for n in numbers]).records)
+    return Folder(Files(paths, counts), shards.count_groups(ROWS, num_shards))
 
 
 def take(folders, steps, start=0, first=0, count=ROWS, share=None, repeat=True, seed=0):

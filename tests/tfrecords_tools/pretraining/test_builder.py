@@ -665,9 +665,9 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
     """Killed once when some groups are done, and once when shards are written."""
     write_text(tmp_path / "a.txt", 500, times=40)
     arguments = command(tmp_path, tokenizer)
-    spills = tmp_path / ".unfinished-out" / "spills"
+    runs = tmp_path / ".unfinished-out" / "runs"
     times = {}
-    for what in (f"{spills}/*.counts", f"{tmp_path}/.tmp-out-*/*.tfrecord"):
+    for what in (f"{runs}/*.counts", f"{tmp_path}/.tmp-out-*/*.tfrecord"):
         mark = f"TEST_MARK={uuid.uuid4()}"
         environment = {**os.environ, "TEST_MARK": mark.partition("=")[2]}
         process = subprocess.Popen(
@@ -683,7 +683,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
         while (left := processes_with(mark)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not left  # neither workers nor the process that they are forked from
-        found = {path.name: path.stat().st_mtime_ns for path in spills.glob("*.counts")}
+        found = {path.name: path.stat().st_mtime_ns for path in runs.glob("*.counts")}
         assert times.items() <= found.items()
         times = found
     done = run(arguments)
@@ -700,11 +700,11 @@ def test_files_that_a_power_cut_has_emptied_are_made_again(tmp_path, tokenizer, 
     monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # several groups
     write_text(tmp_path / "a.txt", 60)
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "write", lambda part, **_: os.kill(os.getpid(), signal.SIGINT))
+        patch.setattr(shards, "write_shard", lambda part, **_: os.kill(os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             build(tokenizer, tmp_path / "a.txt", tmp_path / "out")
-    spills = tmp_path / ".unfinished-out" / "spills"
-    emptied = sorted(path for path in spills.iterdir() if path.suffix != ".counts")
+    runs = tmp_path / ".unfinished-out" / "runs"
+    emptied = sorted(path for path in runs.iterdir() if path.suffix != ".counts")
     for path in emptied if left == "counts" else emptied[:1]:
         os.truncate(path, 0)
     build(tokenizer, tmp_path / "a.txt", tmp_path / "out")
@@ -719,13 +719,13 @@ def test_another_build_starts_anew(tmp_path, tokenizer, monkeypatch):
     stopped = []
 
     def stop(part, **_):
-        stopped.append(sorted(path.name for path in (work / "spills").iterdir()))
+        stopped.append(sorted(path.name for path in (work / "runs").iterdir()))
         raise KeyboardInterrupt
 
     for changed in ("nothing", "settings", "text"):
         lines = []
         with monkeypatch.context() as patch:
-            patch.setattr(shards, "write", stop)
+            patch.setattr(shards, "write_shard", stop)
             with pytest.raises(KeyboardInterrupt):
                 build(tokenizer, tmp_path / "a.txt", tmp_path / "out", report=lines.append)
         assert lines == [f"what is done is kept in {work}: the same command goes on from there"]

@@ -17,7 +17,7 @@ from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.stored_document import StoredDocument
 from tfrecords_tools.text import corpus
 from tfrecords_tools.writing.execution import Execution
-from tfrecords_tools.writing.shuffle import Part
+from tfrecords_tools.writing.shuffle import ShardRecords
 
 
 def read(folder):
@@ -328,11 +328,14 @@ def stored(folder, lengths, plan, parts=1):
         StoredDocument(i, 0, False, np.array([len(each)], np.int32), each, none, none)
         for i, each in enumerate(ids)
     ]
-    framed = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
+    records = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
     split = [
-        framed[i * len(framed) // parts : (i + 1) * len(framed) // parts] for i in range(parts)
+        records[i * len(records) // parts : (i + 1) * len(records) // parts] for i in range(parts)
     ]
-    return [stream_text.write(Part(i, parts, each), folder, plan) for i, each in enumerate(split)]
+    return [
+        stream_text.write(ShardRecords(i, parts, each), folder, plan)
+        for i, each in enumerate(split)
+    ]
 
 
 @pytest.mark.parametrize("parts", [1, 3, 7])
@@ -393,8 +396,8 @@ def test_parts_of_a_document_are_one(tmp_path):
 
     parts = [(1, 0, False), (2, 0, True), (2, 3, True), (2, 4, False), (2, 0, True), (3, 1, False)]
     documents = [make(*part, 2 * i) for i, part in enumerate(parts)]
-    framed = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
-    written = stream_text.write(Part(0, 1, framed), tmp_path, plan)
+    records = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
+    written = stream_text.write(ShardRecords(0, 1, records), tmp_path, plan)
     assert written == (0, 15, 4)
     text = stream_text.StoredText(tmp_path, [written], plan).read(0, 15)
     assert text.ids.tolist() == [0, 1, 99, 2, 3, 4, 5, 6, 7, 99, 8, 9, 10, 11, 99]

@@ -1,7 +1,10 @@
 """Tests of tfrecords_tools.writing.parallel."""
 
 import os
+import platform
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -74,3 +77,27 @@ def test_a_killed_worker_is_an_error(ordered):
 
 def test_no_items(ordered):
     assert list(ordered(die, [])) == []
+
+
+SCRIPT = """
+import resource
+from tfrecords_tools.writing import parallel
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+parallel.use_one_thread()
+bytearray(40 << 20)
+before = faults()
+for _ in range(5):
+    bytearray(40 << 20)  # 10,240 pages
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's mallopt")
+def test_memory_of_deleted_arrays_is_used_again():
+    environment = {**os.environ, "GLIBC_TUNABLES": ""}
+    command = [sys.executable, "-c", SCRIPT]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert int(result.stdout) < 1000, result.stderr
