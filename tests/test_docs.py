@@ -20,7 +20,7 @@ FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MODULE = re.compile(r"(?:python|\$G)\S* -m ([\w.]+)([^\n]*)")
 NAMED = re.compile(r"(?<![\w.])((?:official\.)?[a-z]\w+) (--[^\n]*)")
 FLAG = re.compile(r"(?<![\w-])--([a-z]\w*)")
-OURS = ("official", "tfrecords_tools", "benchmarks", "demo", "docs")
+OURS = ("official", "tfrecords_tools", "benchmarks", "experiments", "demo", "docs")
 
 
 @pytest.fixture(params=PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -67,7 +67,7 @@ SHORT = {name.removeprefix("tfrecords_tools."): flags for name, flags in FLAGS.i
 
 
 def has_flag(module, flag):
-    """Whether a command has a flag; those of benchmarks stand in their source."""
+    """Whether a command has a flag; those of benchmarks and experiments stand in their source."""
     if module in FLAGS:
         known = FLAGS[module] | {"help", "helpfull"}
         return flag in known or flag.removeprefix("no") in known
@@ -136,7 +136,7 @@ def test_flags_of_commands_exist(page):
 def test_flags_that_stand_alone_are_of_some_command(page):
     modules = [
         *FLAGS,
-        "benchmarks.downstream",
+        "experiments.downstream",
         "benchmarks.preprocess",
         "benchmarks.torture",
     ]
@@ -148,7 +148,7 @@ def test_flags_that_stand_alone_are_of_some_command(page):
 
 def test_files_that_are_named_exist(page):
     known = re.compile(
-        r"(?:configs|official|tfrecords_tools|tests|benchmarks|docs|notebooks)/[\w./]+"
+        r"(?:configs|official|tfrecords_tools|tests|benchmarks|experiments|docs|notebooks)/[\w./]+"
     )
     for code in code_of(text_of(page)):
         for path in known.findall(code):

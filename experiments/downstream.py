@@ -1,6 +1,6 @@
 """Evaluates an encoder on labelled data sets: shards, fine-tuning, predictions and metrics.
 
-  python -m benchmarks.downstream --data=DATA --task=sst2 --init=PRETRAINED --output=WORK
+  python -m experiments.downstream --data=DATA --task=sst2 --init=PRETRAINED --output=WORK
 
 is one line of a table: the figure beside those of a majority and of a plain baseline (TF-IDF with
 logistic regression, or what `plain_baselines` has for the kind of task) on the same rows. Every
@@ -13,9 +13,8 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.downstream_kinds import KINDS, Metrics
-from benchmarks.downstream_run import Run, read_config
-from benchmarks.downstream_sets import SETS, DataSet
+from experiments.downstream_kinds import KINDS, Metrics, Run, read_config
+from experiments.downstream_sets import SETS, DataSet
 from official import tasks
 
 HEADER = (
@@ -76,8 +75,8 @@ def line(row: dict) -> str:
 def listing() -> str:
     """Returns the text that --list prints."""
     return "\n".join(
-        f"{name:10} {given.about}; {given.folder}, configs/finetune/{given.config}.yaml"
-        for name, given in SETS.items()
+        f"{name:10} {data_set.about}; {data_set.folder}, configs/finetune/{data_set.config}.yaml"
+        for name, data_set in SETS.items()
     )
 
 

@@ -1,6 +1,6 @@
 """The features of words that the CRF of the tagging baseline reads."""
 
-from benchmarks import tagging_baseline
+from experiments import tagging_baseline
 
 
 def test_shapes():

@@ -5,14 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import (
-    downstream,
-    downstream_files,
-    downstream_kinds,
-    downstream_run,
-    plain_baselines,
-)
-from benchmarks.downstream_sets import SETS
+from experiments import downstream, downstream_kinds, downstream_sets, plain_baselines
+from experiments.downstream_sets import SETS
 from official import config as configs
 from official import tasks, tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
@@ -60,7 +54,7 @@ def test_every_data_set_has_its_config_and_files():
         assert all(files[split] for split in given.splits), name
         # What picks a checkpoint is not what is shown.
         assert not given.eval_every or "validation" not in given.splits, name
-        assert not given.prepare or given.prepare in downstream_files.PREPARE
+        assert not given.prepare or given.prepare in downstream_sets.PREPARE
 
 
 def test_list(capsys):
@@ -126,7 +120,7 @@ def test_what_a_command_printed():
 
 
 def test_a_command_that_fails_ends_the_run(tmp_path):
-    run = downstream_run.Run.__new__(downstream_run.Run)
+    run = downstream_kinds.Run.__new__(downstream_kinds.Run)
     with pytest.raises(SystemExit, match="official.main ended with 2"):
         run.command("official.main", "--mode=eval", f"--data={tmp_path}")
 
@@ -137,21 +131,21 @@ def test_rows_are_those_of_the_shards(tmp_path):
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
         "0\t1\t2\tbada?\tfefe\t1\n1\t3\t4\tbroken\n2\t5\t6\tgogo\tbada\t0\n"
     )
-    rows = downstream_files.read_rows(tasks.TASKS["qqp"], "validation", path)
+    rows = downstream_sets.read_rows(tasks.TASKS["qqp"], "validation", path)
     assert rows.numbers == [0, 2] and rows.targets.tolist() == [1, 0]
     assert rows.texts == [("bada?", "fefe"), ("gogo", "bada")]
     path.write_text("index\tsentence\n0\tbada\n")
-    rows = downstream_files.read_rows(tasks.TASKS["cola"], "test", path)
+    rows = downstream_sets.read_rows(tasks.TASKS["cola"], "test", path)
     assert rows.targets is None and rows.texts == [("bada",)]
     path.write_text("text\tlabel\nbada<br />fefe\t1\n")
-    rows = downstream_files.read_rows(tasks.TASKS["imdb"], "test", path)
+    rows = downstream_sets.read_rows(tasks.TASKS["imdb"], "test", path)
     assert rows.texts == [("bada fefe",)] and rows.targets.tolist() == [1]
 
 
 def test_prepared_files(tmp_path):
     for name, seed in (("a.json", 0), ("b.json", 1)):
         (tmp_path / name).write_text(json.dumps(squads.make(2, seed=seed)))
-    result = downstream_files.join_squad(tmp_path, {"train": "a.json + b.json"}, tmp_path)
+    result = downstream_sets.join_squad(tmp_path, {"train": "a.json + b.json"}, tmp_path)
     assert result == {"train": str(tmp_path / "train.json")}
     joined = json.loads((tmp_path / "train.json").read_text())["data"]
     assert joined == squads.make(2, seed=0)["data"] + squads.make(2, seed=1)["data"]
@@ -159,7 +153,7 @@ def test_prepared_files(tmp_path):
     lines = [json.dumps({"article": f"a{i // 2}", "question": i}) for i in range(40)]
     (tmp_path / "race_1000.jsonl").write_text("\n".join(lines) + "\n")
     names = {"train": "t.jsonl", "validation": "v.jsonl", "test": ""}
-    result = downstream_files.split_race(tmp_path, names, tmp_path)
+    result = downstream_sets.split_race(tmp_path, names, tmp_path)
     assert result["test"] == ""
     parts = [
         [json.loads(line)["article"] for line in Path(result[split]).read_text().splitlines()]
@@ -170,7 +164,7 @@ def test_prepared_files(tmp_path):
     (tmp_path / "valid.txt").write_text(
         " \n = One = \n \n a b . \n = = Part = = \n \n c \n = Two = \n d \n"
     )
-    result = downstream_files.articles(tmp_path, {"test": "valid.txt"}, tmp_path)
+    result = downstream_sets.articles(tmp_path, {"test": "valid.txt"}, tmp_path)
     assert Path(result["test"]).read_text() == "a b .\nc\n\nd\n"
 
 
@@ -210,7 +204,7 @@ def test_a_choice_by_the_words_of_its_context(tmp_path):
         row["context"] = f"{row['context']} {row['choices'][row['answer']]}"
     path = choices.write(tmp_path / "train.jsonl", rows)
     task = tasks.Task("choice", "choice", tasks.choice().columns, labels=("A", "B", "C"))
-    asked = downstream_files.read_choices(task, path)
+    asked = downstream_sets.read_choices(task, path)
     assert isinstance(asked[0], choice_files.Question)
     choose = plain_baselines.Chooser(asked[:40])
     right = [question.answer for question in asked[40:]]
@@ -257,7 +251,7 @@ def test_from_files_to_a_line_of_the_table(tmp_path, capsys):
     assert 0 < row["minutes"] and 0 < row["core_minutes"]
 
     without = argparse.Namespace(output=tmp_path / "p")
-    run = downstream_run.Run.__new__(downstream_run.Run)
+    run = downstream_kinds.Run.__new__(downstream_kinds.Run)
     run.set, run.options, run.folder, run.model = SETS["ax"], without, tmp_path, None
     with pytest.raises(SystemExit, match="no .*mnli/model: give --task=mnli before --task=ax"):
         run.predict("test", "test.tsv")

@@ -1,20 +1,192 @@
-"""Scores an encoder and plain baselines on each kind of task, for `benchmarks.downstream`."""
+"""Runs one data set of `experiments.downstream`, and scores it.
 
+`Run` makes the shards, trains and predicts, by commands of the project. `KINDS` has a function for
+each kind of task, which scores the encoder and plain baselines on the same rows.
+"""
+
+import argparse
 import json
+import resource
+import shlex
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import yaml
 
-from benchmarks import downstream_files, plain_baselines
-from benchmarks.downstream_run import Run
+from benchmarks import environments
+from experiments import downstream_sets, plain_baselines
+from experiments.downstream_sets import DataSet
 from official import tasks
 from official.evaluation import task_metrics
-from official.shards import manifest
-from official.shards import side_texts as questions_lib
+from official.shards import manifest, side_texts
 from official.tasks import trec
 
 Metrics = dict[str, float]
+
+
+class Run:
+    """A data set in its own folder."""
+
+    def __init__(self, data_set: DataSet, options: argparse.Namespace):
+        """Creates the folder and prepares the files of the data set."""
+        self.set = data_set
+        self.options = options
+        self.source = Path(options.data, data_set.folder)
+        if not self.source.is_dir():
+            raise SystemExit(f"error: there is no folder {self.source}: --data is the one above it")
+        self.folder = Path(options.output, data_set.name)
+        if self.folder.exists() and not options.baselines:
+            raise SystemExit(f"error: {self.folder} is there already: name another --output")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.shards = self.folder / "shards"
+        self.model = self.folder / "model"
+        self.files = dict(data_set.files)
+        if data_set.prepare:
+            prepare = downstream_sets.PREPARE[data_set.prepare]
+            self.files = prepare(self.source.resolve(), self.files, self.folder.resolve())
+        self.seconds = self.core_seconds = 0.0
+
+    def command(self, module: str, *arguments: str, counted: bool = True) -> str:
+        """Runs a command of the project and returns what it printed; ends where it fails.
+
+        Its time counts as the encoder's, unless it is not `counted`.
+        """
+        words = [module, *map(str, arguments)]
+        print("$ python -m", shlex.join(words), flush=True)
+        started, before = time.monotonic(), _cores()
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words],
+            cwd=environments.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        printed = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            printed.append(line)
+        if code := process.wait():
+            raise SystemExit(f"error: {module} ended with {code}")
+        if counted:
+            self.seconds += time.monotonic() - started
+            self.core_seconds += _cores() - before
+        return "".join(printed)
+
+    def path(self, split: str) -> Path:
+        """Returns the file of a split."""
+        return self.source / (self.files.get(split) or tasks.TASKS[self.set.task].files[split])
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer folder of the encoder."""
+        return Path(self.options.init, "tokenizer").resolve()
+
+    def make_shards(self) -> None:
+        """Builds the shards; those of a ranking are built from its converted files."""
+        data_set = self.set
+        arguments = [
+            f"--task={data_set.task}",
+            f"--input={self.source.resolve()}",
+            *(f"--{split}_file={name}" for split, name in self.files.items()),
+            f"--tokenizer={self.tokenizer}",
+            f"--output={self.shards.resolve()}",
+            f"--max_length={self.length}",
+        ]
+        if data_set.task == "ranking":
+            arguments[1] = f"--input={self.ranking_data()}"
+            arguments += [
+                f"--{name}={name}.tsv" for name in ("queries", "documents")
+            ] + ["--qrels=qrels"]  # fmt: skip
+        if data_set.task in tasks.TASKS and tasks.TASKS[data_set.task].kind == "span":
+            arguments.append(f"--doc_stride={min(data_set.stride, self.length * 3 // 4)}")
+        self.command("tfrecords_tools.build_task_shards", *arguments)
+
+    def ranking_data(self) -> Path:
+        """Returns the queries, the documents, the judgements and the BM25 runs."""
+        folder = (self.folder / "data").resolve()
+        if not folder.exists():
+            self.command(
+                "tfrecords_tools.build_ranking_data",
+                f"--format={self.set.format}",
+                f"--input={self.source.resolve()}",
+                f"--output={folder}",
+            )
+        return folder
+
+    @property
+    def length(self) -> int:
+        """The length of a sequence: that of the data set, or the positions of the encoder."""
+        return min(self.set.length, read_config(self.options.init)["encoder"]["max_positions"])
+
+    def fine_tune(self) -> None:
+        """Trains a model on the train split."""
+        data_set = self.set
+        buckets = [length for length in data_set.buckets if length < self.length]
+        encoder = read_config(self.options.init)["encoder"]
+        encoder |= {"dropout": data_set.dropout, "attention_dropout": data_set.dropout}
+        overrides = [
+            f"recipe.epochs={data_set.epochs}",
+            f"recipe.batch_size={data_set.batch_size}",
+            f"recipe.optimizer.learning_rate={data_set.learning_rate}",
+            f"recipe.bucket_lengths={[*buckets, self.length]}".replace(" ", ""),
+            f"recipe.eval_every={data_set.eval_every}",
+            "recipe.eval_batch_size=64",
+            "recipe.keep_checkpoints=1",
+            "recipe.precision=mixed_bfloat16",
+            # The config of the encoder, with the dropout of fine-tuning.
+            f"encoder={yaml.safe_dump(encoder, default_flow_style=True, width=9999).strip()}",
+            *data_set.overrides,
+            *self.options.override,
+        ]
+        self.command(
+            "official.main",
+            f"--mode={'train_and_eval' if data_set.eval_every else 'train'}",
+            f"--config=configs/finetune/{data_set.config}.yaml",
+            f"--data={self.shards.resolve()}",
+            f"--init={Path(self.options.init).resolve()}",
+            f"--model_dir={self.model.resolve()}",
+            *(f"--override={text}" for text in overrides),
+        )
+
+    def predict(self, split: str, name: str) -> Path:
+        """Writes the predictions of a split, and returns the path of the file or folder."""
+        output = self.folder.resolve() / name
+        model = self.model
+        if self.set.model_of:
+            model = Path(self.options.output, self.set.model_of, "model")
+            if not model.exists():
+                raise SystemExit(
+                    f"error: there is no {model}: give --task={self.set.model_of} before "
+                    f"--task={self.set.name}, with the same --output"
+                )
+        self.command(
+            "official.main",
+            "--mode=predict",
+            f"--split={split}",
+            f"--data={self.shards.resolve()}",
+            f"--model_dir={model.resolve()}",
+            f"--output={output}",
+        )
+        return output
+
+
+def _cores() -> float:
+    """Returns the CPU time of the commands so far, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def read_config(init: str) -> dict:
+    """Returns the config of a model folder; exits if there is none."""
+    path = Path(init, "config.yaml")
+    if not path.exists():
+        raise SystemExit(f"error: {init} is no model folder: there is no {path}")
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def printed_metrics(text: str) -> Metrics:
@@ -45,14 +217,14 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
     if run.set.model_of:
         path = run.predict("test", "test.tsv") if learn else None
         count = len(predicted(path, task.labels)[0]) if learn else 0
-        wanted = len(downstream_files.read_rows(task, "test", run.path("test")).numbers)
+        wanted = len(downstream_sets.read_rows(task, "test", run.path("test")).numbers)
         if learn and count != wanted:
             raise SystemExit(f"error: {path} has {count} predictions for {wanted} rows")
         return [_row("test", 0, wanted, ours={}, majority={}, plain={})]
     regression = task.kind == "regression"
-    train = downstream_files.read_rows(task, "train", run.path("train"))
+    train = downstream_sets.read_rows(task, "train", run.path("train"))
     splits = {
-        split: downstream_files.read_rows(task, split, run.path(split)) for split in run.set.splits
+        split: downstream_sets.read_rows(task, split, run.path(split)) for split in run.set.splits
     }
     names = run.set.metrics
 
@@ -90,11 +262,11 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
 def choice_task(run: Run, learn: bool) -> list[dict]:
     """Scores questions with several choices."""
     task = tasks.TASKS[run.set.task]
-    train = downstream_files.read_choices(task, run.path("train"))
+    train = downstream_sets.read_choices(task, run.path("train"))
     choose = plain_baselines.Chooser(train)
     results = []
     for split in run.set.splits:
-        questions = downstream_files.read_choices(task, run.path(split))
+        questions = downstream_sets.read_choices(task, run.path(split))
         right = np.array([question.answer for question in questions])
         ours = {}
         if learn:
@@ -120,7 +292,7 @@ def span_task(run: Run, learn: bool) -> list[dict]:
     """Scores questions whose answers are spans of a text."""
     stored = manifest.read(run.shards)
     train, questions = (
-        list(questions_lib.read_questions(run.shards, split, stored).values())
+        list(side_texts.read_questions(run.shards, split, stored).values())
         for split in ("train", "validation")
     )
     no_answers = tasks.TASKS[run.set.task].no_answers

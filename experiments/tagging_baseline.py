@@ -1,7 +1,7 @@
 """A CRF on features of words, as a baseline for taggers: entity F1 on CoNLL files.
 
   python -m pip install python-crfsuite==0.9.12
-  python -m benchmarks.tagging_baseline --train=train.conll --evaluate=dev.conll
+  python -m experiments.tagging_baseline --train=train.conll --evaluate=dev.conll
 
 CRFsuite (Okazaki, 2007) trains a linear-chain CRF on the spelling, the shape and the prefixes and
 suffixes of each word and its neighbours, by averaged perceptron, whose order of texts is drawn from
