@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from official.tokenizers import ByteBPE, SentencePiece, Tokenizer, byte_alphabet
+from official.tokenizers import ByteBPE, SentencePiece, Tokenizer, byte_vocabulary
 
 _BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\ufeff"
 
@@ -52,7 +52,7 @@ def problem(
 
 def _byte_bpe(tokenizer: ByteBPE, text: str, ids: list[int], starts: Any, ends: Any) -> str | None:
     """The bytes are those of the text, and each token has the characters of its bytes."""
-    spelled = [byte_alphabet.spelling(tokenizer.pieces[i]) for i in ids]
+    spelled = [byte_vocabulary.spelling(tokenizer.pieces[i]) for i in ids]
     if b"".join(spelled) != text.encode():
         return "the bytes of the pieces are not those of the text"
     bounds = list(itertools.accumulate(map(len, spelled), initial=0))

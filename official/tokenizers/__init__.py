@@ -15,7 +15,7 @@ from typing import Any
 from official.tokenizers import added_tokens, settings_file, tokenizer_json
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
-from official.tokenizers.byte_bpe_files import MERGES_FILE
+from official.tokenizers.byte_vocabulary import MERGES_FILE
 from official.tokenizers.characters import Characters
 from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece

@@ -26,12 +26,18 @@ import tensorflow as tf
 
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.byte_alphabet import ALPHABET, spelling
-from official.tokenizers.byte_bpe_files import MERGES_FILE, VERSION, read_merges, read_pieces
 from official.tokenizers.byte_bpe_splitter import ByteBPESplitter
+from official.tokenizers.byte_vocabulary import (
+    ALPHABET,
+    MERGES_FILE,
+    VERSION,
+    read_merges,
+    read_pieces,
+    spelling,
+)
+from official.tokenizers.byte_vocabulary import check as check_merges
 from official.tokenizers.byte_word_ids import WordIds
 from official.tokenizers.byte_words import begins_with_text
-from official.tokenizers.merges import check as check_merges
 from official.tokenizers.settings_file import find_specials, switch
 from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError

@@ -14,9 +14,8 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import offsets
-from official.tokenizers.byte_alphabet import ALPHABET, spelling
+from official.tokenizers.byte_vocabulary import ALPHABET, reachable, spelling
 from official.tokenizers.byte_words import words
-from official.tokenizers.merges import reachable
 from official.tokenizers.splitter import Splitter
 
 # An empty table of replacements: the size of its trie, the trie and the texts. Without a table,

@@ -24,8 +24,8 @@ from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import byte_word_ids, text_words
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.byte_alphabet import ALPHABET
 from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.tokenizers.digit_commas import BLANK
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece, clean, space_words

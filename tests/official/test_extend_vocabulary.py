@@ -8,7 +8,7 @@ from official import tokenizers
 from official.saving import larger_vocabulary, model_folder
 from official.tokenizers import extension
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
-from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.training import run
 from official.utils.errors import UserError
 from tests import commands, small, systems

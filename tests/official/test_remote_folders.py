@@ -30,7 +30,7 @@ def make_tokenizer(kind, folder):
         return tokenizers.load(GOLDEN / "t5" / "v1_1")
     if kind == "characters":
         return tokenizers.Characters(VOCABULARY)
-    from official.tokenizers.byte_alphabet import ALPHABET
+    from official.tokenizers.byte_vocabulary import ALPHABET
 
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *ALPHABET.values(), "th"]
     return tokenizers.ByteBPE(pieces, [("t", "h")])

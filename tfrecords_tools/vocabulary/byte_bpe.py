@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from official.tokenizers import byte_word_ids
-from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.merges import grow
 from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts

@@ -10,7 +10,7 @@ from official import tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.tokenizers import added_tokens
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
-from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 
 MARK = AddedToken("[E1]", special=True)

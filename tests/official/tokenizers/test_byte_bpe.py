@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
-from official.tokenizers.byte_alphabet import ALPHABET
-from official.tokenizers.merges import reachable
+from official.tokenizers.byte_vocabulary import ALPHABET, reachable
 from official.utils.errors import UserError
 from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import Reference, texts

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
-from official.tokenizers import byte_alphabet, windows
+from official.tokenizers import byte_vocabulary, windows
 from tests import GOLDEN
 
 # How many random contexts; 10,000 take about a minute.
@@ -105,7 +105,7 @@ def test_tokens_are_slices_of_random_contexts(tokenizer_of, kind):
                     new or first in spelled or first in unicodedata.normalize("NFKC", text.lower())
                 )
             else:
-                spelled = byte_alphabet.spelling(piece)
+                spelled = byte_vocabulary.spelling(piece)
                 assert spelled.lstrip(b" ") in text[start - 1 if start else 0 : end + 1].encode()
         # An answer comes back as its tokens' slice, which covers it and no other token.
         for _ in range(3):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from official import tokenizers
 from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
-from official.tokenizers import byte_alphabet, word_starts
+from official.tokenizers import byte_vocabulary, word_starts
 
 SIGNS = '!"#$%&()*+,-./:;?@[\\]^_`{|}~'
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -132,10 +132,10 @@ def words_of(tokenizer, text, backward=False):
     ],
 )
 def test_words_of_byte_level_bpe(text, words, backward):
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *byte_alphabet.ALPHABET.values()]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *byte_vocabulary.ALPHABET.values()]
     merges = []
     for word in ("It", " is", "the", " end", "see", " now", " b", " c", "\n\n ", "\u00a0"):
-        spelled = "".join(byte_alphabet.ALPHABET[byte] for byte in word.encode())
+        spelled = "".join(byte_vocabulary.ALPHABET[byte] for byte in word.encode())
         for end in range(2, len(spelled) + 1):
             if spelled[:end] not in pieces:
                 pieces.append(spelled[:end])

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from official import tokenizers
-from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools.pretraining import lexicon, lexicon_file

@@ -3,7 +3,7 @@
 import pytest
 
 from official import tokenizers
-from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.byte_bpe import SPECIAL, learn, word_counts
 
