@@ -1,4 +1,25 @@
-"""Byte-level BPE of GPT-2 and RoBERTa: `vocab.json` and `merges.txt`.
+"""Splits text into words by GPT-2's pattern, inside a graph.
+
+The pattern has a look-ahead, which TensorFlow's regular expressions do not support: of several
+blanks before a word, the last one belongs to the word. So that blank is separated first, by a
+pattern of its own.
+
+Shapes: N texts.
+
+The ids of the words of Python strings, with the ids of earlier words kept.
+
+Most words of a text have occurred before. Their ids are looked up, and only new words are spelled.
+The words are found by Python's regular expressions, whose classes of letters and digits are those
+of `official.tokenizers.byte_bpe`: the words are the same.
+
+Byte-level BPE inside a graph.
+
+The words of a batch are made unique, and an operation of SentencePiece joins the pairs of each
+word: n bytes take a time of n log n.
+
+Shapes: N texts, W words; a ragged dimension is written None.
+
+Byte-level BPE of GPT-2 and RoBERTa: `vocab.json` and `merges.txt`.
 
 Text is split into words by GPT-2's pattern. The first pieces of a word are its bytes. Neighbours
 are joined pair by pair: always the pair that comes first in `merges.txt`, wherever it occurs in the
@@ -18,30 +39,254 @@ Shapes: N texts, S slices.
 
 import functools
 import json
-from collections.abc import Sequence
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.byte_bpe_splitter import ByteBPESplitter
 from official.tokenizers.byte_vocabulary import (
     ALPHABET,
     MERGES_FILE,
     VERSION,
+    reachable,
     read_merges,
     read_pieces,
     spelling,
 )
 from official.tokenizers.byte_vocabulary import check as check_merges
-from official.tokenizers.byte_word_ids import WordIds
-from official.tokenizers.byte_words import begins_with_text
 from official.tokenizers.settings_file import find_specials, switch
+from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+
+# GPT-2's character classes. TensorFlow's regular expressions have Unicode 15.0. The letters and
+# digits of 15.1 and 16.0 are listed, so that the classes are those of the `tokenizers` package.
+SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+LETTER = (
+    r"\p{L}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65}"
+    r"\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{11380}-\x{11389}\x{1138b}\x{1138e}\x{11390}-\x{113b5}"
+    r"\x{113b7}\x{113d1}\x{113d3}\x{11bc0}-\x{11be0}\x{13460}-\x{143fa}\x{16100}-\x{1611d}"
+    r"\x{16d40}-\x{16d6c}\x{18cff}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2ebf0}-\x{2ee5d}"
+)
+DIGIT = (
+    r"\p{N}\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{16130}-\x{16139}"
+    r"\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1e5f1}-\x{1e5fa}"
+)
+_LAST_BLANK = rf"([{SPACE}]+)([{SPACE}][^{SPACE}])"
+# Without a group around it the search is ten times faster.
+_WORD = (
+    rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{LETTER}]+| ?[{DIGIT}]+| ?[^{SPACE}{LETTER}{DIGIT}]+"
+    rf"|[{SPACE}]+"
+)
+_CUT = b"\xff"  # no UTF-8 text has this byte
+# Matches characters outside `SPACE`. Python's `\s` also has four control characters.
+begins_with_text = re.compile(r"[\S\x1c-\x1f]").match
+
+
+def words(texts: tf.Tensor, add_prefix_space: bool = False) -> tf.RaggedTensor:
+    """Splits texts into words.
+
+    Args:
+      texts: UTF-8 strings [N]; bytes that are not UTF-8 become U+FFFD.
+      add_prefix_space: whether a blank is put before each text that does not begin with one.
+
+    Returns:
+      Strings [N, None]. Joined they are the text. Some of them may be empty.
+    """
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    if add_prefix_space:
+        texts = tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
+    texts = tf.strings.regex_replace(texts, _LAST_BLANK, rb"\1" + _CUT + rb"\2")
+    return tf.strings.split(tf.strings.regex_replace(texts, _WORD, rb"\0" + _CUT), _CUT)
+
+
+# Of the words that are kept and their ids, before they are forgotten.
+MAX_BYTES = 64 << 20
+_ENTRY = 100  # bytes of a dictionary for an item
+_BMP_END, _END = 0xFFFF, 0x10FFFF
+_SURROGATES = 0xD800, 0xE000
+
+
+class WordIds:
+    """The ids of words, of which at most some `max_bytes` are kept."""
+
+    def __init__(self, spell: Callable[[tf.Tensor], tf.RaggedTensor], max_bytes: int = MAX_BYTES):
+        """Starts without any word.
+
+        Args:
+          spell: returns the ids of words, string [W]: int32 [W, None].
+          max_bytes: the memory for words and their ids. When it is full, all are forgotten.
+        """
+        self._spell, self._max_bytes = spell, max_bytes
+        self._known: dict[str, bytes] = {}
+        self._size = 0
+
+    def split(self, texts: Sequence[str]) -> tf.RaggedTensor:
+        """Returns the ids of N texts, int32 [N, None]."""
+        known = self._known
+        rows, words_of = [], {}
+        for number, words in enumerate(map(find, texts)):
+            try:
+                rows.append(b"".join(map(known.__getitem__, words)))
+            except KeyError:
+                rows.append(b"")
+                words_of[number] = words
+        if words_of:
+            known = self._learn(words_of.values())
+        for number, words in words_of.items():
+            rows[number] = b"".join(map(known.__getitem__, words))
+        lengths = np.array([len(row) for row in rows], np.int64) // np.dtype(np.int32).itemsize
+        values = np.frombuffer(b"".join(rows), np.int32)
+        return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
+
+    def _learn(self, words_of: Iterable[Sequence[str]]) -> dict[str, bytes]:
+        """Spells the words that are new, and returns the ids of all words of `words_of`."""
+        words = dict.fromkeys(word for words in words_of for word in words)
+        if self._size > self._max_bytes:
+            self._known, self._size = {}, 0
+        known = self._known
+        new = [word for word in words if word not in known]
+        spelled = self._spell(tf.strings.unicode_transcode(strings(new), "UTF-8", "UTF-8"))
+        values, splits = spelled.values.numpy(), spelled.row_splits.numpy()
+        for word, start, end in zip(new, splits[:-1], splits[1:], strict=True):
+            known[word] = ids = values[start:end].tobytes()
+            self._size += sys.getsizeof(word) + sys.getsizeof(ids) + _ENTRY
+        return known
+
+
+def find(text: str) -> list[str]:
+    """Returns the words of a text by GPT-2's pattern; joined they are the text."""
+    astral = not text.isascii() and _ASTRAL.search(text)
+    return _pattern(_END if astral else _BMP_END).findall(text)
+
+
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+
+
+@functools.cache
+def _pattern(last: int) -> re.Pattern:
+    """Returns the pattern for texts of characters up to `last`.
+
+    Python searches classes up to U+FFFF at once, and the others range by range: five times slower.
+    """
+    classes = SPACE, LETTER, DIGIT
+    space, letter, digit = (_ranges(each, last) for each in classes)
+    return re.compile(
+        rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{letter}]+| ?[{digit}]+| ?[^{space}{letter}{digit}]+"
+        rf"|[{space}]+(?![^{space}])|[{space}]+"
+    )
+
+
+def _ranges(characters: str, last: int) -> str:
+    """Returns a class of TensorFlow's regular expressions, up to `last`, as one of Python's.
+
+    The Unicode version of Python is another one in each release.
+    """
+    codes = np.r_[0 : _SURROGATES[0], _SURROGATES[1] : last + 1].astype("<u4")
+    text = codes.tobytes().decode("utf-32-le")
+    with tf.device("/CPU:0"):
+        kept = tf.strings.regex_replace(text, f"[^{characters}]+", "").numpy().decode()
+    codes = np.frombuffer(kept.encode("utf-32-le"), "<u4").astype(np.int64)
+    breaks = np.flatnonzero(np.diff(codes) > 1)
+    starts, ends = codes[np.r_[0, breaks + 1]], codes[np.r_[breaks, -1]]
+    return "".join(f"\\U{a:08x}-\\U{b:08x}" for a, b in zip(starts, ends, strict=True))
+
+
+# An empty table of replacements: the size of its trie, the trie and the texts. Without a table,
+# SentencePiece logs a line whenever the model is loaded.
+NO_REPLACEMENTS = struct.pack("<I", 1024) + bytes(1024) + b"\0"
+
+
+class ByteBPESplitter(Splitter):
+    """Splits text into words, and joins the pairs of each word in the order of the merges."""
+
+    normalizes = False
+
+    def __init__(
+        self,
+        ids: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        add_prefix_space: bool,
+        source: str,
+    ):
+        super().__init__()
+        self._add_prefix_space = add_prefix_space
+        # By id. Text never becomes an added token with characters outside the alphabet.
+        self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
+        self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
+        pieces = [*ALPHABET.values(), *reachable(merges, source)]
+        self._model = tf_text.SentencepieceTokenizer(_model(pieces), out_type=tf.int32)
+        self._ids = tf.constant([ids[piece] for piece in pieces], tf.int32)
+
+    def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of string [N], int32 [N, None]."""
+        return self.split_words(words(texts, self._add_prefix_space))
+
+    def split_words(self, text_words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the ids of the words of texts, string [N, None]: int32 [N, None]."""
+        unique, numbers = tf.unique(text_words.values)
+        pieces = tf.gather(self.spell(unique), numbers)  # [all words, None]
+        ends = tf.gather(pieces.row_splits, text_words.row_splits)
+        return tf.RaggedTensor.from_row_splits(pieces.values, ends, validate=False)
+
+    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """See `Splitter`. The pieces of a text have the same bytes as the text."""
+        ids = self.split(texts)
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        ends = tf.cumsum(tf.gather(self._bytes_of, ids.values))
+        lengths = tf.gather(self._bytes_of, ids.values)
+        before = tf.gather(tf.concat([[0], ends], 0), ids.row_starts())  # [N]
+        if self._add_prefix_space:
+            before += tf.cast(tf.strings.regex_full_match(texts, "(?s)[^ ].*"), tf.int64)
+        ends -= tf.gather(before, offsets.rows_of(ids))
+        starts = ids.with_values(tf.maximum(ends - lengths, 0))
+        characters_of = offsets.characters_of(
+            offsets.origins(characters), starts, ids.with_values(tf.maximum(ends, 0))
+        )
+        return offsets.Tokens(ids, *offsets.trimmed(characters, *characters_of))
+
+    def spell(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of words, string [W]: int32 [W, None]."""
+        split = tf.strings.bytes_split(words)
+        values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
+        characters = tf.gather(self._characters, tf.cast(values, tf.int32))
+        pieces = self._model.tokenize(offsets.joined(split.with_values(characters)))
+        return pieces.with_values(tf.gather(self._ids, pieces.values))
+
+
+def _model(pieces: Sequence[str]) -> bytes:
+    """Returns a SentencePiece model that joins characters to `pieces`, earlier pieces first.
+
+    SentencePiece joins any two neighbours whose result is a piece, not only the listed pairs. For
+    `reachable` pieces both are the same: two neighbours that spell such a piece are its two listed
+    parts, because its characters were joined in the same way as when it is split alone.
+
+    The model's ids are the indices of `pieces`.
+    """
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    for index, piece in enumerate(pieces):
+        model.pieces.add(piece=piece, score=-index, type=kinds.NORMAL)
+    # A model needs an unknown piece. It never occurs, since every character is a piece.
+    model.pieces.add(piece="<unk>", score=-len(pieces), type=kinds.UNKNOWN)
+    model.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.BPE
+    model.trainer_spec.unk_id = len(pieces)
+    normalizer = model.normalizer_spec
+    normalizer.add_dummy_prefix = False
+    normalizer.remove_extra_whitespaces = False
+    normalizer.escape_whitespaces = False
+    normalizer.precompiled_charsmap = NO_REPLACEMENTS
+    return model.SerializeToString(deterministic=True)
+
 
 # GPT-2 has one special token, which also separates documents.
 END = "<|endoftext|>"

@@ -22,7 +22,7 @@ import sentencepiece
 import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import byte_word_ids, text_words
+from official.tokenizers import byte_bpe, text_words
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_vocabulary import ALPHABET
@@ -180,7 +180,7 @@ def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
     texts = tf.constant([word.strip() for word in words])
     if isinstance(tokenizer, ByteBPE):
         decoded = [f" {text.decode()}" for text in texts.numpy()]
-        return [form if len(byte_word_ids.find(form)) == 1 else "" for form in decoded]
+        return [form if len(byte_bpe.find(form)) == 1 else "" for form in decoded]
     texts = tokenizer.module().normalized(texts)
     if isinstance(tokenizer, WordPiece):
         texts = tf.strings.strip(space_words(texts))

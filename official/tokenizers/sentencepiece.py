@@ -34,7 +34,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import PAIRS, Tokenizer, sentinels
-from official.tokenizers.byte_bpe_splitter import NO_REPLACEMENTS
+from official.tokenizers.byte_bpe import NO_REPLACEMENTS
 from official.tokenizers.digit_commas import BLANK, DigitCommas
 from official.tokenizers.settings_file import FILE, find_specials, has_capitals, switch
 from official.tokenizers.splitter import Splitter

@@ -8,7 +8,7 @@ same text gives the same bytes.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from official.tokenizers import byte_word_ids
+from official.tokenizers import byte_bpe
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.merges import grow
@@ -22,7 +22,7 @@ def word_counts(max_words: int = MAX_WORDS) -> WordCounts:
     """Returns a counter of the words that the tokenizer sees, white space among them."""
 
     def words(texts: Sequence[str]) -> Iterator[str]:
-        return itertools.chain.from_iterable(map(byte_word_ids.find, texts))
+        return itertools.chain.from_iterable(map(byte_bpe.find, texts))
 
     return WordCounts(words, max_words, str.encode)
 

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
-from official.tokenizers import byte_words
-from official.tokenizers.byte_word_ids import WordIds, find
+from official.tokenizers import byte_bpe
+from official.tokenizers.byte_bpe import WordIds, find
 from official.tokenizers.text_tensors import strings
 from tests import ROOT
 
@@ -34,7 +34,7 @@ def odd_texts(count, seed=0, parts=ODD):
 
 def graph_words(texts):
     """The words of the graph, without empty ones."""
-    with_surrogates = byte_words.words(strings(texts)).to_list()
+    with_surrogates = byte_bpe.words(strings(texts)).to_list()
     return [[word.decode() for word in words if word] for words in with_surrogates]
 
 
@@ -83,7 +83,7 @@ def test_ids_of_slices_are_those_of_their_whole(tokenizer):
     documents = [odd_texts(5, seed, ODD[:-3]) for seed in range(100)]  # no lone surrogates
     blank = tokenizer.add_prefix_space
     wholes = ["".join(each) for each in documents]
-    wholes = [" " * (blank and bool(byte_words.begins_with_text(w))) + w for w in wholes]
+    wholes = [" " * (blank and bool(byte_bpe.begins_with_text(w))) + w for w in wholes]
     expected = tokenizers.ByteBPE(GOLDEN["vocab.json"], MERGES).tokenize(strings(wholes))
     np.testing.assert_array_equal(tokenizer.encode_slices(documents)[0], expected.values)
 
