@@ -26,8 +26,8 @@ from official.tokenizers import added_tokens, settings_file, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
-from official.tokenizers.digit_commas import BLANK
 from official.tokenizers.sentencepiece import NO_REPLACEMENTS, PREPEND, SentencePiece, replaced
+from official.tokenizers.sentencepiece_rules import BLANK
 from official.tokenizers.wordpiece import WordPiece
 from official.utils import json_files
 from official.utils.errors import UserError

@@ -17,7 +17,7 @@ from official.tokenizers import settings_file
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_lines
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
-from official.tokenizers.text_rules import TextRules
+from official.tokenizers.sentencepiece_rules import TextRules
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
@@ -139,7 +139,7 @@ def build(
       on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
       on_long_line: "error" or "skip": what to do with lines that are too long.
       add_prefix_space: whether byte-level BPE adds a blank before each document.
-      normalize_text: whether unigram and BPE follow `official.tokenizers.text_rules`.
+      normalize_text: whether unigram and BPE follow `official.tokenizers.sentencepiece_rules`.
       sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
         The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
       split_punctuation: whether punctuation signs and Chinese characters are words of their own, of

@@ -11,8 +11,8 @@ import sentencepiece
 import tensorflow as tf
 
 from official import tokenizers
-from official.tokenizers import combining
-from official.tokenizers.text_rules import TextRules
+from official.tokenizers import sentencepiece_rules
+from official.tokenizers.sentencepiece_rules import TextRules
 from official.utils.errors import UserError
 
 RELEASED = {"remove_space": True, "keep_accents": False, "replace_quotes": True,
@@ -134,7 +134,7 @@ def test_every_character(model):
 
 def test_combining_marks_are_those_of_unicode_14():
     every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    actual = tf.strings.regex_full_match(every, f"[{combining.PATTERN}]").numpy()
+    actual = tf.strings.regex_full_match(every, f"[{sentencepiece_rules.PATTERN}]").numpy()
     ours = {c for c, mark in zip(every, actual, strict=True) if mark}
     theirs = {c for c in every if unicodedata.combining(c)}
     assert ours <= theirs
