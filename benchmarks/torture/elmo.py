@@ -8,7 +8,7 @@ from official.config.bilm import BilmConfig
 from official.convert import elmo
 from official.saving import model_folder
 from official.tokenizers import Characters
-from official.tokenizers.characters import SPECIALS
+from official.tokenizers.word_characters import SPECIALS
 from official.utils import host_seeding
 
 

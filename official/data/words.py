@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from official.tokenizers import word_characters
-from official.tokenizers.characters import Characters
+from official.tokenizers.word_characters import Characters
 
 
 def characters(

@@ -19,8 +19,8 @@ from official.modeling.layers.random import PACKAGE
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving.signatures import inputs
 from official.tokenizers import packed_words, word_characters
-from official.tokenizers.characters import Characters
 from official.tokenizers.packing import PAD_SEGMENT
+from official.tokenizers.word_characters import Characters
 from official.utils import keras_private, paths
 from official.utils.errors import UserError
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from official.tokenizers import packing, word_characters
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.characters import Characters
+from official.tokenizers.word_characters import Characters
 
 # The features of an example on disk; see `official.shards.features`.
 FEATURES = ("word_lengths", "word_bytes")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from official.tokenizers import offsets, word_characters
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.characters import Characters
+from official.tokenizers.word_characters import Characters
 from official.tokenizers.word_windows import NO_WORD
 
 # The places of [CLS] and [SEP] in a table of tokens, before those of the texts.

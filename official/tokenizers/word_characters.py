@@ -14,10 +14,37 @@ release's inference.
 
 Shapes: N texts, K words, C = `WIDTH` characters of a word, T words of a row; a ragged dimension is
 written None.
+
+A tokenizer of whole words, which are read by their characters: ELMo.
+
+Words are separated by white space, as `str.split` separates them. Each has two forms: the ids of
+its characters (`official.tokenizers.word_characters`), which an encoder reads, and its number in a
+vocabulary, which a language model predicts. A word that the vocabulary lacks is `<UNK>` as a
+target, and keeps its characters as input. With `split_punctuation`, punctuation signs and Chinese
+characters are words of their own, as in BERT's first step, for text that is not tokenized.
+
+The vocabulary is a text file of one word per line: `<S>`, `</S>` and `<UNK>`, then words by
+descending count, which the sampled softmax assumes. A vocabulary of a release may have the three
+marks on any lines, and the line `!!!MAXTERMID`, which is no word: it is left out and has no id, as
+in the release's reader (bilm-tf, `bilm/data.py`). Text that spells a mark, such as a literal
+"</S>", is an unknown word with the characters of the text.
+
+Shapes: N texts, C characters of a text; a ragged dimension is written None.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from official.tokenizers import offsets, piece_lines, settings_file, wordpiece
+from official.tokenizers.base import Tokenizer
+from official.tokenizers.settings_file import find_specials, switch
+from official.tokenizers.splitter import Splitter
+from official.tokenizers.text_tensors import chunks, strings
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 WIDTH = 50
 MAX_BYTES = WIDTH - 2
@@ -90,3 +117,211 @@ def _framed(data: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     first = tf.fill(tf.shape(lengths), BEGIN)
     last = tf.where(lengths == MAX_BYTES, END, PADDING)
     return tf.concat([first, inside, last], axis=-1)
+
+
+SPECIALS = ("<S>", "</S>", "<UNK>")
+_NO_WORD = "!!!MAXTERMID"
+_ROLES = {
+    "pad_token": ("</S>",),
+    "unk_token": ("<UNK>",),
+    "cls_token": ("<S>",),
+    "sep_token": ("</S>",),
+    "mask_token": (),
+}
+_SPLITS = "split_punctuation"
+# Python's white space.
+_BLANK = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
+
+
+def read_words(path: AnyPath) -> list[str]:
+    """Reads the words of a vocabulary in the order of their ids.
+
+    Raises:
+      UserError: a line is not UTF-8.
+    """
+    return [piece for piece in piece_lines.read(path) if piece != _NO_WORD]
+
+
+def split_words(texts: tf.Tensor, split_punctuation: bool = False) -> tf.RaggedTensor:
+    """Splits strings [N] into words, string [N, None]; bytes that are not UTF-8 become U+FFFD."""
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    if split_punctuation:
+        texts = wordpiece.space_words(texts)
+    return tf.strings.split(tf.strings.regex_replace(texts, f"{_BLANK}+", " "))
+
+
+class CharacterSplitter(Splitter):
+    """Splits text into words, and numbers them."""
+
+    def __init__(self, pieces: Sequence[str], unk_id: int, split_punctuation: bool):
+        super().__init__()
+        self._split_punctuation = split_punctuation
+        self._numbers = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(pieces, tf.string), tf.range(len(pieces), dtype=tf.int32)
+            ),
+            default_value=unk_id,
+        )
+
+    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of string [N], string [N, None]."""
+        return split_words(texts, self._split_punctuation)
+
+    def character_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns sentences as characters: `word_characters.in_sentences` of string [N]."""
+        return in_sentences(self.words(texts))
+
+    def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of string [N], int32 [N, None]."""
+        return self.numbers(self.words(texts))
+
+    def numbers(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the ids of words, string [N, None]: int32 [N, None]."""
+        return words.with_values(self._numbers.lookup(words.values))
+
+    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """See `Splitter`; a word has the offsets of its characters."""
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        values, rows = characters.values, offsets.rows_of(characters)
+        if self._split_punctuation:
+            spaced = wordpiece.space_words(values)
+            alone = tf.strings.regex_full_match(spaced, "(?s) . ")
+        else:
+            alone = tf.zeros_like(rows, tf.bool)
+        inside = ~tf.strings.regex_full_match(values, _BLANK)
+        parted = alone[1:] | alone[:-1] | ~inside[:-1] | (rows[1:] != rows[:-1])
+        first = inside & tf.concat([[True], parted], 0)[: tf.size(values)]  # [C] of all texts
+        number = tf.cumsum(tf.cast(first, tf.int32)) - 1
+        count = tf.reduce_sum(tf.cast(first, tf.int32))
+        number = tf.boolean_mask(number, inside)
+        words = tf.strings.unsorted_segment_join(tf.boolean_mask(values, inside), number, count)
+        columns = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
+        sizes = tf.math.bincount(number, minlength=count, maxlength=count)
+        starts = tf.boolean_mask(columns, first)
+        ragged = tf.RaggedTensor.from_value_rowids(
+            words, tf.boolean_mask(rows, first), characters.nrows(), validate=False
+        )
+        return offsets.Tokens(
+            self.numbers(ragged), ragged.with_values(starts), ragged.with_values(starts + sizes)
+        )
+
+
+class Characters(Tokenizer):
+    """Words by their characters.
+
+    Attributes:
+      split_punctuation: whether punctuation signs and Chinese characters are words of their own.
+    """
+
+    FILE = "words.txt"
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        split_punctuation: bool = False,
+        settings: dict[str, Any] | None = None,
+        source: str = "the vocabulary",
+    ):
+        """Makes a tokenizer from a list of words.
+
+        Args:
+          pieces: the words in the order of their ids, with `<S>`, `</S>` and `<UNK>` among them.
+          split_punctuation: see the class.
+          settings: other settings of the settings file.
+          source: the name of the vocabulary in messages.
+
+        Raises:
+          UserError: the vocabulary is empty, has an empty or duplicate word, or lacks one of the
+            three special tokens.
+        """
+        piece_lines.check(pieces, source)
+        if lacking := [mark for mark in SPECIALS if mark not in pieces]:
+            raise UserError(
+                f"{source} lacks {' '.join(lacking)}: a vocabulary of words has "
+                f"{' '.join(SPECIALS)}, one a line: put them at its beginning"
+            )
+        self.split_punctuation = split_punctuation
+        unknown = pieces.index("<UNK>")
+        splitter = CharacterSplitter(pieces, unknown, split_punctuation)
+        specials = find_specials(pieces, {}, source, _ROLES)
+        super().__init__(pieces, specials, splitter, settings or {})
+
+    @classmethod
+    def read(cls, path: AnyPath, settings: dict[str, Any]) -> "Characters":
+        """Reads a tokenizer from a `words.txt`, with one word per line, and its settings.
+
+        Raises:
+          UserError: see the constructor; or a line is not UTF-8, or a setting names another special
+            token.
+        """
+        for key, (*names,) in _ROLES.items():
+            if settings.get(key) not in (None, *names):
+                raise UserError(
+                    f"{path.with_name(settings_file.FILE)}: {key} is {settings[key]!r}, but "
+                    f"{path.name} has only {' '.join(SPECIALS)}: leave it out"
+                )
+        splits = bool(switch(settings, _SPLITS, False))
+        return cls(read_words(path), splits, settings, str(path))
+
+    def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the ids of all texts, and the words themselves.
+
+        Args:
+          texts: any number of texts.
+
+        Returns:
+          values, int32 [K], and row_splits, int64 [N + 1], as `encode_ragged` does; and the words
+          in UTF-8, whole, object [K].
+        """
+        values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        spelled = [np.zeros(0, object)]
+        with tf.device("/CPU:0"):
+            for chunk in chunks(texts):
+                words = self._splitter.words(strings(chunk))
+                ids = self.numbers(words)
+                values.append(ids.values.numpy())
+                lengths.append(ids.row_lengths().numpy())
+                spelled.append(words.values.numpy())
+        return np.concatenate(values), np.cumsum(np.concatenate(lengths)), np.concatenate(spelled)
+
+    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of UTF-8 strings [N] in a graph or eagerly: string [N, None]."""
+        return self._splitter.words(texts)
+
+    def numbers(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the ids of words, string [N, None]: those of `tokenize`, int32 [N, None]."""
+        return self._splitter.allowed(self._splitter.numbers(words))
+
+    def character_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns sentences as characters, in a graph or eagerly.
+
+        Args:
+          texts: UTF-8 strings [N], a sentence each.
+
+        Returns:
+          int32 [N, None, 50], with the marks of the sentence around its words.
+        """
+        return self._splitter.character_ids(texts)
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Returns the words of ids with blanks between them."""
+        return " ".join(self.pieces[i] for i in ids)
+
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Returns the text of ids [N, None]: string [N]."""
+        return offsets.joined(tf.gather(tf.constant(self.pieces), ids), " ")
+
+    def _spelled(self, piece: str) -> bytes:
+        return f" {piece}".encode()
+
+    def _begins_word(self, piece: str, rule: str) -> bool:
+        return True
+
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        return {self.FILE: piece_lines.file(self.pieces)}
+
+    def _decides(self) -> dict[str, Any]:
+        return {_SPLITS: self.split_punctuation}
+
+    def _for_others(self) -> dict[str, Any]:
+        return {}

@@ -130,7 +130,7 @@ def tokenize_words(
 ) -> tuple[TokenizedDocuments, np.ndarray, Counts]:
     """Returns the tokens of a chunk, the word of each in UTF-8 (object [K]), and the counts.
 
-    The tokenizer is one of words (`official.tokenizers.characters`).
+    The tokenizer is one of words (`official.tokenizers.word_characters`).
     """
     tokenizer = _tools(settings).tokenizer
     texts = _texts(chunk, settings, tokenizer)

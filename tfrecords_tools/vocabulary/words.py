@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from official.tokenizers.characters import SPECIALS, split_words
+from official.tokenizers.word_characters import SPECIALS, split_words
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts, most_common
 

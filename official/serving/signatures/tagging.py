@@ -34,7 +34,7 @@ from official.tokenizers import (
     window_tensors,
     word_windows,
 )
-from official.tokenizers.characters import Characters
+from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
 

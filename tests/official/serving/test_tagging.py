@@ -11,9 +11,9 @@ from official.saving import checkpoints, named_arrays
 from official.serving import length_groups, saved_model
 from official.tasks import tag_tensors
 from official.tasks import tags as tag_rules
-from official.tokenizers import characters as characters_module
 from official.tokenizers import packing, text_words, window_tensors, word_characters, word_windows
-from official.tokenizers.characters import Characters
+from official.tokenizers import word_characters as characters_module
+from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
 from tests.official.serving.test_odd_strings import ODD, WORDS
