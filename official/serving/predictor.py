@@ -20,7 +20,7 @@ from official.serving.served_model import ServedModel
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
 from official.tasks import KINDS
-from official.tokenizers.text_tensors import characters
+from official.tokenizers.base import characters
 from official.utils.errors import UserError
 
 

@@ -51,7 +51,7 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
-from official.tokenizers.base import Tokenizer
+from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.byte_vocabulary import (
     ALPHABET,
     MERGES_FILE,
@@ -63,8 +63,6 @@ from official.tokenizers.byte_vocabulary import (
 )
 from official.tokenizers.byte_vocabulary import check as check_merges
 from official.tokenizers.settings_file import find_specials, switch
-from official.tokenizers.splitter import Splitter
-from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

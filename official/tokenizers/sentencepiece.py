@@ -33,11 +33,10 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
-from official.tokenizers.base import PAIRS, Tokenizer, sentinels
+from official.tokenizers.base import PAIRS, Splitter, Tokenizer, sentinels
 from official.tokenizers.byte_bpe import NO_REPLACEMENTS
 from official.tokenizers.sentencepiece_rules import BLANK, WHITE_SPACE, DigitCommas, TextRules
 from official.tokenizers.settings_file import FILE, find_specials, has_capitals, switch
-from official.tokenizers.splitter import Splitter
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

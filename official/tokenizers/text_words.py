@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from official.tokenizers import offsets, text_tensors, wordpiece
+from official.tokenizers import base, offsets, wordpiece
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.sentencepiece_rules import WHITE_SPACE
 from official.utils import word_rules
@@ -94,8 +94,8 @@ def spans(
     """Returns the first character of each word of texts, and the character after its last one."""
     result: list[list[tuple[int, int]]] = []
     with tf.device("/CPU:0"):
-        for chunk in text_tensors.chunks(texts):
-            found = split(text_tensors.characters(chunk), rule, tokenizer)
+        for chunk in base.chunks(texts):
+            found = split(base.characters(chunk), rule, tokenizer)
             pairs = zip(found.starts.to_list(), found.ends.to_list(), strict=True)
             result += [list(zip(*pair, strict=True)) for pair in pairs]
     return result

@@ -39,10 +39,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.tokenizers import offsets, piece_lines, settings_file, wordpiece
-from official.tokenizers.base import Tokenizer
+from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.settings_file import find_specials, switch
-from official.tokenizers.splitter import Splitter
-from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

@@ -30,9 +30,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.tokenizers import added_tokens, offsets, piece_lines, settings_file
-from official.tokenizers.base import Tokenizer
+from official.tokenizers.base import Splitter, Tokenizer
 from official.tokenizers.settings_file import find_specials, has_capitals, switch
-from official.tokenizers.splitter import Splitter
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

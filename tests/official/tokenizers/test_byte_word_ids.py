@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.tokenizers import byte_bpe
+from official.tokenizers.base import strings
 from official.tokenizers.byte_bpe import WordIds, find
-from official.tokenizers.text_tensors import strings
 from tests import ROOT
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "byte_bpe.json").read_text())

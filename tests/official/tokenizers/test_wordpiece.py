@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official import tokenizers
-from official.tokenizers import settings_file, text_tensors, wordpiece
+from official.tokenizers import base, settings_file, wordpiece
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -148,7 +148,7 @@ def test_batches_do_not_change_ids(monkeypatch):
     texts = [row["text"] for row in GOLDEN["uncased"]]
     loaded = tokenizers.WordPiece(GOLDEN["vocabulary"])
     whole = loaded.encode_ragged(texts)
-    monkeypatch.setattr(text_tensors, "_CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(base, "_CHUNK_CHARACTERS", 100)
     parts = loaded.encode_ragged(texts)
     np.testing.assert_array_equal(parts[0], whole[0])
     np.testing.assert_array_equal(parts[1], whole[1])
