@@ -15,7 +15,7 @@ from benchmarks.torture.materials import SIZES, SYSTEMS, Materials, smoke_config
 from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset
-from official.tokenizers import packing
+from official.tokenizers import pair_packing
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
@@ -99,7 +99,9 @@ class Part(parts.Part):
         tokenizer, model = self._tokenizer(kind), self._model(kind, "vectors")
         texts = [line.decode("utf-8", "replace") for line in some]
         ids = tokenizer.encode(texts)
-        packed = packing.pack([tf.ragged.constant(ids, dtype=tf.int32)], tokenizer, served.LENGTH)
+        packed = pair_packing.pack(
+            [tf.ragged.constant(ids, dtype=tf.int32)], tokenizer, served.LENGTH
+        )
         wanted = model.signatures["tokens"](
             input_word_ids=packed["token_ids"],
             input_mask=tf.cast(packed["padding_mask"], tf.int32),

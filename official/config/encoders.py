@@ -85,7 +85,7 @@ class TransformerConfig(EncoderConfig):
     relative_buckets: int | None = omitted()
     family: str | None = omitted()
 
-    # The layout of a task's texts; see `official.tokenizers.packing`. Positions start at the first
+    # The layout of a task's texts; see `official.tokenizers.pair_packing`. Positions start at the first
     # token, so padding is on the right.
     layout = "cls_first"
 
@@ -236,7 +236,7 @@ class TransformerXLConfig(EncoderConfig):
 
     @property
     def layout(self):
-        """The layout of a task's texts; see `official.tokenizers.packing`."""
+        """The layout of a task's texts; see `official.tokenizers.pair_packing`."""
         return f"cls_{self.pooled_position}"
 
     @property

@@ -30,7 +30,7 @@ class EncoderConfig(Part):
     """Sizes and settings of an encoder.
 
     Attributes:
-      layout: the layout of a task's texts; see `official.tokenizers.packing`.
+      layout: the layout of a task's texts; see `official.tokenizers.pair_packing`.
     """
 
     num_layers: int

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from official.tokenizers import packing
+from official.tokenizers import pair_packing
 
 FEATURES = ("word_ids", "tag_ids")
 NONE = -1
@@ -30,7 +30,7 @@ def fields(
     if not shape.is_fully_defined():
         shape = tf.shape(padding_mask)
     rows = {name: parsed[name].to_tensor(NONE, shape=shape) for name in FEATURES if name in parsed}
-    if layout == packing.LAYOUTS[0]:
+    if layout == pair_packing.LAYOUTS[0]:
         return rows
     width = tf.shape(padding_mask)[1]
     lengths = tf.reduce_sum(tf.cast(padding_mask, tf.int32), axis=1, keepdims=True)  # [B, 1]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from official.modeling.model import Model
 from official.plots import heat_maps
 from official.tokenizers import Tokenizer
-from official.tokenizers.packing import pack
+from official.tokenizers.pair_packing import pack
 from official.utils.errors import UserError
 
 

@@ -16,7 +16,7 @@ from official.corruption import permutation
 from official.corruption.vocabulary import Vocabulary
 from official.plots import heat_maps
 from official.tokenizers import Tokenizer
-from official.tokenizers.packing import pack_arrays
+from official.tokenizers.pair_packing import pack_arrays
 from official.utils import seeding
 from official.utils.errors import UserError
 

@@ -21,8 +21,7 @@ from official.modeling.layers import gradient
 from official.serving import served_model, text_vectors
 from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
-from official.tokenizers.packed_words import pack_words
-from official.tokenizers.packing import num_specials, pack
+from official.tokenizers.pair_packing import num_specials, pack, pack_words
 from official.tokenizers.word_characters import Characters
 from official.utils import atomic, paths
 from official.utils.errors import UserError

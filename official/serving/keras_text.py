@@ -18,8 +18,8 @@ from official.config.registry import module_of
 from official.modeling.layers.random import PACKAGE
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving.signatures import inputs
-from official.tokenizers import packed_words, word_characters
-from official.tokenizers.packing import PAD_SEGMENT
+from official.tokenizers import pair_packing, word_characters
+from official.tokenizers.pair_packing import PAD_SEGMENT
 from official.tokenizers.word_characters import Characters
 from official.utils import keras_private, paths
 from official.utils.errors import UserError
@@ -151,7 +151,7 @@ class TextPreprocessor(keras.Layer):
     def call(self, texts: tf.Tensor, second: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Packs texts [B]: see the class."""
         given = [inputs.text(text) for text in (texts, second) if text is not None]
-        batch = packed_words.pack_texts(given, self.tokenizer, self.max_length, self.layout)
+        batch = pair_packing.pack_texts(given, self.tokenizer, self.max_length, self.layout)
         return self._padded(batch) if self.pad else batch
 
     def _padded(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -31,7 +31,7 @@ from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
 from official.serving.text_generator import TextGenerator
 from official.tokenizers import Tokenizer
-from official.tokenizers.packing import num_specials, pack
+from official.tokenizers.pair_packing import num_specials, pack
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report

@@ -16,7 +16,7 @@ from official.tokenizers import added_tokens, settings_file, tokenizer_json
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_vocabulary import MERGES_FILE
-from official.tokenizers.packing import arrange, pack, pack_arrays
+from official.tokenizers.pair_packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.word_characters import Characters
 from official.tokenizers.wordpiece import WordPiece

@@ -20,20 +20,20 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import packing
+from official.tokenizers import pair_packing
 from official.utils.errors import UserError
 
 # Fields of `pack_windows` with the position of each window; see `official.shards.features`.
 POSITIONS = ("context_start", "context_length", "window_start", "own_start", "own_end")
 
 
-def check(tokenizer: packing.SpecialIds, max_length: int, stride: int, max_query: int) -> None:
+def check(tokenizer: pair_packing.SpecialIds, max_length: int, stride: int, max_query: int) -> None:
     """Checks that a window has room for its question and at least one token of the context.
 
     Raises:
       UserError: it has no room, or a size is less than 1.
     """
-    specials = packing.num_specials(2, tokenizer)
+    specials = pair_packing.num_specials(2, tokenizer)
     if stride < 1:
         raise UserError(f"doc_stride: {stride} is less than 1: windows would not go on")
     if max_query < 1:
@@ -49,7 +49,7 @@ def check(tokenizer: packing.SpecialIds, max_length: int, stride: int, max_query
 def pack_windows(
     questions: tf.RaggedTensor,
     contexts: tf.RaggedTensor,
-    tokenizer: packing.SpecialIds,
+    tokenizer: pair_packing.SpecialIds,
     max_length: int,
     stride: int,
     max_query: int,
@@ -109,14 +109,14 @@ class _Cut(NamedTuple):
 def _cut(
     questions: tf.RaggedTensor,
     contexts: tf.RaggedTensor,
-    tokenizer: packing.SpecialIds,
+    tokenizer: pair_packing.SpecialIds,
     max_length: int,
     stride: int,
     max_query: int,
 ) -> _Cut:
     question_length = tf.minimum(tf.cast(questions.row_lengths(), tf.int32), max_query)  # [N]
     lengths = tf.cast(contexts.row_lengths(), tf.int32)  # [N]
-    room = max_length - packing.num_specials(2, tokenizer) - question_length  # [N]
+    room = max_length - pair_packing.num_specials(2, tokenizer) - question_length  # [N]
     step = tf.minimum(room, stride)
     counts = 1 + tf.maximum(lengths - room + step - 1, 0) // step  # [N]
     row = tf.repeat(tf.range(tf.size(counts)), counts)  # [W]
@@ -136,7 +136,7 @@ def _cut(
 def _join(
     questions: tf.RaggedTensor,
     contexts: tf.RaggedTensor,
-    tokenizer: packing.SpecialIds,
+    tokenizer: pair_packing.SpecialIds,
     cut: _Cut,
 ) -> tf.RaggedTensor:
     """Returns the token ids of all windows, special tokens included: int32 [W, None]."""
@@ -157,7 +157,7 @@ def _join(
 
 
 def arrange_windows(
-    batch: Mapping[str, tf.Tensor], tokenizer: packing.SpecialIds, layout: str
+    batch: Mapping[str, tf.Tensor], tokenizer: pair_packing.SpecialIds, layout: str
 ) -> dict[str, tf.Tensor]:
     """Rearranges padded windows for a layout.
 
@@ -191,7 +191,7 @@ def arrange_windows(
             "padding_mask": mask,
         }
         start = tf.shape(mask)[1] - total  # after the padding
-    moved = packing.arrange({name: batch[name] for name in fields}, tokenizer, layout)
+    moved = pair_packing.arrange({name: batch[name] for name in fields}, tokenizer, layout)
     return {**moved, "context_start": start[:, 0]}
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from official.tokenizers import packing
+from official.tokenizers import pair_packing
 from official.tokenizers.base import Tokenizer
 
 NO_WORD = -1
@@ -93,7 +93,7 @@ def _first_tokens(ends: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.where(first, numbers, NO_WORD).astype(np.int32)
 
 
-def windows(length: int, tokenizer: packing.SpecialIds, max_length: int) -> list[Window]:
+def windows(length: int, tokenizer: pair_packing.SpecialIds, max_length: int) -> list[Window]:
     """Returns the windows of a text of `length` tokens; an empty one has one window.
 
     Args:
@@ -101,7 +101,7 @@ def windows(length: int, tokenizer: packing.SpecialIds, max_length: int) -> list
       tokenizer: has the special ids.
       max_length: the length of the longest window, special tokens counted.
     """
-    room = max_length - packing.num_specials(1, tokenizer)
+    room = max_length - pair_packing.num_specials(1, tokenizer)
     step = max(1, room // 2)
     count = 1 + max(0, length - room + step - 1) // step
     starts = [number * step for number in range(count)]
@@ -114,7 +114,7 @@ def windows(length: int, tokenizer: packing.SpecialIds, max_length: int) -> list
     ]
 
 
-def pack(tokens: WordTokens, window: Window, tokenizer: packing.SpecialIds) -> WordTokens:
+def pack(tokens: WordTokens, window: Window, tokenizer: pair_packing.SpecialIds) -> WordTokens:
     """Returns the row of a window with its special tokens, and the words that are read in it."""
     ids = tokens.ids[window.start : window.end]
     words = tokens.word_ids[window.start : window.end].copy()

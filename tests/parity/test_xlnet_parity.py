@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official.convert import converted_model, huggingface
 from official.saving import model_folder
-from official.tokenizers import packing
+from official.tokenizers import pair_packing
 from tests.official.convert import systems, xlnets
 from tests.official.convert.test_convert_xlnet import CASES, WRITTEN
 
@@ -41,7 +41,7 @@ def test_texts_as_they_are_laid_out_here_get_the_same_logits(hf, base):
     expected = []
     for count in (1, 2):
         layout = model.encoder.config.layout
-        batch = packing.pack([texts, texts[::-1]][:count], tokenizer, 20, layout)
+        batch = pair_packing.pack([texts, texts[::-1]][:count], tokenizer, 20, layout)
         folder = parent / str(count)
         huggingface.write(base / "xlnet_classification-model", folder, "last")
         np.savez(

@@ -12,7 +12,7 @@ import numpy as np
 from official.shards import manifest
 from official.shards.manifest import SplitTotals, TaskSettings, TaskTotals
 from official.tasks import Description
-from official.tokenizers import Tokenizer, packing
+from official.tokenizers import Tokenizer, pair_packing
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -124,7 +124,7 @@ def check_max_length(texts: int, tokenizer: Tokenizer, max_length: int) -> None:
     Raises:
       UserError: `max_length` is too small; the message names the least that is possible.
     """
-    least = packing.num_specials(texts, tokenizer) + texts
+    least = pair_packing.num_specials(texts, tokenizer) + texts
     if max_length < least:
         raise UserError(
             f"--max_length={max_length} leaves no room for the text beside the special tokens: "

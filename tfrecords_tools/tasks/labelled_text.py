@@ -19,7 +19,7 @@ from official.shards import manifest
 from official.shards.manifest import TaskSettings
 from official.tasks import KINDS, SPLITS, Task, nearest
 from official.tasks.task import SEPARATOR
-from official.tokenizers import Tokenizer, packed_words, packing
+from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -185,18 +185,18 @@ def _examples(
 ) -> Iterator[Example]:
     """Yields the examples of some rows and counts them."""
     parts = 2 if task.columns.text_pair is not None else 1
-    specials = packing.num_specials(parts, tokenizer)
+    specials = pair_packing.num_specials(parts, tokenizer)
     texts = [text for _, both, _ in rows for text in both]
-    ids, words = tokenizer.encode(texts), packed_words.split_words(texts, tokenizer)
+    ids, words = tokenizer.encode(texts), pair_packing.split_words(texts, tokenizer)
     for i, (number, _, target) in enumerate(rows):
         segments = ids[i * parts : (i + 1) * parts]
-        token_ids, segment_lengths = packing.pack_arrays(segments, tokenizer, max_length)
+        token_ids, segment_lengths = pair_packing.pack_arrays(segments, tokenizer, max_length)
         counts.count(len(token_ids))
         counts.truncated += len(token_ids) < sum(map(len, segments)) + specials
         example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
         if words is not None:
             mine = words[i * parts : (i + 1) * parts]
-            example |= packed_words.pack_arrays(mine, max_length)
+            example |= pair_packing.pack_word_arrays(mine, max_length)
         if target is None:
             counts.labelled = False
         elif task.kind == "classification":
@@ -331,7 +331,7 @@ def _manifest(
     }
     return task_folder.make_manifest(
         task.description(),
-        ("token_ids", "segment_lengths", "row", *packed_words.features(tokenizer), target),
+        ("token_ids", "segment_lengths", "row", *pair_packing.word_features(tokenizer), target),
         tokenizer,
         max_length,
         shards,

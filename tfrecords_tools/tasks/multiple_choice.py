@@ -15,7 +15,7 @@ from absl import flags
 from official.shards import manifest
 from official.shards.manifest import TaskSettings
 from official.tasks import LETTERS, SPLITS, Task, choice_text
-from official.tokenizers import Tokenizer, packing
+from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
@@ -100,7 +100,7 @@ def _examples(
     max_length: int,
 ) -> Iterator[Example]:
     """Yields the examples of some questions and counts them."""
-    specials = packing.num_specials(2, tokenizer)
+    specials = pair_packing.num_specials(2, tokenizer)
     texts = [
         choice_text.joined(question.text, choice, task.blank)
         for question in asked
@@ -122,7 +122,7 @@ def _examples(
             )
             continue
         packed = [
-            packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
+            pair_packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
             for ids in choice_ids
         ]
         example = task_folder.example_of_sequences(packed, question.number)

@@ -18,7 +18,7 @@ from absl import flags
 from official.shards import manifest, side_texts
 from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task, trec
-from official.tokenizers import Tokenizer, packing
+from official.tokenizers import Tokenizer, pair_packing
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -244,12 +244,12 @@ def _examples(
     rows: Sequence[Row], tokenizer: Tokenizer, counts: SplitCounts, max_length: int
 ) -> Iterator[Example]:
     """Yields the example of each row and counts it."""
-    specials = packing.num_specials(2, tokenizer)
+    specials = pair_packing.num_specials(2, tokenizer)
     for row, query, documents in rows:
         packed = []
         for document in documents:
             texts = [query[0], document[0]]
-            packed.append(packing.pack_arrays(texts, tokenizer, max_length))
+            packed.append(pair_packing.pack_arrays(texts, tokenizer, max_length))
             counts.truncated += len(packed[-1][0]) < query[1] + document[1] + specials
         example = task_folder.example_of_sequences(packed, row)
         counts.count(*example["sequence_lengths"])

@@ -17,7 +17,7 @@ from official.shards import manifest, side_texts
 from official.shards.manifest import TaskSettings
 from official.tasks import SPLITS, Task, nearest, tag_files
 from official.tasks import tags as tag_rules
-from official.tokenizers import Tokenizer, packed_words, word_windows
+from official.tokenizers import Tokenizer, pair_packing, word_windows
 from official.utils import word_rules
 from official.utils.bad_rows import BadRows
 from official.utils.errors import UserError
@@ -291,7 +291,7 @@ def _examples(
     numbers = {tag: i for i, tag in enumerate(task.labels)}
     running, ends = _running([text for _, text in rows], task.split_words)
     tokens = word_windows.encode_running(running, ends, tokenizer)
-    spelled = packed_words.split_words(running, tokenizer)
+    spelled = pair_packing.split_words(running, tokenizer)
     for i, ((row, text), each) in enumerate(zip(rows, tokens, strict=True)):
         counts.without_token += len(text.words) - int((each.word_ids >= 0).sum())
         tags = None
@@ -309,7 +309,7 @@ def _examples(
                 example["tag_ids"] = tags[word_ids]
             if spelled is not None:
                 mine = [spelled[i][window.start : window.end]]
-                example |= packed_words.pack_arrays(mine, max_length)
+                example |= pair_packing.pack_word_arrays(mine, max_length)
             counts.count(len(ids))
             yield example
 
@@ -349,7 +349,7 @@ def _manifest(
         )
         for split, each in counts.items()
     }
-    features = ("word_ids", *packed_words.features(tokenizer), "tag_ids")
+    features = ("word_ids", *pair_packing.word_features(tokenizer), "tag_ids")
     return task_folder.make_manifest(
         task.description(),
         ("token_ids", "segment_lengths", "row", *features),

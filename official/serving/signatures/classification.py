@@ -16,7 +16,7 @@ import tensorflow as tf
 from official.modeling.layers.precision import accurate
 from official.serving import text_vectors
 from official.serving.signatures import inputs, model_garden
-from official.tokenizers.packed_words import pack_texts
+from official.tokenizers.pair_packing import pack_texts
 from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 

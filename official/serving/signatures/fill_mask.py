@@ -10,7 +10,7 @@ each mask.
 import tensorflow as tf
 
 from official.serving.signatures import inputs
-from official.tokenizers.packing import pack
+from official.tokenizers.pair_packing import pack
 
 TOKENS = "fill_mask_tokens"
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from official.serving.signatures import inputs
 from official.tasks.choice_text import joined_tensors
-from official.tokenizers.packing import pack
+from official.tokenizers.pair_packing import pack
 
 DEFAULT = {"choose": "context, question and choices"}
 LONG = "cut at"

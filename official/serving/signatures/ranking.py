@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from official.data.sequences import text_mask
 from official.serving.signatures import inputs
-from official.tokenizers.packing import pack
+from official.tokenizers.pair_packing import pack
 
 DEFAULT = {"rank": "a query and documents"}
 LONG = "cut at"

@@ -27,13 +27,7 @@ from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tasks import tag_tensors
 from official.tasks import tags as tag_rules
-from official.tokenizers import (
-    offsets,
-    packing,
-    text_words,
-    window_tensors,
-    word_windows,
-)
+from official.tokenizers import offsets, pair_packing, text_words, window_tensors, word_windows
 from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
@@ -103,7 +97,7 @@ class Tagger:
         self._tokenizer = parts.tokenizer
         self._max_length = parts.max_length
         self._layout = parts.config.encoder.layout
-        if parts.max_length < packing.num_specials(1, parts.tokenizer) + 1:
+        if parts.max_length < pair_packing.num_specials(1, parts.tokenizer) + 1:
             raise UserError(
                 f"max_length: {parts.max_length} has no room for a token and its special tokens"
             )
@@ -159,7 +153,7 @@ class Tagger:
         A word without a token has -1 and 1.
         """
         packed = window_tensors.pack(tokens, self._tokenizer, self._max_length)
-        arranged = packing.arrange(
+        arranged = pair_packing.arrange(
             {name: packed[name] for name in length_groups.FIELDS}, self._tokenizer, self._layout
         )
         batch = packed | arranged

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from official.serving import text_vectors
 from official.serving.signatures import inputs
-from official.tokenizers.packed_words import pack_words
+from official.tokenizers.pair_packing import pack_words
 
 
 def served(parts: inputs.ServingContext) -> bool:

@@ -12,7 +12,7 @@ from official.convert import converted_model, huggingface
 from official.saving import model_folder
 from official.serving import saved_model, text_vectors
 from official.serving.signatures import table
-from official.tokenizers.packed_words import pack_texts
+from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official import data, tasks, tokenizers
 from official.data import words as data_words
-from official.tokenizers import packed_words
+from official.tokenizers import pair_packing
 from tests import sentences, small
 from tests.official.tokenizers.test_characters import WORDS, ids_by_hand, odd_texts
 from tfrecords_tools.tasks import labelled_text
@@ -45,7 +45,7 @@ def test_shards_and_graph_have_the_words_of_pairs(tmp_path):
     (batch,) = source.dataset(4)
     places = np.argsort(batch["row"])  # of the rows of the file
     packed = tf.function(
-        lambda a, b: packed_words.pack_texts([a, b], tokenizer, 12)
+        lambda a, b: pair_packing.pack_texts([a, b], tokenizer, 12)
     )(*(tf.constant([pair[i] for pair in PAIRS]) for i in (0, 1)))  # fmt: skip
     assert packed["character_ids"].shape == (3, 12, 50)
     for i, pair in enumerate(PAIRS):
@@ -60,7 +60,7 @@ def test_shards_and_graph_have_the_words_of_pairs(tmp_path):
 def test_single_texts_in_a_graph_are_sentences():
     tokenizer = tokenizers.Characters(WORDS)
     texts = [text for text in odd_texts(60) if "\ud800" not in text]
-    packed = packed_words.pack_texts([tf.constant(texts)], tokenizer, 64)
+    packed = pair_packing.pack_texts([tf.constant(texts)], tokenizer, 64)
     whole = tokenizer.character_ids(tf.constant(texts)).to_tensor().numpy()
     np.testing.assert_array_equal(packed["character_ids"].numpy(), whole)
     assert (packed["character_ids"].numpy()[..., 0] > 0).tolist() == packed[
@@ -68,13 +68,15 @@ def test_single_texts_in_a_graph_are_sentences():
     ].numpy().tolist()
     # A tokenizer of pieces has no characters.
     pieces = tokenizers.WordPiece([*small.SPECIALS, "a"])
-    assert "character_ids" not in packed_words.pack_texts([tf.constant(["a"])], pieces, 8)
-    assert packed_words.split_words(["a"], pieces) is None and not packed_words.features(pieces)
+    assert "character_ids" not in pair_packing.pack_texts([tf.constant(["a"])], pieces, 8)
+    assert pair_packing.split_words(["a"], pieces) is None and not pair_packing.word_features(
+        pieces
+    )
 
 
 @pytest.mark.parametrize("max_length", [5, 7, 30])
 def test_words_of_one_text(max_length):
-    packed = packed_words.pack_arrays([[b"a", b"\0" * 2, b"x" * 60, b"d"]], max_length)
+    packed = pair_packing.pack_word_arrays([[b"a", b"\0" * 2, b"x" * 60, b"d"]], max_length)
     lengths, data = {
         5: ([0, 1, 2, 48, 0], b"a\0\0" + b"x" * 48),
     }.get(max_length, ([0, 1, 2, 48, 1, 0], b"a\0\0" + b"x" * 48 + b"d"))

@@ -11,7 +11,13 @@ from official.saving import checkpoints, named_arrays
 from official.serving import length_groups, saved_model
 from official.tasks import tag_tensors
 from official.tasks import tags as tag_rules
-from official.tokenizers import packing, text_words, window_tensors, word_characters, word_windows
+from official.tokenizers import (
+    pair_packing,
+    text_words,
+    window_tensors,
+    word_characters,
+    word_windows,
+)
 from official.tokenizers import word_characters as characters_module
 from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
@@ -74,7 +80,7 @@ def by_hand(loaded, texts, encoded=None):
             }
             if loaded.config.encoder.layout == "cls_last":
                 batch = {name: np.roll(value, -1, axis=1) for name, value in batch.items()}
-                batch["segment_ids"][0, -1] = packing.CLS_SEGMENT
+                batch["segment_ids"][0, -1] = pair_packing.CLS_SEGMENT
                 word_ids = batch["word_ids"][0]
             if isinstance(loaded.tokenizer, Characters):
                 batch["character_ids"] = characters(words, window)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.tokenizers import arrange, pack, pack_arrays
-from official.tokenizers.packing import num_specials
+from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 
 IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pair_separators=1)

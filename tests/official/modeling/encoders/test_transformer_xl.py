@@ -11,7 +11,7 @@ from official.modeling import masks
 from official.modeling.encoders import transformer_xl
 from official.modeling.encoders.inputs import encode as encode_batch
 from official.modeling.layers.random import Draws
-from official.tokenizers import packing
+from official.tokenizers import pair_packing
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer_xl import encode
 
@@ -300,9 +300,9 @@ def test_the_amount_of_padding_on_the_left_changes_nothing(attention):
 
     def packed(ids, more=0):
         special = types.SimpleNamespace(pad_id=1, cls_id=2, sep_id=3, pair_separators=1)
-        batch = packing.pack([ids], special, 20)
+        batch = pair_packing.pack([ids], special, 20)
         batch = {name: tf.pad(value, [[0, 0], [0, more]]) for name, value in batch.items()}
-        return packing.arrange(batch, special, encoder.config.layout)
+        return pair_packing.arrange(batch, special, encoder.config.layout)
 
     alone = [encode_batch(encoder, packed(rows[b : b + 1])) for b in range(2)]
     for more in (0, 1, 13):
