@@ -14,7 +14,7 @@ from official.convert.heads import kind_of
 from official.convert.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
-from official.tokenizers import added_tokens, sentencepiece, settings_file, wordpiece
+from official.tokenizers import added_tokens, file_formats, sentencepiece, wordpiece
 from official.utils import files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -148,7 +148,7 @@ def tokenizer_of(
         model = files.read_bytes(vocabulary)
         unused = system.model_type == "camembert"
         model = sentencepiece.with_fairseq_ids(model, unused, str(vocabulary))
-        listed = added_tokens.read(folder, settings_file.read(folder))
+        listed = added_tokens.read(folder, file_formats.read_settings(folder))
         settings = {**sentencepiece.FAIRSEQ, added_tokens.LISTED: listed}
         tokenizer = tokenizers.SentencePiece(model, False, settings, str(vocabulary))
     elif vocabulary.suffix == ".model" and len(others) == 1:

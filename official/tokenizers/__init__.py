@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from official.tokenizers import added_tokens, settings_file, tokenizer_json
+from official.tokenizers import added_tokens, file_formats, tokenizer_json
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_vocabulary import MERGES_FILE
@@ -58,7 +58,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
         not those that were saved.
     """
     folder = paths.path(folder)
-    atomic.check_complete(folder, settings_file.FILE)
+    atomic.check_complete(folder, file_formats.SETTINGS_FILE)
     looked_for = (
         "vocab.txt (WordPiece), spiece.model (SentencePiece), vocab.json with merges.txt "
         "(byte-level BPE), words.txt (characters) or tokenizer.json"
@@ -66,7 +66,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     names = [name for name in KINDS if (folder / name).is_file()]
     described = folder / tokenizer_json.FILE
     if not names and described.is_file():
-        settings = {**defaults, **settings_file.read(folder)}
+        settings = {**defaults, **file_formats.read_settings(folder)}
         settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
         files.check(described)
         return tokenizer_json.read(described, settings)
@@ -85,8 +85,8 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     for name in (names[0], MERGES_FILE):
         if (folder / name).exists():
             files.check(folder / name)
-    settings = {**defaults, **settings_file.read(folder)}
+    settings = {**defaults, **file_formats.read_settings(folder)}
     settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
     tokenizer = KINDS[names[0]].read(folder / names[0], settings)
-    settings_file.check_fingerprint(tokenizer.fingerprint, settings, folder)
+    file_formats.check_fingerprint(tokenizer.fingerprint, settings, folder)
     return tokenizer

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from official.tokenizers import offsets, piece_lines
+from official.tokenizers import file_formats, offsets
 from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -157,7 +157,7 @@ def read_lines(path: AnyPath) -> list[AddedToken]:
     """
     tokens: dict[str, AddedToken] = {}
     names = {field.name for field in dataclasses.fields(AddedToken)}
-    for number, line in enumerate(piece_lines.read(path), 1):
+    for number, line in enumerate(file_formats.read_pieces(path), 1):
         where = f"{path}:{number}"
         flags: Any = {"content": line, "special": True}
         if line.startswith('{"'):

@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import added_tokens, offsets, settings_file, word_starts
+from official.tokenizers import added_tokens, file_formats, offsets, word_starts
 from official.tokenizers.added_tokens import AddedToken, Finder, Parts
 from official.utils import atomic, checksums, paths
 from official.utils.paths import AnyPath
@@ -245,10 +245,10 @@ class Tokenizer(abc.ABC):
         self._splitter = splitter
         self._specials = specials
         self._settings = settings
-        self.pair_separators = settings_file.number(settings, PAIRS, type(self).pair_separators)
+        self.pair_separators = file_formats.number(settings, PAIRS, type(self).pair_separators)
         named = [
             self.pieces.index(specials[key]) if key in specials else None
-            for key in settings_file.SPECIALS
+            for key in file_formats.SPECIALS
         ]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = named
         ids = sorted({i for i in named if i is not None})
@@ -278,9 +278,9 @@ class Tokenizer(abc.ABC):
         behind = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
         if behind:
             decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(behind)]
-        self.fingerprint = checksums.hash_bytes(settings_file.json_bytes(decides))
+        self.fingerprint = checksums.hash_bytes(file_formats.json_bytes(decides))
         digest = checksums.hash_bytes(self._settings_file())
-        self.files = {**vocabulary, settings_file.FILE: digest}
+        self.files = {**vocabulary, file_formats.SETTINGS_FILE: digest}
 
     def _listed(
         self, numbers: dict[str, int], controls: Sequence[str]
@@ -501,7 +501,7 @@ class Tokenizer(abc.ABC):
         Raises:
           UserError: the disk is full.
         """
-        contents = {**self._vocabulary_files(), settings_file.FILE: self._settings_file()}
+        contents = {**self._vocabulary_files(), file_formats.SETTINGS_FILE: self._settings_file()}
         for name, data in contents.items():
             with atomic.file(paths.path(folder) / name, "wb") as file:
                 file.write(data)
@@ -516,8 +516,8 @@ class Tokenizer(abc.ABC):
                 if self._settings.get(key) in written:
                     settings[key] = self._settings[key]
             settings[added_tokens.DECODER] = {str(i): flags for i, flags in self._written.items()}
-        settings[settings_file.FINGERPRINT] = self.fingerprint
-        return settings_file.json_bytes(settings)
+        settings[file_formats.FINGERPRINT] = self.fingerprint
+        return file_formats.json_bytes(settings)
 
 
 def sentinels(count: int) -> list[str]:

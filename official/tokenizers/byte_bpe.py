@@ -62,7 +62,7 @@ from official.tokenizers.byte_vocabulary import (
     spelling,
 )
 from official.tokenizers.byte_vocabulary import check as check_merges
-from official.tokenizers.settings_file import find_specials, switch
+from official.tokenizers.file_formats import find_specials, switch
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

@@ -35,8 +35,8 @@ from sentencepiece import sentencepiece_model_pb2
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import PAIRS, Splitter, Tokenizer, sentinels
 from official.tokenizers.byte_bpe import NO_REPLACEMENTS
+from official.tokenizers.file_formats import SETTINGS_FILE, find_specials, has_capitals, switch
 from official.tokenizers.sentencepiece_rules import BLANK, WHITE_SPACE, DigitCommas, TextRules
-from official.tokenizers.settings_file import FILE, find_specials, has_capitals, switch
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -221,7 +221,7 @@ class SentencePiece(Tokenizer):
       strip_left: whether blanks before text are removed where none is put there.
     """
 
-    FILE = "spiece.model"
+    SETTINGS_FILE = "spiece.model"
 
     def __init__(
         self,
@@ -526,7 +526,7 @@ def _extra_ids(settings: dict[str, Any]) -> int:
     """
     number = settings.get("extra_ids") or 0
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise UserError(f"{FILE}: extra_ids is {number!r}, but must be a number from 0 up")
+        raise UserError(f"{SETTINGS_FILE}: extra_ids is {number!r}, but must be a number from 0 up")
     return number
 
 

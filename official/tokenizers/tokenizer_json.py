@@ -22,7 +22,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import added_tokens, settings_file, wordpiece
+from official.tokenizers import added_tokens, file_formats, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
@@ -258,7 +258,7 @@ class _Reader:
             ):
                 raise UserError(f"{self._path}: model.merges: merge {number} is no pair: {merge!r}")
             merges.append(tuple(parts))
-        prefix = settings_file.switch(self._settings, "add_prefix_space", None)
+        prefix = file_formats.switch(self._settings, "add_prefix_space", None)
         if prefix is None:
             prefix = bool(steps[0].get("add_prefix_space", True))
         return ByteBPE(self._pieces(), merges, prefix, self._settings, str(self._path))

@@ -38,9 +38,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import offsets, piece_lines, settings_file, wordpiece
+from official.tokenizers import file_formats, offsets, wordpiece
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
-from official.tokenizers.settings_file import find_specials, switch
+from official.tokenizers.file_formats import find_specials, switch
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -137,7 +137,7 @@ def read_words(path: AnyPath) -> list[str]:
     Raises:
       UserError: a line is not UTF-8.
     """
-    return [piece for piece in piece_lines.read(path) if piece != _NO_WORD]
+    return [piece for piece in file_formats.read_pieces(path) if piece != _NO_WORD]
 
 
 def split_words(texts: tf.Tensor, split_punctuation: bool = False) -> tf.RaggedTensor:
@@ -232,7 +232,7 @@ class Characters(Tokenizer):
           UserError: the vocabulary is empty, has an empty or duplicate word, or lacks one of the
             three special tokens.
         """
-        piece_lines.check(pieces, source)
+        file_formats.check_pieces(pieces, source)
         if lacking := [mark for mark in SPECIALS if mark not in pieces]:
             raise UserError(
                 f"{source} lacks {' '.join(lacking)}: a vocabulary of words has "
@@ -255,7 +255,7 @@ class Characters(Tokenizer):
         for key, (*names,) in _ROLES.items():
             if settings.get(key) not in (None, *names):
                 raise UserError(
-                    f"{path.with_name(settings_file.FILE)}: {key} is {settings[key]!r}, but "
+                    f"{path.with_name(file_formats.SETTINGS_FILE)}: {key} is {settings[key]!r}, but "
                     f"{path.name} has only {' '.join(SPECIALS)}: leave it out"
                 )
         splits = bool(switch(settings, _SPLITS, False))
@@ -316,7 +316,7 @@ class Characters(Tokenizer):
         return True
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        return {self.FILE: piece_lines.file(self.pieces)}
+        return {self.FILE: file_formats.pieces_file(self.pieces)}
 
     def _decides(self) -> dict[str, Any]:
         return {_SPLITS: self.split_punctuation}

@@ -29,9 +29,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import added_tokens, offsets, piece_lines, settings_file
+from official.tokenizers import added_tokens, file_formats, offsets
 from official.tokenizers.base import Splitter, Tokenizer
-from official.tokenizers.settings_file import find_specials, has_capitals, switch
+from official.tokenizers.file_formats import find_specials, has_capitals, switch
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -253,7 +253,7 @@ class WordPiece(Tokenizer):
             tokens.
         """
         settings = settings or {}
-        piece_lines.check(pieces, source)
+        file_formats.check_pieces(pieces, source)
         base, pieces = pieces, added_tokens.appended(pieces, settings, source)
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
@@ -280,7 +280,7 @@ class WordPiece(Tokenizer):
         Raises:
           UserError: see the constructor; or a line is not UTF-8, or a setting is not supported.
         """
-        config = path.with_name(settings_file.FILE)
+        config = path.with_name(file_formats.SETTINGS_FILE)
         for key, wanted in {"do_basic_tokenize": True, "tokenize_chinese_chars": True}.items():
             if switch(settings, key, wanted) != wanted:
                 raise UserError(f"{config}: {key}={settings[key]} is not supported: only {wanted}")
@@ -293,7 +293,7 @@ class WordPiece(Tokenizer):
                 f"{DEFAULT_LIMIT} as in transformers"
             )
         return cls(
-            piece_lines.read(path),
+            file_formats.read_pieces(path),
             switch(settings, "do_lower_case", None),
             switch(settings, "strip_accents", None),
             settings,
@@ -322,7 +322,7 @@ class WordPiece(Tokenizer):
         return not piece.startswith(CONTINUES)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        return {self.FILE: piece_lines.file(self.pieces[: self.num_base_pieces])}
+        return {self.FILE: file_formats.pieces_file(self.pieces[: self.num_base_pieces])}
 
     def _decides(self) -> dict[str, Any]:
         decides = {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}

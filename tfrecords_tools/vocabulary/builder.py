@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from official import tokenizers
-from official.tokenizers import settings_file
+from official.tokenizers import file_formats
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_lines
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
@@ -164,7 +164,7 @@ def build(
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     tally = documents.Tally()
     with (
-        atomic.folder(output, settings_file.FILE) as temporary,
+        atomic.folder(output, file_formats.SETTINGS_FILE) as temporary,
         execution.start_anew(paths.path(output), start_worker) as (runner, _),
     ):
         passes = Passes(corpus, reading, runner, report)

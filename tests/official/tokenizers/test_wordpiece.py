@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official import tokenizers
-from official.tokenizers import base, settings_file, wordpiece
+from official.tokenizers import base, file_formats, wordpiece
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -357,7 +357,7 @@ def test_files_that_changed_since_they_were_saved_are_refused(tmp_path):
         tokenizers.load(folder)
     settings.write_text(json.dumps({**said, "model_max_length": 7}))  # decides no ids
     assert tokenizers.load(folder).fingerprint == tokenizer().fingerprint
-    del said[settings_file.FINGERPRINT]  # a folder of an earlier version, or of another tool
+    del said[file_formats.FINGERPRINT]  # a folder of an earlier version, or of another tool
     settings.write_text(json.dumps({**said, "do_lower_case": False}))
     assert not tokenizers.load(folder).lower_case
 

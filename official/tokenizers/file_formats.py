@@ -1,17 +1,19 @@
 """The settings file of a tokenizer, and the names of its special tokens.
 
 `tokenizer_config.json` has the keys of transformers, and the fingerprint of the tokenizer.
+
+Vocabulary files with one piece per line.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from official.utils import json_files
+from official.utils import files, json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-FILE = "tokenizer_config.json"
+SETTINGS_FILE = "tokenizer_config.json"
 # The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in
 # which only one of several files was changed.
 FINGERPRINT = "fingerprint"
@@ -25,13 +27,13 @@ SPECIALS = {
 }
 
 
-def read(folder: AnyPath) -> dict[str, Any]:
+def read_settings(folder: AnyPath) -> dict[str, Any]:
     """Reads `tokenizer_config.json`; returns an empty dict if there is no such file.
 
     Raises:
       UserError: it is not a JSON object, or a special token in it is not a string.
     """
-    path = folder / FILE
+    path = folder / SETTINGS_FILE
     if not path.exists():
         return {}
     settings = json_files.read(path)
@@ -53,9 +55,9 @@ def check_fingerprint(fingerprint: str, settings: dict[str, Any], folder: AnyPat
     if settings.get(FINGERPRINT, fingerprint) != fingerprint:
         raise UserError(
             f"{folder}: these are not the files that were saved: together they give the "
-            f"fingerprint {fingerprint[:16]}…, and {FILE} says "
+            f"fingerprint {fingerprint[:16]}…, and {SETTINGS_FILE} says "
             f"{str(settings[FINGERPRINT])[:16]}…. Copy the folder again; if it was changed on "
-            f"purpose, remove {FINGERPRINT!r} from {FILE}"
+            f"purpose, remove {FINGERPRINT!r} from {SETTINGS_FILE}"
         )
 
 
@@ -67,7 +69,7 @@ def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | N
     """
     value = settings.get(key)
     if value is not None and not isinstance(value, bool):
-        raise UserError(f"{FILE}: {key} is {value!r}, but must be true or false")
+        raise UserError(f"{SETTINGS_FILE}: {key} is {value!r}, but must be true or false")
     return default if value is None else value
 
 
@@ -79,7 +81,7 @@ def number(settings: dict[str, Any], key: str, default: int) -> int:
     """
     value = settings.get(key)
     if value is not None and (type(value) is not int or value not in (1, 2)):
-        raise UserError(f"{FILE}: {key} is {value!r}, but must be 1 or 2")
+        raise UserError(f"{SETTINGS_FILE}: {key} is {value!r}, but must be 1 or 2")
     return default if value is None else value
 
 
@@ -115,7 +117,7 @@ def find_specials(
     if missing:
         raise UserError(
             f"{source} lacks special tokens: {', '.join(missing)}: add them to the vocabulary, or "
-            f"name in {FILE} those that it has"
+            f"name in {SETTINGS_FILE} those that it has"
         )
     return specials
 
@@ -128,3 +130,48 @@ def has_capitals(pieces: Sequence[str], specials: dict[str, str]) -> bool:
 def json_bytes(value: dict[str, Any]) -> bytes:
     """Returns JSON with sorted keys, so that equal contents give equal bytes."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def read_pieces(path: AnyPath) -> list[str]:
+    """Reads a vocabulary with one piece per line.
+
+    Raises:
+      UserError: the file is missing, or a line is not UTF-8.
+    """
+    lines = files.read_bytes(path).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    pieces = []
+    for number, line in enumerate(lines, 1):
+        try:
+            pieces.append(line.removesuffix(b"\r").decode())
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}:{number}: not UTF-8: is this a vocabulary, one piece a line?"
+            ) from error
+    return pieces
+
+
+def pieces_file(pieces: Sequence[str]) -> bytes:
+    """Returns the contents of the file that `read` reads."""
+    return "".join(f"{piece}\n" for piece in pieces).encode()
+
+
+def check_pieces(pieces: Sequence[str], source: str) -> None:
+    """Checks that there are pieces, and that none is empty or listed twice.
+
+    Raises:
+      UserError: there are none, or one is empty or listed twice; it names `source` and the line.
+    """
+    if not any(pieces):
+        raise UserError(f"{source} is empty: a vocabulary has one piece a line")
+    lines: dict[str, int] = {}
+    for number, piece in enumerate(pieces, 1):
+        if not piece:
+            raise UserError(f"{source}, line {number}: empty, where a piece is wanted")
+        if piece in lines:
+            raise UserError(
+                f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: "
+                "a piece may have one id only; rename the one that is not used"
+            )
+        lines[piece] = number
