@@ -85,8 +85,8 @@ class TransformerConfig(EncoderConfig):
     relative_buckets: int | None = omitted()
     family: str | None = omitted()
 
-    # The layout of a task's texts; see `official.tokenizers.pair_packing`. Positions start at the first
-    # token, so padding is on the right.
+    # The layout of a task's texts; see `official.tokenizers.pair_packing`. Positions start at the
+    # first token, so padding is on the right.
     layout = "cls_first"
 
     def __post_init__(self):

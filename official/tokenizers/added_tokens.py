@@ -33,12 +33,12 @@ LISTED = "added_tokens"
 # Lists of tokens without ids; transformers 5 has the first.
 _NAMED = ("extra_special_tokens", "additional_special_tokens")
 _CUT = b"\xff"  # no UTF-8 text has this byte
-# The characters of Rust's `\w` and `\s`.
+# The characters of Rust's `\w`, and inside of a class those of its `\s`.
 _WORD = (
     r"[\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}"
     r"\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}]"
 )
-SPACE = r"[\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,8 +266,8 @@ class Parts(NamedTuple):
         begins = tf.concat([[0], ends], 0)
         rows = _rows_of(self.splits, tf.size(self.ids))
         starts = ends - sizes - tf.gather(begins, tf.gather(self.splits, rows))  # [P]
-        leading = tf.strings.regex_replace(self.raw, f"^{SPACE}+", "")
-        stripped = tf.strings.regex_replace(self.texts, f"^{SPACE}+", "")
+        leading = tf.strings.regex_replace(self.raw, f"^[{SPACE}]+", "")
+        stripped = tf.strings.regex_replace(self.texts, f"^[{SPACE}]+", "")
         removed = sizes - tf.strings.length(leading, unit="UTF8_CHAR")
         removed -= tf.strings.length(self.texts, unit="UTF8_CHAR")
         removed += tf.strings.length(stripped, unit="UTF8_CHAR")
@@ -352,8 +352,8 @@ class Finder(tf.Module):
 
         after = tf.concat([nothing, of_tokens(self._strips_right)[:-1] & same], 0)
         before = tf.concat([of_tokens(self._strips_left)[1:] & same, nothing], 0)
-        texts = tf.where(after, tf.strings.regex_replace(texts, f"^{SPACE}+", ""), texts)
-        return tf.where(before, tf.strings.regex_replace(texts, f"{SPACE}+$", ""), texts)
+        texts = tf.where(after, tf.strings.regex_replace(texts, f"^[{SPACE}]+", ""), texts)
+        return tf.where(before, tf.strings.regex_replace(texts, f"[{SPACE}]+$", ""), texts)
 
 
 class _Search(tf.Module):

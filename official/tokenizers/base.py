@@ -1,13 +1,10 @@
-"""Converts Python texts to string tensors, some megabytes at a time.
+"""The base of all tokenizers: `Splitter` splits text, in a graph too, and `Tokenizer` has the rest.
 
-The part of a tokenizer that a SavedModel carries.
+A SavedModel carries the splitter. The tokenizer has ids, special and added tokens, files and the
+fingerprint. `chunks`, `strings` and `characters` make tensors of Python texts.
 
-Shapes: N texts, C characters of all texts, P parts of all texts; a ragged dimension is written
-None.
-
-The base class of all tokenizers: ids, special and added tokens, files and fingerprint.
-
-Shapes: N texts, V pieces of the vocabulary, S slices; a ragged dimension is written None.
+Shapes: N texts, C characters and P parts of all texts, V pieces of the vocabulary, S slices; a
+ragged dimension is written None.
 """
 
 import abc

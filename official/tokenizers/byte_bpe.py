@@ -1,27 +1,6 @@
-"""Splits text into words by GPT-2's pattern, inside a graph.
+"""Byte-level BPE of GPT-2 and RoBERTa: `vocab.json` and `merges.txt`.
 
-The pattern has a look-ahead, which TensorFlow's regular expressions do not support: of several
-blanks before a word, the last one belongs to the word. So that blank is separated first, by a
-pattern of its own.
-
-Shapes: N texts.
-
-The ids of the words of Python strings, with the ids of earlier words kept.
-
-Most words of a text have occurred before. Their ids are looked up, and only new words are spelled.
-The words are found by Python's regular expressions, whose classes of letters and digits are those
-of `official.tokenizers.byte_bpe`: the words are the same.
-
-Byte-level BPE inside a graph.
-
-The words of a batch are made unique, and an operation of SentencePiece joins the pairs of each
-word: n bytes take a time of n log n.
-
-Shapes: N texts, W words; a ragged dimension is written None.
-
-Byte-level BPE of GPT-2 and RoBERTa: `vocab.json` and `merges.txt`.
-
-Text is split into words by GPT-2's pattern. The first pieces of a word are its bytes. Neighbours
+Text is split into words by GPT-2's pattern. The first pieces of a word are its bytes. Neighbors
 are joined pair by pair: always the pair that comes first in `merges.txt`, wherever it occurs in the
 word, until the file has no pair of the word (Radford et al. 2019, section 2.2; Sennrich et al.
 2016). Every text can be spelled, so no token is unknown. A blank belongs to the word after it.
@@ -34,13 +13,17 @@ word of the pattern begins with white space or has none, so a text can be split 
 the ids of its parts are the ids of the whole. `encode_slices` gives documents the ids of their
 whole text, wherever the slices are cut.
 
-Shapes: N texts, S slices.
+In a graph, `words` finds the words, the words of a batch are made unique, and an operation of
+SentencePiece joins the pairs of each word: n bytes take a time of n log n. In Python, `find` finds
+the same words by Python's regular expressions, and `WordIds` keeps the ids of earlier words, since
+most words of a text have occurred before. Both have the same classes of letters and digits.
+
+Shapes: N texts, W words, S slices; a ragged dimension is written None.
 """
 
 import functools
 import json
 import re
-import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -51,24 +34,25 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
+from official.tokenizers.added_tokens import SPACE
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.byte_vocabulary import (
     ALPHABET,
     MERGES_FILE,
     VERSION,
+    check_merges,
     reachable,
     read_merges,
     read_pieces,
     spelling,
 )
-from official.tokenizers.byte_vocabulary import check as check_merges
 from official.tokenizers.file_formats import find_specials, switch
+from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 # GPT-2's character classes. TensorFlow's regular expressions have Unicode 15.0. The letters and
 # digits of 15.1 and 16.0 are listed, so that the classes are those of the `tokenizers` package.
-SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 LETTER = (
     r"\p{L}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65}"
     r"\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{11380}-\x{11389}\x{1138b}\x{1138e}\x{11390}-\x{113b5}"
@@ -86,6 +70,11 @@ _WORD = (
     rf"|[{SPACE}]+"
 )
 _CUT = b"\xff"  # no UTF-8 text has this byte
+# Of the words that are kept and their ids, before they are forgotten.
+MAX_BYTES = 64 << 20
+_ENTRY = 100  # bytes of a dictionary for an item
+_BMP_END, _END = 0xFFFF, 0x10FFFF
+_SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
 begins_with_text = re.compile(r"[\S\x1c-\x1f]").match
 
@@ -105,13 +94,6 @@ def words(texts: tf.Tensor, add_prefix_space: bool = False) -> tf.RaggedTensor:
         texts = tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
     texts = tf.strings.regex_replace(texts, _LAST_BLANK, rb"\1" + _CUT + rb"\2")
     return tf.strings.split(tf.strings.regex_replace(texts, _WORD, rb"\0" + _CUT), _CUT)
-
-
-# Of the words that are kept and their ids, before they are forgotten.
-MAX_BYTES = 64 << 20
-_ENTRY = 100  # bytes of a dictionary for an item
-_BMP_END, _END = 0xFFFF, 0x10FFFF
-_SURROGATES = 0xD800, 0xE000
 
 
 class WordIds:
@@ -197,11 +179,6 @@ def _ranges(characters: str, last: int) -> str:
     breaks = np.flatnonzero(np.diff(codes) > 1)
     starts, ends = codes[np.r_[0, breaks + 1]], codes[np.r_[breaks, -1]]
     return "".join(f"\\U{a:08x}-\\U{b:08x}" for a, b in zip(starts, ends, strict=True))
-
-
-# An empty table of replacements: the size of its trie, the trie and the texts. Without a table,
-# SentencePiece logs a line whenever the model is loaded.
-NO_REPLACEMENTS = struct.pack("<I", 1024) + bytes(1024) + b"\0"
 
 
 class ByteBPESplitter(Splitter):

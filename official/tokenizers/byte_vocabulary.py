@@ -1,10 +1,8 @@
-"""GPT-2's alphabet: a printable character for each byte.
+"""The vocabulary of a byte-level BPE: its alphabet, its files and the order of its merges.
 
-The files of a byte-level BPE are text, so each byte is written as a character (the blank as "Ġ").
-
-Reads the files of a byte-level BPE: `vocab.json` and `merges.txt`.
-
-The merges of a byte-level BPE: their order, and which of them occur in texts.
+The files, `vocab.json` and `merges.txt`, are text, so each byte is written as a printable character
+of GPT-2's alphabet (the blank as "Ġ"). A merge joins two pieces; see `reachable` for which merges
+occur in texts.
 """
 
 import json
@@ -12,6 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+
+MERGES_FILE = "merges.txt"
+VERSION = "#version: 0.2"
 
 
 def _alphabet() -> dict[int, str]:
@@ -31,10 +32,6 @@ def spelling(piece: str) -> bytes:
     if all(character in _BYTES for character in piece):
         return bytes(_BYTES[character] for character in piece)
     return piece.encode()  # an added token with characters outside the alphabet
-
-
-MERGES_FILE = "merges.txt"
-VERSION = "#version: 0.2"
 
 
 def read_pieces(path: AnyPath) -> list[str]:
@@ -95,7 +92,7 @@ def read_merges(path: AnyPath) -> list[tuple[str, str]]:
     return merges
 
 
-def check(ids: Mapping[str, int], merges: Sequence[tuple[str, str]], source: str) -> None:
+def check_merges(ids: Mapping[str, int], merges: Sequence[tuple[str, str]], source: str) -> None:
     """Checks that each merge joins earlier results and makes a piece of the vocabulary.
 
     Args:

@@ -27,7 +27,7 @@ from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.tokenizers.sentencepiece import SentencePiece
-from official.tokenizers.sentencepiece_rules import BLANK
+from official.tokenizers.word_starts import BLANK
 from official.tokenizers.wordpiece import WordPiece, clean, space_words
 from official.utils import progress
 from official.utils.errors import UserError

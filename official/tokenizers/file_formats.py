@@ -1,8 +1,7 @@
-"""The settings file of a tokenizer, and the names of its special tokens.
+"""The files that several tokenizers have: settings, and vocabularies with one piece per line.
 
-`tokenizer_config.json` has the keys of transformers, and the fingerprint of the tokenizer.
-
-Vocabulary files with one piece per line.
+`tokenizer_config.json` has the keys of transformers, among them the names of the special tokens,
+and the fingerprint of the tokenizer.
 """
 
 import json

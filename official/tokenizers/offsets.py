@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+# The characters that Python's `str.split` treats as blanks.
+WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
 # Characters that no answer begins or ends with: Python's white space, and two zero-width blanks.
-_BLANK = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ\x{200b}\x{feff}]"
+_BLANK = rf"(?:{WHITE_SPACE}|[\x{{200b}}\x{{feff}}])"
 
 
 class Tokens(NamedTuple):

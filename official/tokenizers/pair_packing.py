@@ -19,10 +19,6 @@ Long examples are cut at the end, token by token from the text that is longer at
 both are equal), as in BERT's fine-tuning. With `cut="first"` only A is cut, and B only if nothing
 is left of A. This is for a question and a choice next to a long text.
 
-Shapes: B examples, T tokens of the longest one.
-
-Packs the words of texts as `official.tokenizers.pair_packing` packs their ids.
-
 An encoder that reads characters gets `character_ids` beside the ids: the characters of each word,
 of `<S>` in the place of [CLS], and of `</S>` in the place of [SEP]. Padding has 0.
 
@@ -46,6 +42,11 @@ LAYOUTS = ("cls_first", "cls_last", "no_cls")
 CUTS = ("longer", "first")
 # Segment ids of `cls_last`. The texts have the segment ids 0 and 1.
 CLS_SEGMENT, PAD_SEGMENT = 2, 4
+# The features of words in an example on disk; see `official.shards.features`.
+WORD_FEATURES = ("word_lengths", "word_bytes")
+# Words are packed by their numbers. These numbers stand for the special tokens.
+_PADDING, _BEGIN, _END, _FIRST = range(4)
+_NUMBERS = types.SimpleNamespace(pad_id=_PADDING, cls_id=_BEGIN, sep_id=_END, pair_separators=1)
 
 
 class SpecialIds(Protocol):
@@ -213,13 +214,6 @@ def _kept(lengths, room, smaller, larger, cut):
         smaller(first, larger((room + 1) // 2, room - second)),
         smaller(second, larger(room // 2, room - first)),
     ]
-
-
-# The features of an example on disk; see `official.shards.features`.
-WORD_FEATURES = ("word_lengths", "word_bytes")
-# Words are packed by their numbers. These numbers stand for the special tokens.
-_PADDING, _BEGIN, _END, _FIRST = range(4)
-_NUMBERS = types.SimpleNamespace(pad_id=_PADDING, cls_id=_BEGIN, sep_id=_END, pair_separators=1)
 
 
 def pack_texts(

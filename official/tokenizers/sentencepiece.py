@@ -34,9 +34,10 @@ from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import PAIRS, Splitter, Tokenizer, sentinels
-from official.tokenizers.byte_bpe import NO_REPLACEMENTS
 from official.tokenizers.file_formats import SETTINGS_FILE, find_specials, has_capitals, switch
-from official.tokenizers.sentencepiece_rules import BLANK, WHITE_SPACE, DigitCommas, TextRules
+from official.tokenizers.offsets import WHITE_SPACE
+from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS, DigitCommas, TextRules
+from official.tokenizers.word_starts import BLANK
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 

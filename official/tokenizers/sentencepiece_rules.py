@@ -1,28 +1,17 @@
-"""Normalises blanks, quotes, accents and case before SentencePiece reads a text.
+"""The steps before and after SentencePiece: normalization of text, and split numbers with commas.
 
-These are the steps of the releases of ALBERT (`tokenization.preprocess_text`) and XLNet
-(`prepro_utils.preprocess_text`), and of the tokenizers of transformers for both. Each rule has its
-own setting. The first rules are applied in the order of the attributes of `TextRules`.
+`TextRules` normalizes blanks, quotes, accents and case before SentencePiece reads a text.
+`DigitCommas` splits pieces such as "▁1990," into the number, which is encoded again, and the comma.
+These are the steps of the releases of ALBERT (`tokenization.preprocess_text`, `encode_pieces`) and
+XLNet (`prepro_utils`), and of the tokenizers of transformers for both. Each rule has its own
+setting. The first rules are applied in the order of the attributes of `TextRules`.
 
-Shapes: N texts, C characters of all texts; a ragged dimension is written None.
-
-The combining marks of Unicode 14.0.0: characters whose canonical combining class is not 0.
-
-They are listed because TensorFlow's regular expressions do not have this class, and because the
-tables of Python's `unicodedata` depend on the version of Python, while a tokenizer must give the
-same ids in all versions.
-
-Splits pieces such as "▁1990," into the number, which is encoded again, and the comma.
-
-This is done in `encode_pieces` of the releases of ALBERT (`tokenization.py`) and XLNet
-(`prepro_utils.py`). The parts of a piece depend only on the piece, so they are computed once, as a
-table.
-
-Shapes: N texts, V pieces of the vocabulary, S pieces that are split, K tokens of all texts before
-and P after the split; a ragged dimension is written None.
+Shapes: N texts, C characters of all texts, V pieces of the vocabulary, S pieces that are split, K
+tokens of all texts before and P after the split; a ragged dimension is written None.
 """
 
 import dataclasses
+import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -31,10 +20,36 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.tokenizers import offsets
+from official.tokenizers.offsets import WHITE_SPACE
+from official.tokenizers.word_starts import BLANK
 
-# The characters that Python's `split` treats as blanks.
-WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
-_COMBINING = f"[{PATTERN}]"
+# An empty table of replacements: the size of its trie, the trie and the texts. Without a table,
+# SentencePiece logs a line whenever the model is loaded.
+NO_REPLACEMENTS = struct.pack("<I", 1024) + bytes(1024) + b"\0"
+# The combining marks of Unicode 14.0.0: characters whose canonical combining class is not 0.
+# TensorFlow's regular expressions do not have this class, and the tables of Python's `unicodedata`
+# depend on the version of Python, while a tokenizer must give the same ids in all versions.
+_RANGES = """
+300-34e 350-36f 483-487 591-5bd 5bf 5c1-5c2 5c4-5c5 5c7 610-61a 64b-65f 670 6d6-6dc 6df-6e4
+6e7-6e8 6ea-6ed 711 730-74a 7eb-7f3 7fd 816-819 81b-823 825-827 829-82d 859-85b 898-89f 8ca-8e1
+8e3-8ff 93c 94d 951-954 9bc 9cd 9fe a3c a4d abc acd b3c b4d bcd c3c c4d c55-c56 cbc ccd d3b-d3c
+d4d dca e38-e3a e48-e4b eb8-eba ec8-ecb f18-f19 f35 f37 f39 f71-f72 f74 f7a-f7d f80 f82-f84
+f86-f87 fc6 1037 1039-103a 108d 135d-135f 1714-1715 1734 17d2 17dd 18a9 1939-193b 1a17-1a18 1a60
+1a75-1a7c 1a7f 1ab0-1abd 1abf-1ace 1b34 1b44 1b6b-1b73 1baa-1bab 1be6 1bf2-1bf3 1c37 1cd0-1cd2
+1cd4-1ce0 1ce2-1ce8 1ced 1cf4 1cf8-1cf9 1dc0-1dff 20d0-20dc 20e1 20e5-20f0 2cef-2cf1 2d7f
+2de0-2dff 302a-302f 3099-309a a66f a674-a67d a69e-a69f a6f0-a6f1 a806 a82c a8c4 a8e0-a8f1
+a92b-a92d a953 a9b3 a9c0 aab0 aab2-aab4 aab7-aab8 aabe-aabf aac1 aaf6 abed fb1e fe20-fe2f 101fd
+102e0 10376-1037a 10a0d 10a0f 10a38-10a3a 10a3f 10ae5-10ae6 10d24-10d27 10eab-10eac 10f46-10f50
+10f82-10f85 11046 11070 1107f 110b9-110ba 11100-11102 11133-11134 11173 111c0 111ca 11235-11236
+112e9-112ea 1133b-1133c 1134d 11366-1136c 11370-11374 11442 11446 1145e 114c2-114c3 115bf-115c0
+1163f 116b6-116b7 1172b 11839-1183a 1193d-1193e 11943 119e0 11a34 11a47 11a99 11c3f 11d42
+11d44-11d45 11d97 16af0-16af4 16b30-16b36 16ff0-16ff1 1bc9e 1d165-1d169 1d16d-1d172 1d17b-1d182
+1d185-1d18b 1d1aa-1d1ad 1d242-1d244 1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a
+1e130-1e136 1e2ae 1e2ec-1e2ef 1e8d0-1e8d6 1e944-1e94a
+"""
+COMBINING = "[%s]" % "".join(
+    "-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split()
+)
 _NONCHARACTER = "\uffff"
 
 
@@ -62,7 +77,7 @@ class TextRules:
 
     @property
     def _marks(self) -> str:
-        return r"\pM" if self.remove_marks else _COMBINING
+        return r"\pM" if self.remove_marks else COMBINING
 
     def _with_blanks(self, texts: tf.Tensor) -> tf.Tensor:
         if not self.blanks:
@@ -71,7 +86,7 @@ class TextRules:
         return tf.strings.regex_replace(texts, f"[{codes}]", " ")
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalises strings [N]."""
+        """Normalizes strings [N]."""
         texts = self._with_blanks(texts)
         if self.remove_space:
             texts = tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " ")
@@ -81,16 +96,16 @@ class TextRules:
         return self._apply_to_letters(texts)
 
     def apply_by_character(self, characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Normalises texts that are split into characters, as `apply` does.
+        """Normalizes texts that are split into characters, as `apply` does.
 
-        A text is normalised character by character, except for the form of a Greek sigma, which
+        A text is normalized character by character, except for the form of a Greek sigma, which
         does not change the number of bytes.
 
         Args:
           characters: string [N, None].
 
         Returns:
-          The normalised form of each character, string [N, None], which may be empty; and bool [C],
+          The normalized form of each character, string [N, None], which may be empty; and bool [C],
           whether a character belongs to the one before it: a combining mark that is removed, or the
           second of two quotes.
         """
@@ -150,34 +165,6 @@ class _Runs:
         self.at_edge = (first == row_starts) | (first + self.length == row_ends)
 
 
-_RANGES = """
-300-34e 350-36f 483-487 591-5bd 5bf 5c1-5c2 5c4-5c5 5c7 610-61a 64b-65f 670 6d6-6dc 6df-6e4
-6e7-6e8 6ea-6ed 711 730-74a 7eb-7f3 7fd 816-819 81b-823 825-827 829-82d 859-85b 898-89f 8ca-8e1
-8e3-8ff 93c 94d 951-954 9bc 9cd 9fe a3c a4d abc acd b3c b4d bcd c3c c4d c55-c56 cbc ccd d3b-d3c
-d4d dca e38-e3a e48-e4b eb8-eba ec8-ecb f18-f19 f35 f37 f39 f71-f72 f74 f7a-f7d f80 f82-f84
-f86-f87 fc6 1037 1039-103a 108d 135d-135f 1714-1715 1734 17d2 17dd 18a9 1939-193b 1a17-1a18 1a60
-1a75-1a7c 1a7f 1ab0-1abd 1abf-1ace 1b34 1b44 1b6b-1b73 1baa-1bab 1be6 1bf2-1bf3 1c37 1cd0-1cd2
-1cd4-1ce0 1ce2-1ce8 1ced 1cf4 1cf8-1cf9 1dc0-1dff 20d0-20dc 20e1 20e5-20f0 2cef-2cf1 2d7f
-2de0-2dff 302a-302f 3099-309a a66f a674-a67d a69e-a69f a6f0-a6f1 a806 a82c a8c4 a8e0-a8f1
-a92b-a92d a953 a9b3 a9c0 aab0 aab2-aab4 aab7-aab8 aabe-aabf aac1 aaf6 abed fb1e fe20-fe2f 101fd
-102e0 10376-1037a 10a0d 10a0f 10a38-10a3a 10a3f 10ae5-10ae6 10d24-10d27 10eab-10eac 10f46-10f50
-10f82-10f85 11046 11070 1107f 110b9-110ba 11100-11102 11133-11134 11173 111c0 111ca 11235-11236
-112e9-112ea 1133b-1133c 1134d 11366-1136c 11370-11374 11442 11446 1145e 114c2-114c3 115bf-115c0
-1163f 116b6-116b7 1172b 11839-1183a 1193d-1193e 11943 119e0 11a34 11a47 11a99 11c3f 11d42
-11d44-11d45 11d97 16af0-16af4 16b30-16b36 16ff0-16ff1 1bc9e 1d165-1d169 1d16d-1d172 1d17b-1d182
-1d185-1d18b 1d1aa-1d1ad 1d242-1d244 1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a
-1e130-1e136 1e2ae 1e2ec-1e2ef 1e8d0-1e8d6 1e944-1e94a
-"""
-
-# The inside of a character class of RE2.
-PATTERN = "".join(
-    "-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split()
-)
-
-
-BLANK = "▁"
-
-
 class _Parts(NamedTuple):
     """The parts of a piece.
 
@@ -193,7 +180,10 @@ class _Parts(NamedTuple):
 
 
 class DigitCommas:
-    """The pieces of a vocabulary that end in a digit and a comma, and their parts."""
+    """The pieces of a vocabulary that end in a digit and a comma, and their parts.
+
+    The parts of a piece depend only on the piece, so they are computed once, as a table.
+    """
 
     def __init__(
         self,
@@ -242,7 +232,7 @@ class DigitCommas:
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Splits pieces and their offsets in the texts.
 
-        If the model has normalised the text of a piece, each part has the offsets of the piece.
+        If the model has normalized the text of a piece, each part has the offsets of the piece.
 
         Args:
           texts: string [N], the input of the model.

@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from official.tokenizers import base, offsets, wordpiece
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.sentencepiece_rules import WHITE_SPACE
+from official.tokenizers.offsets import WHITE_SPACE
 from official.utils import word_rules
 from official.utils.validators import one_of
 

@@ -26,8 +26,9 @@ from official.tokenizers import added_tokens, file_formats, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
-from official.tokenizers.sentencepiece import NO_REPLACEMENTS, PREPEND, SentencePiece, replaced
-from official.tokenizers.sentencepiece_rules import BLANK
+from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
+from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
+from official.tokenizers.word_starts import BLANK
 from official.tokenizers.wordpiece import WordPiece
 from official.utils import json_files
 from official.utils.errors import UserError

@@ -1,4 +1,4 @@
-"""Words as characters: 50 ids for each word, as the character convolutions of ELMo read them.
+"""Whole words, which are read by their characters: 50 ids for each word, and the tokenizer of ELMo.
 
 A word is a begin, the bytes of its UTF-8, an end, and padding up to 50 ids (Peters et al., 2018,
 and its release). At most 48 bytes are kept. The cut is between bytes, so it may fall inside a
@@ -12,24 +12,20 @@ character. The marks of a sentence are words of one character, which is no byte:
 All ids are one above those of the release's training, and 0 means that there is no word, as in the
 release's inference.
 
-Shapes: N texts, K words, C = `WIDTH` characters of a word, T words of a row; a ragged dimension is
-written None.
-
-A tokenizer of whole words, which are read by their characters: ELMo.
-
-Words are separated by white space, as `str.split` separates them. Each has two forms: the ids of
-its characters (`official.tokenizers.word_characters`), which an encoder reads, and its number in a
-vocabulary, which a language model predicts. A word that the vocabulary lacks is `<UNK>` as a
-target, and keeps its characters as input. With `split_punctuation`, punctuation signs and Chinese
-characters are words of their own, as in BERT's first step, for text that is not tokenized.
+The tokenizer separates words by white space, as `str.split` does. Each has two forms: the ids of
+its characters, which an encoder reads, and its number in a vocabulary, which a language model
+predicts. A word that the vocabulary lacks is `<UNK>` as a target, and keeps its characters as
+input. With `split_punctuation`, punctuation signs and Chinese characters are words of their own, as
+in BERT's first step, for text that is not tokenized.
 
 The vocabulary is a text file of one word per line: `<S>`, `</S>` and `<UNK>`, then words by
 descending count, which the sampled softmax assumes. A vocabulary of a release may have the three
-marks on any lines, and the line `!!!MAXTERMID`, which is no word: it is left out and has no id, as
+marks on any lines, and the line `!!!MAXTERMID`, which is no word: it is skipped and has no id, as
 in the release's reader (bilm-tf, `bilm/data.py`). Text that spells a mark, such as a literal
 "</S>", is an unknown word with the characters of the text.
 
-Shapes: N texts, C characters of a text; a ragged dimension is written None.
+Shapes: N texts, K words, C = `WIDTH` characters of a word, T words of a row; a ragged dimension is
+written None.
 """
 
 from collections.abc import Sequence
@@ -41,6 +37,7 @@ import tensorflow as tf
 from official.tokenizers import file_formats, offsets, wordpiece
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.file_formats import find_specials, switch
+from official.tokenizers.offsets import WHITE_SPACE
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -48,7 +45,16 @@ WIDTH = 50
 MAX_BYTES = WIDTH - 2
 # The ids: bytes are 1 to 256.
 SENTENCE_BEGIN, SENTENCE_END, BEGIN, END, PADDING = 257, 258, 259, 260, 261
-TABLE_SIZE = 262  # the number of ids, 0 = no word among them
+SPECIALS = ("<S>", "</S>", "<UNK>")
+_NO_WORD = "!!!MAXTERMID"
+_ROLES = {
+    "pad_token": ("</S>",),
+    "unk_token": ("<UNK>",),
+    "cls_token": ("<S>",),
+    "sep_token": ("</S>",),
+    "mask_token": (),
+}
+_SPLITS = "split_punctuation"
 
 
 def mark(sentence_mark: int) -> np.ndarray:
@@ -117,20 +123,6 @@ def _framed(data: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     return tf.concat([first, inside, last], axis=-1)
 
 
-SPECIALS = ("<S>", "</S>", "<UNK>")
-_NO_WORD = "!!!MAXTERMID"
-_ROLES = {
-    "pad_token": ("</S>",),
-    "unk_token": ("<UNK>",),
-    "cls_token": ("<S>",),
-    "sep_token": ("</S>",),
-    "mask_token": (),
-}
-_SPLITS = "split_punctuation"
-# Python's white space.
-_BLANK = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
-
-
 def read_words(path: AnyPath) -> list[str]:
     """Reads the words of a vocabulary in the order of their ids.
 
@@ -145,7 +137,7 @@ def split_words(texts: tf.Tensor, split_punctuation: bool = False) -> tf.RaggedT
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
     if split_punctuation:
         texts = wordpiece.space_words(texts)
-    return tf.strings.split(tf.strings.regex_replace(texts, f"{_BLANK}+", " "))
+    return tf.strings.split(tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " "))
 
 
 class CharacterSplitter(Splitter):
@@ -186,7 +178,7 @@ class CharacterSplitter(Splitter):
             alone = tf.strings.regex_full_match(spaced, "(?s) . ")
         else:
             alone = tf.zeros_like(rows, tf.bool)
-        inside = ~tf.strings.regex_full_match(values, _BLANK)
+        inside = ~tf.strings.regex_full_match(values, WHITE_SPACE)
         parted = alone[1:] | alone[:-1] | ~inside[:-1] | (rows[1:] != rows[:-1])
         first = inside & tf.concat([[True], parted], 0)[: tf.size(values)]  # [C] of all texts
         number = tf.cumsum(tf.cast(first, tf.int32)) - 1
@@ -255,8 +247,8 @@ class Characters(Tokenizer):
         for key, (*names,) in _ROLES.items():
             if settings.get(key) not in (None, *names):
                 raise UserError(
-                    f"{path.with_name(file_formats.SETTINGS_FILE)}: {key} is {settings[key]!r}, but "
-                    f"{path.name} has only {' '.join(SPECIALS)}: leave it out"
+                    f"{path.with_name(file_formats.SETTINGS_FILE)}: {key} is {settings[key]!r}, "
+                    f"but {path.name} has only {' '.join(SPECIALS)}: remove {key}"
                 )
         splits = bool(switch(settings, _SPLITS, False))
         return cls(read_words(path), splits, settings, str(path))
