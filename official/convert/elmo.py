@@ -20,8 +20,8 @@ from official import tokenizers
 from official.config.bilm import BilmConfig
 from official.convert import converted_model, hdf5
 from official.saving import model_folder
-from official.tokenizers import characters
-from official.tokenizers.characters import SPECIALS, Characters
+from official.tokenizers import word_characters
+from official.tokenizers.word_characters import SPECIALS, Characters
 from official.utils import atomic, files, json_files, paths, strict
 from official.utils.errors import UserError, warn
 from official.utils.paths import AnyPath
@@ -117,7 +117,7 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Charact
         return Characters(SPECIALS)
     path = paths.path(vocabulary)
     files.check(path)
-    words = characters.read_words(path)
+    words = word_characters.read_words(path)
     begin, end, unknown = SPECIALS
     if unknown not in words and begin in words and end in words:
         warn(f"{path} has no {unknown}: it becomes the last word, number {len(words):,}")

@@ -19,7 +19,7 @@ from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
 from official.data import sequences, tagged, words
 from official.shards import features, layer_states, parsing
-from official.tokenizers import packing, windows
+from official.tokenizers import pair_packing, windows
 from official.utils import seeding
 
 # Features that become other batch fields; all others are batch fields as they are. The features of
@@ -54,7 +54,7 @@ class BatchBuilder:
       features: the features of an example.
       limits: what the numbers of examples are limited to.
       max_length: T, unless the records have a length of their own.
-      layout: the layout of a task's texts; see `official.tokenizers.packing`.
+      layout: the layout of a task's texts; see `official.tokenizers.pair_packing`.
       parts: the largest number of parts of a row; 1 = rows are not shared.
       sequences: C; None = an example is one sequence.
       predictions: P if the masks of a row are listed: static masks, and masks of parts.
@@ -218,7 +218,7 @@ class BatchBuilder:
             batch = windows.arrange_windows(whole, self.tokenizer, self.layout)
             parsed["context_start"] = batch.pop("context_start")
         else:
-            batch = packing.arrange(batch, self.tokenizer, self.layout)
+            batch = pair_packing.arrange(batch, self.tokenizer, self.layout)
         if self.sequences:
             batch["text_mask"] = sequences.text_mask(
                 batch["token_ids"], batch["padding_mask"], self.tokenizer.special_ids

@@ -47,9 +47,8 @@ a92b-a92d a953 a9b3 a9c0 aab0 aab2-aab4 aab7-aab8 aabe-aabf aac1 aaf6 abed fb1e 
 1d185-1d18b 1d1aa-1d1ad 1d242-1d244 1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a
 1e130-1e136 1e2ae 1e2ec-1e2ef 1e8d0-1e8d6 1e944-1e94a
 """
-COMBINING = "[%s]" % "".join(
-    "-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split()
-)
+_CLASS = ("-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split())
+COMBINING = f"[{''.join(_CLASS)}]"
 _NONCHARACTER = "\uffff"
 
 

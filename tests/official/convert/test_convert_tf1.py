@@ -12,7 +12,7 @@ import tensorflow as tf
 from official.config.heads import ClassificationConfig, RegressionConfig, SpanAnswerConfig
 from official.convert import converted_model, tf1
 from official.saving import model_folder
-from official.tokenizers.text_rules import TextRules
+from official.tokenizers.sentencepiece_rules import TextRules
 from official.utils.errors import UserError
 from tests.official.convert import systems
 
