@@ -5,7 +5,7 @@ Shapes: R rows, I input size, O output size, G batch rows times heads.
 
 import work
 
-from official.modeling.layers.products import times_transposed, transposed_times
+from official.modeling.layers.kernels import times_transposed, transposed_times
 
 import tensorflow as tf  # isort: skip
 

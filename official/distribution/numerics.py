@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from official.modeling.layers import one_pass
+from official.modeling.layers import kernels
 from official.modeling.model import Model
 from official.utils import keras_private
 
 if keras.backend.backend() == "tensorflow":
     # In evaluation as in training, so that metrics do not depend on what a process did before.
-    one_pass.compile_with(functools.partial(tf.function, jit_compile=True, autograph=False))
+    kernels.compile_with(functools.partial(tf.function, jit_compile=True, autograph=False))
 
 
 def restrict_graph_optimizer():
@@ -31,7 +31,7 @@ def restrict_graph_optimizer():
 
     Both are off in evaluation too, so that the metrics of a checkpoint do not depend on whether the
     same process has trained. An exported graph runs with the options of its server, so no layer may
-    have such a product (`official.modeling.layers.products`).
+    have such a product (`official.modeling.layers.kernels`).
     """
     tf.config.optimizer.set_experimental_options(
         {"arithmetic_optimization": False, "remapping": False}

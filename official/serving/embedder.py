@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.modeling.layers import gradient
+from official.modeling.layers import kernels
 from official.serving import served_model, text_vectors
 from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
@@ -386,7 +386,7 @@ class Embedder:
 
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             batch = pack_all([tokens], self.tokenizer, max_length, self._layout)
-            with gradient.left_out():
+            with kernels.left_out():
                 encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
             if layer == ALL:

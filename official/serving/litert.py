@@ -13,7 +13,7 @@ import tempfile
 
 import tensorflow as tf
 
-from official.modeling.layers import gradient
+from official.modeling.layers import kernels
 from official.serving import saved_model
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -52,7 +52,7 @@ def export(
     if parts.filler is not None:
         server.filler = parts.filler.weights.module
     with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
-        with gradient.left_out():
+        with kernels.left_out():
             tf.saved_model.save(server, temporary, signatures=kept)
         parts.tokenizer.save(folder / TOKENIZER)
         saved_model.write_labels(parts, folder)

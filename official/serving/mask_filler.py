@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from official.evaluation.generated_texts import decoded
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers import gradient
+from official.modeling.layers import kernels
 from official.modeling.model import Model
 from official.serving import padding, served_model, writers
 from official.serving.generation_settings import Settings
@@ -113,7 +113,7 @@ class MaskFiller:
 
     def encoded(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the states of the encoder for a batch, [B, T, D]."""
-        with gradient.left_out(), self.weights.read():
+        with kernels.left_out(), self.weights.read():
             return encode(self._encoder, batch)["sequence_output"]
 
     def best(
@@ -131,7 +131,7 @@ class MaskFiller:
         Returns:
           The ids int32 [R, K] and their probabilities float32 [R, K].
         """
-        with gradient.left_out(), self.weights.read():
+        with kernels.left_out(), self.weights.read():
             logits = self._head.logits(states, self._encoder)
         every = tf.range(self.source.tokenizer.vocab_size)
         if candidates is None:

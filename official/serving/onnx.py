@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.modeling.layers import gradient
+from official.modeling.layers import kernels
 from official.serving import saved_model
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -79,7 +79,7 @@ def _converted(function: tf.types.experimental.PolymorphicFunction) -> bytes:
     import onnx
     import tf2onnx
 
-    with _quiet(), _sound(), gradient.left_out():
+    with _quiet(), _sound(), kernels.left_out():
         model, _ = tf2onnx.convert.from_function(
             tf.function(lambda *ids: function(*ids), autograph=False),
             input_signature=function.input_signature,

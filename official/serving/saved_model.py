@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from official.modeling.layers import cache, gradient
+from official.modeling.layers import kernels
 from official.modeling.model import Model
 from official.saving import model_folder
 from official.serving import (
@@ -62,8 +62,8 @@ def export(
     )
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
-        gradient.left_out(),
-        cache.written_by(token_loop.write_slots),
+        kernels.left_out(),
+        kernels.slots_written_by(token_loop.write_slots),
     ):
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.modeling.layers import cache
+from official.modeling.layers import kernels
 from official.serving.generation_settings import Settings
 from official.utils import seeding
 
@@ -297,7 +297,7 @@ def in_place_graph(function: Callable) -> tf.types.experimental.PolymorphicFunct
     """Returns the graph of a function, in which `cache.write` makes no copy."""
 
     def traced(*args, **kwargs):
-        with cache.written_by(write_slots):
+        with kernels.slots_written_by(write_slots):
             return function(*args, **kwargs)
 
     return tf.function(traced, autograph=False)

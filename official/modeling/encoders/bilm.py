@@ -10,10 +10,9 @@ from keras import ops
 from official.modeling.encoders import base
 from official.modeling.layers import gather
 from official.modeling.layers.character_cnn import CharacterCNN
-from official.modeling.layers.dropout import dropout
 from official.modeling.layers.embeddings import Table
+from official.modeling.layers.kernels import accurate, dropout
 from official.modeling.layers.lstm import ProjectedLSTM
-from official.modeling.layers.precision import accurate
 from official.modeling.layers.random import Draws, RandomWeights
 from official.utils.errors import UserError
 

@@ -15,8 +15,8 @@ from official.modeling import masks
 from official.modeling.encoders import base, pooling, row_memory, two_streams
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.distances import distance_vectors
-from official.modeling.layers.dropout import dropout
 from official.modeling.layers.embeddings import StreamEmbeddings
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.relative_attention import RelativeBiases, Stream

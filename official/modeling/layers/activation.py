@@ -12,9 +12,7 @@ import math
 import keras
 from keras import ops
 
-from official.modeling.layers.gradient import is_left_out, with_gradient
-from official.modeling.layers.one_pass import one_pass
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate, is_left_out, one_pass, with_gradient
 
 
 def _activation(parts):

@@ -10,15 +10,12 @@ import numpy as np
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers import cache as slots
 from official.modeling.layers import gather
+from official.modeling.layers import kernels as slots
 from official.modeling.layers.base import Layer
-from official.modeling.layers.dropout import draw
+from official.modeling.layers.kernels import accurate, draw, softmax, times_transposed
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.precision import accurate
-from official.modeling.layers.products import times_transposed
 from official.modeling.layers.random import Scaled
-from official.modeling.layers.softmax import softmax
 
 
 class Attended(NamedTuple):
@@ -193,7 +190,7 @@ class Attention(_Heads):
             bias = masks.rows(bias, query_positions)
         if cache is not None:
             key, value = (
-                slots.write(*pair, slot) for pair in zip(cache, (key, value), strict=True)
+                slots.write_slots(*pair, slot) for pair in zip(cache, (key, value), strict=True)
             )
         return self._attend(query, key, value, attention_mask, bias, rng)
 

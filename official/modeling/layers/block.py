@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from official.modeling.layers import gather
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.base import Layer
-from official.modeling.layers.dropout import dropout
 from official.modeling.layers.feed_forward import FeedForward
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.norm import NORMS
 
 

@@ -9,8 +9,7 @@ R distances, N heads, H head size, D hidden.
 import numpy as np
 from keras import ops
 
-from official.modeling.layers.gradient import with_gradient
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate, with_gradient
 
 
 def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=False, dtype):

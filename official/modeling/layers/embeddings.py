@@ -7,12 +7,16 @@ from keras import ops
 
 from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
-from official.modeling.layers.dropout import dropout
-from official.modeling.layers.gradient import sum_rows, with_gradient
+from official.modeling.layers.kernels import (
+    dropout,
+    one_pass,
+    sum_rows,
+    times_transposed,
+    transposed_times,
+    with_gradient,
+)
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
-from official.modeling.layers.one_pass import one_pass
-from official.modeling.layers.products import times_transposed, transposed_times
 
 
 class Table(Layer):

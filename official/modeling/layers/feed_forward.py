@@ -7,7 +7,7 @@ from keras import ops
 
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.base import Layer
-from official.modeling.layers.dropout import draw, dropout
+from official.modeling.layers.kernels import draw, dropout
 from official.modeling.layers.linear import Linear
 
 

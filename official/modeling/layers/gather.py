@@ -5,7 +5,7 @@ Shapes: R rows, D row size, B batch, T length, P positions.
 
 from keras import ops
 
-from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.kernels import with_gradient
 
 
 @with_gradient

@@ -9,7 +9,7 @@ Shapes: B batch, T length, D hidden, K layers with the token layer (L + 1 of an 
 from keras import ops
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate
 from official.utils.errors import UserError
 
 _EPSILON = 1e-12  # added to variances, as in the release of ELMo

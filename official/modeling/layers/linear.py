@@ -7,8 +7,12 @@ import numpy as np
 from keras import ops
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.gradient import sum_rows, with_gradient
-from official.modeling.layers.products import times_transposed, transposed_times
+from official.modeling.layers.kernels import (
+    sum_rows,
+    times_transposed,
+    transposed_times,
+    with_gradient,
+)
 
 
 def linear(x, kernel, bias=None):

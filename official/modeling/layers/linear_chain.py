@@ -11,9 +11,7 @@ Shapes: B batch, T positions, C tags.
 from keras import ops
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.gradient import with_gradient
-from official.modeling.layers.precision import accurate
-from official.modeling.layers.scan import scan
+from official.modeling.layers.kernels import accurate, scan, with_gradient
 
 
 class LinearChain(Layer):

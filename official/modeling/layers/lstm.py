@@ -15,11 +15,8 @@ Shapes: B batch, T length, I input size, C cells, P projection.
 from keras import ops
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.kernels import accurate, scan, transposed_times, with_gradient
 from official.modeling.layers.linear import linear
-from official.modeling.layers.precision import accurate
-from official.modeling.layers.products import transposed_times
-from official.modeling.layers.scan import scan
 
 
 class ProjectedLSTM(Layer):

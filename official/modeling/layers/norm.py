@@ -6,9 +6,7 @@ Shapes: D the normalised size, R rows.
 from keras import ops
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.gradient import sum_rows, with_gradient
-from official.modeling.layers.one_pass import one_pass
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate, one_pass, sum_rows, with_gradient
 
 
 class LayerNorm(Layer):

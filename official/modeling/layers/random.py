@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from official.modeling.layers.one_pass import one_pass
+from official.modeling.layers.kernels import one_pass
 
 PACKAGE = "encoder_garden"  # of the names of layers and initializers in models that Keras saves
 _GOLDEN = 0x9E3779B1 - 2**32  # 2^32 / golden ratio, odd

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers import cache as slots
+from official.modeling.layers import kernels as slots
 from official.modeling.layers.base import Layer
 from official.modeling.layers.distances import distance_vectors, from_slot, shift, shift_to
-from official.modeling.layers.dropout import draw
+from official.modeling.layers.kernels import accurate, draw, softmax
 from official.modeling.layers.linear import Linear, linear
-from official.modeling.layers.precision import accurate
-from official.modeling.layers.softmax import softmax
 
 
 class Stream(NamedTuple):
@@ -184,7 +182,10 @@ class RelativeAttention(Layer):
             distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
         else:
             old_key, old_value, distance_key = cache
-            key, value = slots.write(old_key, key, slot), slots.write(old_value, value, slot)
+            key, value = (
+                slots.write_slots(old_key, key, slot),
+                slots.write_slots(old_value, value, slot),
+            )
             cache = (key, value, distance_key)
             distance_key = from_slot(distance_key, slot, ops.shape(x)[1])
         key = ops.transpose(self._with_segments(key, key_segments), (0, 1, 3, 2))
@@ -247,7 +248,7 @@ class RelativeAttention(Layer):
             the same for every position.
         """
         keys = self._distance_keys(distances, None)
-        empty = slots.empty(
+        empty = slots.empty_slots(
             batch, self.num_heads, keys.shape[3] // 2, self.head_size, self.compute_dtype
         )
         return empty, empty, keys

@@ -8,7 +8,7 @@ from keras import ops
 
 from official.modeling.layers import distances, gather
 from official.modeling.layers.base import Layer
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate
 
 
 def buckets(relative, *, bidirectional, num_buckets, max_distance):

@@ -4,8 +4,8 @@ Shapes: B batch, T content rows, P query rows, N heads, Q rows of a stream, S ke
 """
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.dropout import dropout
 from official.modeling.layers.feed_forward import FeedForward
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.relative_attention import RelativeAttention
 

@@ -6,7 +6,7 @@ Shapes: B batch, T length, D hidden.
 import numpy as np
 from keras import ops
 
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate
 
 
 def sinusoids(positions, size, dtype):

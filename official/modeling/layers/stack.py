@@ -10,7 +10,7 @@ from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, BlockOutput
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.norm import NORMS
 from official.modeling.layers.relative_bias import RelativeBias
 

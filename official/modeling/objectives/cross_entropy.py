@@ -5,8 +5,7 @@ Shapes: R rows, V classes.
 
 from keras import ops
 
-from official.modeling.layers.gradient import with_gradient
-from official.modeling.layers.one_pass import one_pass
+from official.modeling.layers.kernels import one_pass, with_gradient
 
 
 def cross_entropy(logits, targets):

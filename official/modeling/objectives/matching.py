@@ -9,7 +9,7 @@ import math
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers.products import times_transposed
+from official.modeling.layers.kernels import times_transposed
 
 
 def divergence(student, teachers, temperature=1.0):

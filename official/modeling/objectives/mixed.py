@@ -3,7 +3,7 @@
 Shapes: B batch, T length, D hidden.
 """
 
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.objectives import base
 from official.utils.errors import UserError

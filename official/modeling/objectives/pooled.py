@@ -5,7 +5,7 @@ Shapes: B rows of the encoder, D hidden, O outputs.
 
 from keras import ops
 
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base, mixed
 

@@ -19,7 +19,7 @@ answer.
 from keras import ops
 
 from official.modeling.layers import gather
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.objectives import base, mixed

@@ -12,7 +12,7 @@ import zlib
 from keras import ops
 
 from official.modeling.layers.bilstm import BiLSTM
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.random import Draws

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from official.modeling.layers.precision import accurate
+from official.modeling.layers.kernels import accurate
 from official.serving import text_vectors
 from official.serving.signatures import inputs, model_garden
 from official.tokenizers.pair_packing import pack_texts

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.layers import cache
+from official.modeling.layers import kernels
 from official.serving import token_loop
 
 SLOTS = np.arange(2 * 3 * 5 * 4, dtype=np.float32).reshape(2, 3, 5, 4)
@@ -14,9 +14,9 @@ def test_new_rows_replace_the_slots_from_the_first_on(writer, length, first):
     new = -np.arange(2 * 3 * length * 4, dtype=np.float32).reshape(2, 3, length, 4)
     expected = SLOTS.copy()
     expected[:, :, first : first + length] = new
-    with cache.written_by(writer):
+    with kernels.slots_written_by(writer):
         for slot in (first, tf.constant(first)):
-            actual = cache.write(tf.constant(SLOTS), tf.constant(new), slot)
+            actual = kernels.write_slots(tf.constant(SLOTS), tf.constant(new), slot)
             np.testing.assert_array_equal(actual, expected)
             assert actual.shape == SLOTS.shape
 
@@ -25,11 +25,11 @@ def test_a_loop_of_a_graph_keeps_what_others_read():
     """The slots begin as one constant, and so share memory: each gets its own rows."""
 
     def loop(rows):
-        empty = cache.empty(2, 3, 5, 4, "float32")
+        empty = kernels.empty_slots(2, 3, 5, 4, "float32")
 
         def step(i, a, b):
             row = rows + tf.cast(i, tf.float32)
-            return i + 1, cache.write(a, row, i), cache.write(b, -row, i)
+            return i + 1, kernels.write_slots(a, row, i), kernels.write_slots(b, -row, i)
 
         _, a, b = tf.while_loop(lambda i, *_: i < 4, step, (tf.constant(1), empty, empty))
         return empty, a, b

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.layers import activation, embeddings, gather, linear, norm
-from official.modeling.layers.gradient import left_out, sum_rows, with_gradient
+from official.modeling.layers.kernels import left_out, sum_rows, with_gradient
 
 RNG = np.random.default_rng(0)
 

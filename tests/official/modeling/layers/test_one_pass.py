@@ -7,11 +7,9 @@ import pytest
 import tensorflow as tf
 
 from official.distribution import numerics  # noqa: F401, which names the compiler
-from official.modeling.layers import activation, embeddings, norm, one_pass
-from official.modeling.layers.dropout import dropout
-from official.modeling.layers.gradient import left_out
+from official.modeling.layers import activation, embeddings, kernels, norm
+from official.modeling.layers.kernels import dropout, left_out, softmax
 from official.modeling.layers.random import Draws
-from official.modeling.layers.softmax import softmax
 from official.modeling.objectives.cross_entropy import cross_entropy
 
 RNG = np.random.default_rng(0)
@@ -21,7 +19,7 @@ TARGETS = tf.constant(RNG.integers(0, 5, 6), tf.int32)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(one_pass, "SMALLEST", 1)
+    monkeypatch.setattr(kernels, "SMALLEST", 1)
 
 
 def normal(*shape):
@@ -152,7 +150,7 @@ def test_dropout_keeps_what_is_drawn_and_so_does_its_gradient():
 def test_it_is_compiled_only_where_that_pays(monkeypatch):
     compiled = []
 
-    @one_pass.one_pass
+    @kernels.one_pass
     def twice(x):
         # Inside a compiled function, x is symbolic.
         compiled.append(not isinstance(x, tf.__internal__.EagerTensor))
@@ -163,7 +161,7 @@ def test_it_is_compiled_only_where_that_pays(monkeypatch):
     with left_out():
         twice(tf.ones([3]))
     assert not compiled.pop()
-    monkeypatch.setattr(one_pass, "SMALLEST", 4)
+    monkeypatch.setattr(kernels, "SMALLEST", 4)
     twice(tf.ones([3]))
     assert not compiled.pop()
 
@@ -172,13 +170,13 @@ def test_a_dynamic_dimension(monkeypatch):
     """One graph serves all lengths, and a dynamic dimension counts as 32."""
     graphs = []
 
-    @one_pass.one_pass
+    @kernels.one_pass
     def twice(x):
         graphs.append(tf.compat.v1.get_default_graph())
         return 2 * x
 
     def run(smallest):
-        monkeypatch.setattr(one_pass, "SMALLEST", smallest)
+        monkeypatch.setattr(kernels, "SMALLEST", smallest)
         dynamic = tf.function(twice, input_signature=[tf.TensorSpec([None, 8])])
         for length in (2, 5):
             got = dynamic(tf.ones([length, 8]))

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.layers import gradient
-from official.modeling.layers.products import times_transposed, transposed_times
+from official.modeling.layers import kernels
+from official.modeling.layers.kernels import times_transposed, transposed_times
 
 RNG = np.random.default_rng(0)
 PRODUCTS = {times_transposed: "...ri,...oi->...ro", transposed_times: "...ir,...io->...ro"}
@@ -30,7 +30,7 @@ def test_products_and_gradients_are_those_of_numpy(product, leading):
     np.testing.assert_allclose(of_x, wanted, rtol=1e-12)
     wanted = np.einsum(f"...ro,{left}->{right}", upstream, x)
     np.testing.assert_allclose(of_y, wanted, rtol=1e-12)
-    with gradient.left_out():
+    with kernels.left_out():
         np.testing.assert_allclose(product(x, y), result, rtol=1e-12)
 
 

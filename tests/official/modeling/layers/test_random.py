@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.layers import one_pass
+from official.modeling.layers import kernels
 from official.modeling.layers.random import Draws, RandomWeights, uniforms
 
 
@@ -95,7 +95,7 @@ def test_keep_of_two_places_and_steps_is_independent():
 
 def test_keep_is_the_same_compiled_and_not(monkeypatch):
     compiled = np.array(Draws((7, 8)).keep((300, 301), 0.3))
-    monkeypatch.setattr(one_pass, "SMALLEST", 10**9)
+    monkeypatch.setattr(kernels, "SMALLEST", 10**9)
     np.testing.assert_array_equal(Draws((7, 8)).keep((300, 301), 0.3), compiled)
 
 

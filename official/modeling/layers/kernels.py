@@ -1,0 +1,327 @@
+"""Kernels: read each function as the plain operation of its name.
+
+Some gradients of this package are written by hand. The automatic ones make several passes over
+memory where one is enough, or have a form that optimizers misread. Chains of elementwise operations
+are computed in one pass over memory: TensorFlow computes one operation after the other, each in a
+pass of its own, and XLA compiles a chain to one loop. The products of matrices stay outside: for
+them a CPU has faster kernels than XLA's.
+
+Shapes: R and O rows, I inner size, S keys or slots, B batch, N heads, T new positions, H head size.
+"""
+
+import contextlib
+import contextvars
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def accurate(dtype):
+    """Returns the dtype of sums, softmax, norms and losses: float64 for float64, else float32."""
+    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
+
+
+_LEFT_OUT = contextvars.ContextVar("gradients_left_out", default=False)
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """Leaves the gradients out inside the block, for graphs that are never trained.
+
+    A backend does not fuse operations across a function with its own gradient, for example a
+    product, its bias and the activation after it.
+    """
+    token = _LEFT_OUT.set(True)
+    try:
+        yield
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+def is_left_out() -> bool:
+    """Whether the code runs inside `left_out`."""
+    return _LEFT_OUT.get()
+
+
+def with_gradient(function):
+    """Decorates a function of tensors that returns its value and its gradient.
+
+    The function returns `(value, backward)`. `backward` takes the gradient of the value and returns
+    a gradient for each positional argument, or None for an argument without a gradient. If the
+    value is a tuple, `backward` takes a gradient for each of its tensors. Keyword arguments are
+    constants.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*tensors, **constants):
+        if is_left_out():
+            return function(*[ops.convert_to_tensor(tensor) for tensor in tensors], **constants)[0]
+
+        shapes = []
+
+        @ops.custom_gradient
+        def differentiable(*tensors):
+            value, backward = function(*tensors, **constants)
+            if _ONE_VALUE and isinstance(value, tuple):
+                shapes[:] = [tuple(part.shape) for part in value]
+                value, backward = _joined(value), _of_joined(backward, shapes)
+
+            def gradient(*args, upstream=None):  # Backends pass it differently.
+                if isinstance(value, tuple):
+                    return backward(*(args if len(args) > 1 else args[0]))
+                return backward(args[-1] if upstream is None else upstream)
+
+            return value, gradient
+
+        result = differentiable(*[_tensor(tensor) for tensor in tensors])
+        return _split(result, shapes) if shapes else result
+
+    return wrapped
+
+
+# In Keras for PyTorch, a function with its own gradient has one value.
+_ONE_VALUE = keras.backend.backend() == "torch"
+
+
+def _joined(parts):
+    """Joins tensors of one dtype in a line."""
+    return ops.concatenate([ops.reshape(part, (-1,)) for part in parts])
+
+
+def _split(line, shapes):
+    """Returns the tensors of `_joined`, which have these shapes."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
+    parts = zip(ops.split(line, ends), shapes, strict=True)
+    return tuple(ops.reshape(part, shape) for part, shape in parts)
+
+
+def _of_joined(backward, shapes):
+    """Returns the gradient of joined values from that of the tensors."""
+    return lambda upstream: backward(*_split(upstream, shapes))
+
+
+def _tensor(x):
+    """Returns the value of a variable; a differentiable function must not capture the variable."""
+    return ops.reshape(x, x.shape) if isinstance(x, keras.Variable) else x
+
+
+def sum_rows(x):
+    """Sums x [R, O] over its rows: [O].
+
+    The sum is a product with a row of ones. On a CPU this is several times faster than a reduction,
+    and it sums bfloat16 in float32.
+    """
+    return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
+
+
+# From this number of elements on, passes over memory cost more than the start of compiled code.
+SMALLEST = 1 << 16
+# The assumed size of a dynamic dimension. In training this is the length of a batch, one of
+# `recipe.bucket_lengths`.
+_DYNAMIC_SIZE = 32
+
+_compilers: list[Callable] = []  # at most one
+
+
+def compile_with(compiler: Callable) -> None:
+    """Sets the function that compiles the chains, which takes and returns a function of tensors."""
+    _compilers[:] = [compiler]
+
+
+def one_pass(function):
+    """Decorates a function of tensors whose large results a compiler computes in one pass.
+
+    The decorated function is the same function. It is compiled where there is a compiler
+    (`compile_with`) and the largest tensor has at least `SMALLEST` elements. It is not compiled in
+    a graph without gradients, where the backend fuses its operations with a product.
+
+    Shapes may have dynamic dimensions. The function is then compiled when the graph runs, once for
+    each shape.
+
+    Args:
+        function: a pure function of tensors, and of constants by name. A constant `shape` is that
+            of the result, where it is larger than the tensors.
+    """
+    compiled = functools.cache(lambda compiler: compiler(function))
+
+    @functools.wraps(function)
+    def run(*tensors, **constants):
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        shapes += [constants["shape"]] if "shape" in constants else []
+        large = not is_left_out() and _largest(shapes) >= SMALLEST
+        chosen = compiled(*_compilers) if large and _compilers else function
+        return chosen(*tensors, **constants)
+
+    return run
+
+
+def _largest(shapes):
+    """Returns the largest number of elements; a dynamic dimension counts as `_DYNAMIC_SIZE`."""
+    known = (
+        [size if isinstance(size, int) else _DYNAMIC_SIZE for size in shape] for shape in shapes
+    )
+    return max(map(math.prod, known))
+
+
+# With an option, Keras passes `einsum` on to TensorFlow, whose kernel reads an operand transposed.
+# Without one, and in `matmul` of a transposed operand, the transposed operand is written to memory
+# first: `official.distribution.numerics` turns off the rewrite that would avoid it.
+_OPTIONS = {"optimize": "greedy"} if keras.backend.backend() == "tensorflow" else {}
+
+
+def times_transposed(x, y):
+    """Returns `x` times the transpose of `y`: [..., R, I] and [..., O, I] to [..., R, O]."""
+    if is_left_out():
+        # Here the rewrites are on, and the product is fused with the operations after it. If `x` is
+        # a scaled output of `unstack` or `split`, it has to be the first one, as a query is: the
+        # rewrite takes it for that.
+        axes = list(range(len(y.shape)))
+        return ops.matmul(x, ops.transpose(y, (*axes[:-2], axes[-1], axes[-2])))
+    leading = "abcd"[: len(x.shape) - 2]
+    return ops.einsum(f"{leading}ri,{leading}oi->{leading}ro", x, y, **_OPTIONS)
+
+
+def transposed_times(x, y):
+    """Returns the transpose of `x` times `y`: [..., I, R] and [..., I, O] to [..., R, O]."""
+    leading = "abcd"[: len(x.shape) - 2]
+    return ops.einsum(f"{leading}ir,{leading}io->{leading}ro", x, y, **_OPTIONS)
+
+
+def softmax(scores, dtype=None, kept=None, rate=0.0):
+    """Returns the softmax over the last axis, [..., S].
+
+    Args:
+        scores: [..., S].
+        dtype: of the result; None = that of the scores.
+        kept: what dropout keeps of the result, broadcastable to its shape; None = all.
+        rate: that of dropout.
+    """
+    dtype = dtype or scores.dtype
+    if kept is None:
+        return _softmax_of(scores, dtype=dtype, scale=1.0)
+    return _softmax_of(scores, kept, dtype=dtype, scale=1 / (1 - rate))
+
+
+@with_gradient
+def _softmax_of(scores, *kept, dtype, scale):
+    # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
+    weights = ops.softmax(scores) if scores.shape[-1] != 1 else ops.ones_like(scores)
+
+    def backward(upstream):
+        return _softmax_gradient(upstream, weights, *kept, scale=scale), *[None for _ in kept]
+
+    value = (
+        _softmax_kept(weights, *kept, dtype=dtype, scale=scale)
+        if kept
+        else ops.cast(weights, dtype)
+    )
+    return value, backward
+
+
+@one_pass
+def _softmax_kept(weights, kept, *, dtype, scale):
+    return ops.cast(ops.where(kept, weights * scale, 0), dtype)
+
+
+@one_pass
+def _softmax_gradient(upstream, weights, *kept, scale):
+    upstream = ops.cast(upstream, weights.dtype)
+    if kept:
+        upstream = ops.where(kept[0], upstream * scale, 0)
+    mean = ops.sum(upstream * weights, axis=-1, keepdims=True)
+    return (upstream - mean) * weights
+
+
+def dropout(x, rate, rng, shared_axis=None):
+    """Zeroes elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
+
+    Args:
+        x: any shape.
+        rate: probability, 0 <= rate < 1.
+        rng: `Draws`, or None for inference, which returns `x` itself.
+        shared_axis: an axis along which elements are zeroed together; None = each by itself.
+    """
+    kept = draw(ops.shape(x), rate, rng, shared_axis)
+    return x if kept is None else _dropped(x, kept, scale=1 / (1 - rate))
+
+
+def draw(shape, rate, rng, shared_axis=None):
+    """Returns what dropout keeps: bool of `shape`, with size 1 at `shared_axis`; None = all."""
+    if rng is None or rate == 0:
+        return None
+    if shared_axis is not None:
+        shape = (*shape[:shared_axis], 1, *shape[shared_axis + 1 :])
+    return rng.keep(shape, rate)
+
+
+@with_gradient
+def _dropped(x, kept, *, scale):
+    return _scaled(x, kept, scale=scale), lambda upstream: (
+        _scaled(upstream, kept, scale=scale),
+        None,
+    )
+
+
+@one_pass
+def _scaled(x, kept, *, scale):
+    scaled = ops.cast(x, accurate(x.dtype)) * scale
+    return ops.cast(ops.where(kept, scaled, 0), x.dtype)
+
+
+def scan(step, state, sequences, reverse=False):
+    """Runs `keras.ops.scan` over sequences whose length may be known only when the graph runs.
+
+    (In TensorFlow, Keras fails for two or more sequences of unknown length. The loop then runs over
+    the numbers of the positions.)
+
+    Args:
+        step: a function from the state and the values of a position to the next state and a result
+            of the same structure.
+        state: a tensor or a tuple of tensors.
+        sequences: a tuple of tensors [T, ...].
+        reverse: whether the loop begins at the last position.
+
+    Returns:
+        The last state, and the results of all positions [T, ...].
+    """
+    if sequences[0].shape[0] is not None:
+        return ops.scan(step, state, sequences, reverse=reverse)
+
+    def at(state, number):
+        return step(state, tuple(ops.take(x, number, axis=0) for x in sequences))
+
+    numbers = ops.arange(ops.shape(sequences[0])[0], dtype="int32")
+    return ops.scan(at, state, numbers, reverse=reverse)
+
+
+_WRITER = contextvars.ContextVar("cache_writer", default=None)
+
+
+def empty_slots(batch, num_heads, slots, head_size, dtype):
+    """Returns empty slots: [B, N, S, H]."""
+    return ops.zeros((batch, num_heads, slots, head_size), dtype)
+
+
+@contextlib.contextmanager
+def slots_written_by(writer: Callable) -> Iterator[None]:
+    """Replaces `write` inside the block by a function with the same arguments and result.
+
+    On TensorFlow, `write` copies all slots. `official.serving.token_loop` has a function that does
+    not.
+    """
+    token = _WRITER.set(writer)
+    try:
+        yield
+    finally:
+        _WRITER.reset(token)
+
+
+def write_slots(slots, new, first):
+    """Writes `new` [B, N, T, H] into slots [B, N, S, H], from slot `first` on."""
+    if (writer := _WRITER.get()) is not None:
+        return writer(slots, new, first)
+    return ops.slice_update(slots, (0, 0, first, 0), new)
