@@ -21,7 +21,7 @@ from benchmarks import environments
 from experiments import downstream_sets, plain_baselines
 from experiments.downstream_sets import DataSet
 from official import tasks
-from official.evaluation import task_metrics
+from official.evaluation.rows import compute
 from official.shards import manifest, side_texts
 from official.tasks import trec
 
@@ -229,7 +229,7 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
     names = run.set.metrics
 
     def metric(targets: np.ndarray, predictions: np.ndarray) -> float:
-        return task_metrics.compute(names[:1], targets, predictions)[names[0]]
+        return compute(names[:1], targets, predictions)[names[0]]
 
     fit = plain_baselines.score if regression else plain_baselines.classify
     texts = [rows.texts for rows in splits.values()]
@@ -242,7 +242,7 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
             numbers, predictions = predicted(run.predict(split, f"{split}.tsv"), task.labels)
             if numbers != rows.numbers:
                 raise SystemExit(f"error: {split}: the rows predicted are not those of the file")
-            ours = task_metrics.compute(names, rows.targets, predictions)
+            ours = compute(names, rows.targets, predictions)
         if regression:
             often = np.full(len(rows.targets), train.targets.mean())
         else:
@@ -252,8 +252,8 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
             len(train.texts),
             len(rows.texts),
             ours=ours,
-            majority=task_metrics.compute(names, rows.targets, often),
-            plain={which: task_metrics.compute(names, rows.targets, guess)},
+            majority=compute(names, rows.targets, often),
+            plain={which: compute(names, rows.targets, guess)},
         )
         results.append(row)
     return results
@@ -273,15 +273,15 @@ def choice_task(run: Run, learn: bool) -> list[dict]:
             numbers, predictions = predicted(run.predict(split, f"{split}.tsv"), task.labels)
             if numbers != [question.number for question in questions]:
                 raise SystemExit(f"error: {split}: the rows predicted are not those of the file")
-            ours = task_metrics.compute(["accuracy"], right, predictions)
+            ours = compute(["accuracy"], right, predictions)
         often = plain_baselines.majority(np.array([q.answer for q in train]), len(questions))
-        plain = task_metrics.compute(["accuracy"], right, choose(questions))
+        plain = compute(["accuracy"], right, choose(questions))
         row = _row(
             split,
             len(train),
             len(questions),
             ours=ours,
-            majority=task_metrics.compute(["accuracy"], right, often),
+            majority=compute(["accuracy"], right, often),
             plain={"TF-IDF overlap, logistic regression": plain},
         )
         results.append(row)

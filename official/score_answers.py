@@ -32,10 +32,10 @@ def main(argv: list[str]) -> None:
     """Prints the metrics of --answers."""
     del argv
     errors.require(FLAGS, "data", "answers")
-    from official.evaluation import answer_files, squad_metrics
+    from official.evaluation import squad_metrics
 
     odds = paths.path(FLAGS.null_odds) if FLAGS.null_odds else None
-    metrics, count = answer_files.score(
+    metrics, count = squad_metrics.score_file(
         paths.path(FLAGS.data), FLAGS.split, paths.path(FLAGS.answers), odds, FLAGS.threshold
     )
     print(f"{'questions':28} {count}")

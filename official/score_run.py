@@ -24,12 +24,10 @@ def main(argv: list[str]) -> None:
     del argv
     errors.require(FLAGS, "qrels", "run")
     from official import tasks
-    from official.evaluation import ranking_metrics
+    from official.evaluation import rankings
 
     names = FLAGS.metrics or tasks.METRICS["ranking"]
-    metrics, queries = ranking_metrics.score_run(
-        paths.path(FLAGS.qrels), paths.path(FLAGS.run), names
-    )
+    metrics, queries = rankings.score_run(paths.path(FLAGS.qrels), paths.path(FLAGS.run), names)
     print(f"{'queries':24} {queries}")
     for name, value in metrics.items():
         print(f"{name:24} {value:.6f}")

@@ -32,10 +32,10 @@ def main(argv: list[str]) -> None:
     """Prints the metrics of --predicted."""
     del argv
     errors.require(FLAGS, "gold", "predicted")
-    from official.evaluation import tag_scores
+    from official.evaluation import tags
     from official.tasks.task import Columns
 
-    metrics, count = tag_scores.score(
+    metrics, count = tags.score_files(
         paths.path(FLAGS.gold),
         paths.path(FLAGS.predicted),
         Columns(FLAGS.text_column, None, FLAGS.gold_column, header=False),

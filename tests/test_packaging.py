@@ -83,7 +83,7 @@ import sys
 for name in {list(OPTIONAL)}:
     sys.modules[name] = None
 from official import main, training, serving, evaluation, export
-from official.evaluation import evaluator, run, task_metrics, tags
+from official.evaluation import evaluator, rows, run, tags
 from tfrecords_tools import build_shards, build_task_shards
 import official.score_run as command
 sys.argv = ["score_run", "--qrels={qrels}", "--run={run}", "--metrics=mrr"]

@@ -1,26 +1,37 @@
 """Metrics and files of tasks as text to text: the answers are generated.
 
 A text that is no answer of the task counts as class -1, and as the number -1 where a score is asked
-(Raffel et al., 2020, section 2.4).
+(Raffel et al., 2020, section 2.4). BLEU and ROUGE are from 0 to 1, with the settings of T5:
+
+| metric | library | settings (Raffel et al. 2020, section 2.3) |
+|---|---|---|
+| bleu | sacrebleu | of the corpus; smoothing `exp`, tokenization `intl` |
+| rouge_1, rouge_2 | rouge-score | F1 of unigrams and bigrams, without stems; mean over the texts |
+| rouge_l | rouge-score | F1 of the longest common subsequences of sentences; mean over the texts |
+
+ROUGE is of English: only letters a to z and digits count. A sentence ends at a line break, or at a
+point between blanks. Of several right texts, ROUGE takes the one with the best F1.
 
 Shapes: B examples, U tokens of a generated text.
 """
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
-from official.evaluation import rows, squad_metrics, task_metrics
-from official.evaluation.corpus_metrics import CORPUS_METRICS
+from official.evaluation import rows, squad_metrics
 from official.shards import side_texts
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
 from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+
+_ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeLsum"}
 
 
 class Scorer:
@@ -85,12 +96,12 @@ class Scorer:
     def _classes(self, texts, answers) -> dict[str, float]:
         classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
         right = np.array([self.task.labels.index(label) for (label,) in answers])
-        return task_metrics.compute(self.task.metrics, right, classes, len(self._labels))
+        return rows.compute(self.task.metrics, right, classes, len(self._labels))
 
     def _numbers(self, texts, answers) -> dict[str, float]:
         numbers = self._read_numbers(texts)
         right = np.array([float(number) for (number,) in answers])
-        return task_metrics.compute(self.task.metrics, right, numbers)
+        return rows.compute(self.task.metrics, right, numbers)
 
     def _spans(self, texts, answers) -> dict[str, float]:
         given = {i: "" if text == text_to_text.NO_ANSWER else text for i, text in enumerate(texts)}
@@ -148,6 +159,15 @@ class Scorer:
                 stream.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
 
 
+_METRICS = {
+    "classification": Scorer._classes,
+    "choice": Scorer._classes,
+    "regression": Scorer._numbers,
+    "span": Scorer._spans,
+    "generation": Scorer._generated,
+}
+
+
 def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> str:
     """Returns the text of the ids [U] before the first one that ends a text.
 
@@ -160,10 +180,55 @@ def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> str:
     return tokenizer.decode(np.where(ids < tokenizer.vocab_size, ids, tokenizer.unk_id))
 
 
-_METRICS = {
-    "classification": Scorer._classes,
-    "choice": Scorer._classes,
-    "regression": Scorer._numbers,
-    "span": Scorer._spans,
-    "generation": Scorer._generated,
+def bleu(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
+    """Computes the BLEU of a corpus (Papineni et al. 2002).
+
+    Args:
+      texts: the generated texts.
+      answers: the right texts of each; their number may differ.
+
+    Returns:
+      From 0 to 1.
+    """
+    import sacrebleu
+
+    # Stream i has the i-th right text of each text, or None.
+    count = max(map(len, answers))
+    streams = [[right[i] if i < len(right) else None for right in answers] for i in range(count)]
+    found = sacrebleu.corpus_bleu(
+        list(texts), streams, smooth_method="exp", tokenize="intl", force=True
+    )
+    return found.score / 100
+
+
+def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
+    """Computes the mean ROUGE of texts (Lin 2004).
+
+    Args:
+      name: `rouge_1`, `rouge_2` or `rouge_l`.
+      texts: the generated texts.
+      answers: the right texts of each.
+
+    Returns:
+      From 0 to 1.
+    """
+    from rouge_score import rouge_scorer
+
+    scorer = rouge_scorer.RougeScorer([_ROUGE[name]])
+    scores = [
+        scorer.score_multi([_sentences(right) for right in each], _sentences(text))
+        for text, each in zip(texts, answers, strict=True)
+    ]
+    return float(np.mean([score[_ROUGE[name]].fmeasure for score in scores]))
+
+
+def _sentences(text: str) -> str:
+    """Returns a text with a line break after each sentence."""
+    return text.replace(" . ", " .\n")
+
+
+# By name: a function of the texts, and of the right texts of each.
+CORPUS_METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], float]] = {
+    "bleu": bleu,
+    **{name: functools.partial(rouge, name) for name in _ROUGE},
 }

@@ -1,19 +1,27 @@
-"""Metrics of rankings, and their predictions as TREC runs."""
+"""Metrics of rankings, and their predictions as TREC runs.
 
-from collections.abc import Mapping
+The metrics are those of ir-measures, which calls trec_eval. The expected reciprocal rank is
+computed here, because the library gets it from a Perl script that prints only five digits.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
-from official.evaluation import ranking_metrics, rows
+from official.evaluation import rows
 from official.shards import side_texts
-from official.tasks import trec
+from official.tasks import METRICS, nearest, trec
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SUFFIX = ".run"
+# Measures of ir-measures by our names. Documents of grade 1 or more are relevant, and the gain of a
+# document is its grade.
+_MEASURES = {"ndcg_10": "nDCG@10", "ndcg_20": "nDCG@20", "mrr": "RR", "map": "AP"}
+MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 
 
 class Scorer:
@@ -25,8 +33,8 @@ class Scorer:
         self._config, self._source = config, source
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """See `ranking_metrics.evaluate`."""
-        return ranking_metrics.evaluate(self._source, outputs)
+        """See `evaluate`."""
+        return evaluate(self._source, outputs)
 
     def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file that is not a run, and a split without candidates."""
@@ -45,3 +53,121 @@ class Scorer:
     def _candidates(self) -> side_texts.Candidates:
         source = self._source
         return side_texts.read_candidates(paths.path(source.folder), source.manifest, source.split)
+
+
+def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str, float]:
+    """Computes metrics of `official.tasks.METRICS` as means over the queries of the qrels.
+
+    Args:
+      names: the names of the metrics.
+      qrels: the grades of documents. Documents without a grade are not relevant.
+      run: the scores of documents. A query without scores counts as 0.
+
+    Returns:
+      The metrics by name, in the order of `names`.
+
+    Raises:
+      UserError: a name is unknown, there are no queries, or a grade is too high for `err_20`.
+    """
+    names = list(names)
+    known = (*_MEASURES, *_FUNCTIONS)
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f"there is no metric {name!r}{nearest(name, known)}: metrics are {', '.join(known)}"
+            )
+    if not any(qrels.values()):
+        raise UserError("there are no judged queries to compute metrics on")
+    qrels = {query: grades for query, grades in qrels.items() if grades}
+    # The library computes the mean over all queries of a measure.
+    wanted = {_MEASURES[name]: name for name in names if name in _MEASURES}
+    values = {}
+    if wanted:
+        import ir_measures  # of the extra `eval`
+
+        plain = {query: {d: float(s) for d, s in run.get(query, {}).items()} for query in qrels}
+        measures = [ir_measures.parse_measure(measure) for measure in wanted]
+        means = ir_measures.calc_aggregate(measures, qrels, plain)
+        values = {wanted[str(measure)]: value for measure, value in means.items()}
+    for name in names:
+        if name in _FUNCTIONS:
+            ranked = (trec.ordered(run.get(query, {})) for query in qrels)
+            values[name] = np.mean(
+                [
+                    _FUNCTIONS[name]([grades.get(document, 0) for document, _ in best])
+                    for grades, best in zip(qrels.values(), ranked, strict=True)
+                ]
+            )
+    return {name: float(values[name]) for name in names}
+
+
+def score_run(
+    qrels: AnyPath, run: AnyPath, metrics: Iterable[str] = METRICS["ranking"]
+) -> tuple[dict[str, float], int]:
+    """Computes metrics of a TREC run file.
+
+    Returns:
+      The metrics by name, and the number of judged queries that they are means over.
+
+    Raises:
+      UserError: a file cannot be read, a metric is unknown, or no query is judged.
+    """
+    ranked, grades = trec.read_run(run), trec.read_qrels(qrels)
+    judged = {query: grades[query] for query in ranked if query in grades}
+    if not judged:
+        raise UserError(f"{run}: {qrels} judges none of its {len(ranked):,} queries")
+    return compute(metrics, judged, ranked), len(judged)
+
+
+def evaluate(source: ShardDataset, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Computes the metrics of a ranking over the candidates of a split.
+
+    Args:
+      source: the examples of a ranking.
+      outputs: `example_weights`, `row` and `score` [B] of every candidate and of filler.
+
+    Returns:
+      The metrics by name, as means over the judged queries whose candidates were scored.
+
+    Raises:
+      UserError: the split has no candidates (the training split has triples) or no judgements.
+    """
+    listed = side_texts.read_candidates(paths.path(source.folder), source.manifest, source.split)
+    if not listed.qrels:
+        raise UserError(
+            f"{source.folder}: nothing is known of what is relevant in the {source.split} split: "
+            "evaluate on one with judgements, or use --mode=predict"
+        )
+    real = outputs["example_weights"] > 0
+    run = listed.run(outputs["row"][real], outputs["score"][real])
+    judged = {query: listed.qrels[query] for query in run if query in listed.qrels}
+    return compute(source.manifest.task.metrics, judged, run)
+
+
+def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:
+    """Computes the ERR of one query (Chapelle et al., 2009) as TREC's gdeval does.
+
+    A document of grade g satisfies a reader with probability (2^g - 1) / 2^4. A reader goes down
+    the list and stops at the first satisfying document. ERR is the mean of 1 / rank of this
+    document.
+
+    Args:
+      grades: the grades of the documents in their order. Negative grades count as 0.
+      cutoff: the number of documents that count.
+
+    Raises:
+      UserError: a grade is above 4.
+    """
+    total, reading = 0.0, 1.0
+    for rank, grade in enumerate(list(grades)[:cutoff], 1):
+        if grade > MAX_GRADE:
+            raise UserError(
+                f"grade {grade}: the expected reciprocal rank wants grades of at most {MAX_GRADE}"
+            )
+        satisfied = (2 ** max(grade, 0) - 1) / 2**MAX_GRADE
+        total += reading * satisfied / rank
+        reading *= 1 - satisfied
+    return total
+
+
+_FUNCTIONS: dict[str, Callable[[list[int]], float]] = {"err_20": expected_reciprocal_rank}

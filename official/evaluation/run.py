@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from official import config as configs
@@ -12,7 +13,7 @@ from official.data import ShardDataset
 from official.data.labels import check_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
-from official.evaluation import prediction, pseudo_perplexity
+from official.evaluation import generated_texts, glue_submission, language_models, rows
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
 from official.saving import model_folder, teachers, warm_start
@@ -70,8 +71,10 @@ def evaluate(
             if entropy := target_entropy(source, evaluator.batch_size):
                 metrics["target_entropy"] = entropy
             if pseudo:
-                bare = ShardDataset(data, pseudo_perplexity.reading(trained.config), name)
-                metrics |= pseudo_perplexity.evaluate(model, bare, evaluator.batch_size, report)
+                bare = ShardDataset(data, language_models.reading_config(trained.config), name)
+                metrics |= language_models.pseudo_perplexity(
+                    model, bare, evaluator.batch_size, report
+                )
     return metrics_by_split
 
 
@@ -98,7 +101,7 @@ def predict(
     Args:
       model_dir: the model folder.
       data: a folder of shards.
-      output: the file, or the folder of answers; see `official.evaluation.prediction.predict`.
+      output: the file, or the folder of answers; see `write_predictions`.
       submission: whether `output` is a folder for GLUE's submission files.
       split: the name of a split; None = `test`, or for a submission all test splits.
       checkpoint: `best`, `last`, a step or a path.
@@ -116,9 +119,64 @@ def predict(
         for _, source, model in trained.restored(data, splits, predicting=True):
             evaluator = trained.evaluator(model, report)
             if submission:
-                prediction.submit(evaluator, source, output)
+                write_submission(evaluator, source, output)
             else:
-                prediction.predict(evaluator, source, output, top_k)
+                write_predictions(evaluator, source, output, top_k)
+
+
+def write_predictions(
+    evaluator: Evaluator, source: ShardDataset, output: str | os.PathLike, top: int = 0
+) -> int:
+    """Writes the predictions of a split in the order of the source file.
+
+    For a classification, each line has the number of the row (from 0), the label and the
+    probability of each class. A choice has the letters of the choices instead of classes. A
+    regression has the number of the row and the score. Tasks of text to text have the text that is
+    generated, and the label that it is. `.tsv` has a header line; in `.jsonl` every
+    line is an object. A ranking is written as a TREC run with the best candidates of each query
+    first. Answers to questions are written to a folder: see `span_answers.Scorer.write`.
+
+    Args:
+      evaluator: the evaluator of the model. All workers call this function, the chief writes.
+      source: the examples of the split, opened with `training=False`.
+      output: the file to write, `.tsv` or `.jsonl`; `.run` for a ranking; a folder for answers.
+      top: the maximum number of documents of a query, for rankings; 0 = all candidates.
+
+    Returns:
+      The number of rows or of questions.
+
+    Raises:
+      UserError: the file has another suffix, the model has no predictions, the data has no row
+        numbers, or the folder exists.
+    """
+    scorer = evaluator.scorer(source)
+    scorer.check_output(paths.path(output), top)
+    outputs = evaluator.predict(source, scorer.outputs)
+    if strategies.is_chief(evaluator.strategy):
+        scorer.write(outputs, paths.path(output), top)
+    return len(np.unique(outputs["row"]))
+
+
+def write_submission(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike) -> None:
+    """Writes the predictions of a split in the format of GLUE: see `official.submission`.
+
+    Args:
+      evaluator: the evaluator of the model. All workers call this function, the chief writes.
+      source: the examples of the split.
+      folder: the folder of the file. GLUE determines the name of the file.
+
+    Raises:
+      UserError: see `predict` and `official.evaluation.glue_submission.write`.
+    """
+    glue_submission.check(source.manifest.task.name, source.split)
+    scorer = evaluator.scorer(source)
+    outputs = evaluator.predict(source, scorer.outputs)
+    numbers, outputs = rows.in_order(outputs, source)
+    if isinstance(scorer, generated_texts.Scorer):
+        outputs = scorer.classes_or_scores(outputs)
+    if strategies.is_chief(evaluator.strategy):
+        task = source.manifest.task.name
+        glue_submission.write(folder, task, source.split, numbers, outputs)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Computes exact match and F1 of answers, with the results of SQuAD's released evaluation.
+"""Exact match and F1 of answers, or of files of them, as SQuAD's released evaluation has them.
 
 Before a comparison, an answer is normalized: it is lower-cased, ASCII punctuation and the words a,
 an and the are removed, and blanks become single. F1 counts the words that two answers share, with
@@ -11,15 +11,21 @@ then 0. In version 2.0, F1 is 1 if both answers are empty, and empty right answe
 """
 
 import collections
+import json
+import math
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from official.shards import manifest, side_texts
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_SIGNS = str.maketrans("", "", string.punctuation)
+_Value = TypeVar("_Value", str, float)
 
 
 class Score(NamedTuple):
@@ -43,40 +49,6 @@ class ScoredAnswer(NamedTuple):
     null_odds: float
     is_empty: bool
     has_answer: bool
-
-
-def normalize(answer: str) -> str:
-    """Normalizes an answer for comparison."""
-    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_SIGNS)).split())
-
-
-def overlap(answer: str, right: str, empty: bool = False) -> float:
-    """Computes F1 of the words of two answers.
-
-    With `empty`, the result is 1 if neither answer has a word, as in version 2.0.
-    """
-    ours, theirs = normalize(answer).split(), normalize(right).split()
-    if empty and not (ours and theirs):
-        return float(ours == theirs)
-    shared = sum((collections.Counter(ours) & collections.Counter(theirs)).values())
-    if not shared:
-        return 0.0
-    precision, recall = shared / len(ours), shared / len(theirs)
-    return 2 * precision * recall / (precision + recall)
-
-
-def score(answer: str, right: Sequence[str], no_answers: bool = False) -> Score:
-    """Compares an answer with the right answers.
-
-    Args:
-      answer: the answer; empty = no answer.
-      right: the right answers; empty = the question has no answer (version 2.0).
-      no_answers: whether to follow version 2.0.
-    """
-    if no_answers:
-        right = [text for text in right if normalize(text)] or [""]
-    exact = max(float(normalize(answer) == normalize(text)) for text in right)
-    return Score(exact, max(overlap(answer, text, no_answers) for text in right))
 
 
 def evaluate(
@@ -141,6 +113,46 @@ def evaluate(
     return metrics
 
 
+def score_file(
+    data: AnyPath,
+    split: str,
+    answers: AnyPath,
+    null_odds: AnyPath | None = None,
+    threshold: float = 1.0,
+) -> tuple[dict[str, float], int]:
+    """Scores a file of answers.
+
+    Args:
+      data: a folder of shards that contains the questions.
+      split: the split of the questions.
+      answers: a JSON file. Answers to other questions are ignored. For squad1, a question without
+        an answer counts as wrong.
+      null_odds: a JSON file, for squad2.
+      threshold: questions with higher null odds count as not answered.
+
+    Returns:
+      The metrics, and the number of questions.
+
+    Raises:
+      UserError: a file has another format or lacks a question.
+    """
+    folder = manifest.read(data)
+    asked = side_texts.read_questions(data, split, folder).values()
+    if any(question.answers is None for question in asked):
+        raise UserError(f"{data}: the {split} split has no answers to compare with")
+    no_answers = bool(folder.task.no_answers)
+    if null_odds is not None and not no_answers:
+        raise UserError(f"--null_odds={null_odds}: every question of {folder.task.name} has one")
+    metrics = evaluate(
+        _read_values(answers, str, "a text"),
+        {question.id: question.answers for question in asked},
+        no_answers,
+        None if null_odds is None else _read_values(null_odds, float, "a number"),
+        threshold,
+    )
+    return metrics, len(asked)
+
+
 def percentages(metrics: Mapping[str, float]) -> dict[str, float]:
     """Returns the result of `evaluate` as the released evaluation prints it; thresholds stay."""
     return {k: v if k.endswith("_threshold") else 100 * v for k, v in metrics.items()}
@@ -163,9 +175,61 @@ def best_threshold(answers: Sequence[ScoredAnswer]) -> tuple[float, float]:
     return best / len(answers), threshold
 
 
+def score(answer: str, right: Sequence[str], no_answers: bool = False) -> Score:
+    """Compares an answer with the right answers.
+
+    Args:
+      answer: the answer; empty = no answer.
+      right: the right answers; empty = the question has no answer (version 2.0).
+      no_answers: whether to follow version 2.0.
+    """
+    if no_answers:
+        right = [text for text in right if normalize(text)] or [""]
+    exact = max(float(normalize(answer) == normalize(text)) for text in right)
+    return Score(exact, max(overlap(answer, text, no_answers) for text in right))
+
+
+def overlap(answer: str, right: str, empty: bool = False) -> float:
+    """Computes F1 of the words of two answers.
+
+    With `empty`, the result is 1 if neither answer has a word, as in version 2.0.
+    """
+    ours, theirs = normalize(answer).split(), normalize(right).split()
+    if empty and not (ours and theirs):
+        return float(ours == theirs)
+    shared = sum((collections.Counter(ours) & collections.Counter(theirs)).values())
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(ours), shared / len(theirs)
+    return 2 * precision * recall / (precision + recall)
+
+
+def normalize(answer: str) -> str:
+    """Normalizes an answer for comparison."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_SIGNS)).split())
+
+
 def _means(prefix: str, scores: Iterable[Score], count: int) -> dict[str, float]:
     scores = list(scores)
     return {
         f"{prefix}exact_match": sum(score.exact for score in scores) / count,
         f"{prefix}f1": sum(score.f1 for score in scores) / count,
     }
+
+
+def _read_values(path: AnyPath, kind: type[_Value], description: str) -> dict[str, _Value]:
+    """Reads a JSON object whose values all have the same type."""
+    try:
+        values = json.loads(paths.path(path).read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file {path}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds a {type(values).__name__}, but an object is wanted")
+    for key, value in values.items():
+        if kind is float and type(value) is int:
+            values[key] = value = float(value)
+        if not isinstance(value, kind) or (kind is float and not math.isfinite(value)):
+            raise UserError(f"{path}: {key!r} is {value!r:.60}, but {description} is wanted")
+    return values

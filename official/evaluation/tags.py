@@ -3,7 +3,8 @@
 The windows of each text are joined, and every word gets the tag of the window in which it is read.
 A word without a token is `O`. F1, precision and recall are those of whole entities, over all types
 (micro), by seqeval (Nakayama, 2018) in its default mode, which is the rule of conlleval. Tags that
-mark no entities have an accuracy, and the mean F1 of all tags.
+mark no entities have an accuracy, and the mean F1 of all tags. A file of predicted tags or
+spans is scored beside a file with the right ones.
 
 Shapes: B windows, T tokens.
 """
@@ -18,136 +19,18 @@ import numpy as np
 from official import config as configs
 from official.data import ShardDataset
 from official.shards import side_texts
+from official.tasks import tag_files
 from official.tasks import tags as tag_rules
+from official.tasks.tag_files import Record, TaggedWords
+from official.tasks.task import Columns
 from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SUFFIXES = (".conll", ".jsonl")
 _SCHEMES = {tag_rules.BIO: "IOB2", tag_rules.BIOES: "IOBES"}  # as seqeval calls them
-
-
-def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Computes the metrics of tags.
-
-    Args:
-      true: the tags of each text.
-      predicted: as many tags for each text.
-
-    Returns:
-      `f1`, `precision` and `recall` of entities; `strict_f1`, where an entity counts only if its
-      tags follow the scheme of `true`; `accuracy` of words; `f1_TYPE` of each type, and their mean
-      `macro_f1`. Of tags that mark no entities: `accuracy`, `f1_TAG` of each tag, and `macro_f1`.
-    """
-    if marks_no_entities(true):
-        return _of_labels(true, predicted)
-    scheme = tag_rules.scheme(tag for row in true for tag in row)
-    # Of the extra `eval`.
-    from seqeval import scheme as seqeval_schemes
-    from seqeval.metrics import sequence_labeling
-
-    true, predicted = [list(row) for row in true], [list(row) for row in predicted]
-    how = {"average": "micro", "zero_division": 0}
-    strict = {"mode": "strict", "scheme": getattr(seqeval_schemes, _SCHEMES[scheme])}
-    pairs = [pair for rows in zip(true, predicted, strict=True) for pair in zip(*rows, strict=True)]
-    any_entity = any(tag_rules.entities(row) for row in (*true, *predicted))
-    metrics = {
-        "f1": sequence_labeling.f1_score(true, predicted, **how),
-        "precision": sequence_labeling.precision_score(true, predicted, **how),
-        "recall": sequence_labeling.recall_score(true, predicted, **how),
-        "strict_f1": (
-            sequence_labeling.f1_score(true, predicted, **how, **strict) if any_entity else 0.0
-        ),
-        "accuracy": sum(a == b for a, b in pairs) / max(1, len(pairs)),
-        "macro_f1": sequence_labeling.f1_score(true, predicted, average="macro", zero_division=0),
-    }
-    kinds = sorted({kind for row in true for kind, _, _ in tag_rules.entities(row)})
-    if kinds:
-        report = sequence_labeling.classification_report(
-            true, predicted, output_dict=True, zero_division=0
-        )
-        metrics |= {f"f1_{kind}": report[kind]["f1-score"] for kind in kinds}
-    return {name: float(value) for name, value in metrics.items()}
-
-
-def marks_no_entities(true: Sequence[Sequence[str]]) -> bool:
-    """Returns whether the tags of texts are labels of words, such as parts of speech.
-
-    Raises:
-      UserError: some mark entities, and others are of no scheme.
-    """
-    return tag_rules.scheme(tag for row in true for tag in row) == tag_rules.PLAIN
-
-
-def _of_labels(
-    true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> dict[str, float]:
-    """Returns the metrics of tags that mark no entities, over all words."""
-    right, found = (np.array(list(itertools.chain(*rows))) for rows in (true, predicted))
-    metrics = {"accuracy": float(np.mean(right == found))}
-    # A word without a token is O, which may be no tag.
-    names = sorted(set(right.tolist()) | set(found.tolist()) - {tag_rules.OUTSIDE})
-    for name in names:
-        hits = np.sum((right == name) & (found == name))
-        metrics[f"f1_{name}"] = float(2 * hits / (np.sum(right == name) + np.sum(found == name)))
-    return {"macro_f1": float(np.mean([metrics[f"f1_{name}"] for name in names])), **metrics}
-
-
 # The type of an entity, its start, its end, and its text or its words.
 SurfaceEntity = tuple[str, int, int, str | tuple[str, ...]]
-
-
-def surface_entities(words: Sequence[str], tags: Sequence[str]) -> list[SurfaceEntity]:
-    """Returns the entities of a text with their words."""
-    return [
-        (kind, start, end, tuple(words[start:end])) for kind, start, end in tag_rules.entities(tags)
-    ]
-
-
-def entity_metrics(
-    true: Sequence[Sequence[SurfaceEntity]], predicted: Sequence[Sequence[SurfaceEntity]]
-) -> dict[str, float]:
-    """Computes `f1`, `precision` and `recall` of entities, and `f1_TYPE` of each type.
-
-    Args:
-      true: the entities of each text.
-      predicted: those that are predicted. An entity is right if its type and its place are.
-    """
-    right, found = _placed(true), _placed(predicted)
-    metrics = dict(
-        zip(("f1", "precision", "recall"), _scores(right, found, right & found), strict=True)
-    )
-    for kind in sorted({entity[1] for entity in right}):
-        of_kind = [{entity for entity in each if entity[1] == kind} for each in (right, found)]
-        metrics[f"f1_{kind}"] = _scores(*of_kind, of_kind[0] & of_kind[1])[0]
-    return metrics
-
-
-def surface_metrics(
-    true: Sequence[Sequence[SurfaceEntity]], predicted: Sequence[Sequence[SurfaceEntity]]
-) -> dict[str, float]:
-    """Computes `surface_f1`, `surface_precision` and `surface_recall`, as WNUT 2017 does.
-
-    They count the different pairs of a type and a surface form. A pair is right if it is predicted
-    in one of its places (Derczynski et al., 2017).
-    """
-    right, found = _placed(true), _placed(predicted)
-    forms = [{(kind, form) for _, kind, _, _, form in e} for e in (right, found, right & found)]
-    names = ("surface_f1", "surface_precision", "surface_recall")
-    return dict(zip(names, _scores(*forms), strict=True))
-
-
-def _placed(entities: Sequence[Sequence[SurfaceEntity]]) -> set[tuple]:
-    """Returns entities with the number of their text."""
-    return {(i, *entity) for i, text in enumerate(entities) for entity in text}
-
-
-def _scores(true: set, predicted: set, right: set) -> tuple[float, float, float]:
-    """Returns F1, precision and recall; 0 where nothing is counted."""
-    precision = len(right) / len(predicted) if predicted else 0.0
-    recall = len(right) / len(true) if true else 0.0
-    total = precision + recall
-    return 2 * precision * recall / total if total else 0.0, precision, recall
 
 
 class Result(NamedTuple):
@@ -269,3 +152,193 @@ def _found(result: Result) -> list[dict[str, str | int | float]]:
             spelled = result.text.text[start:end]
         found.append({"type": kind, "text": spelled, "start": start, "end": end, "score": score})
     return found
+
+
+def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Computes the metrics of tags.
+
+    Args:
+      true: the tags of each text.
+      predicted: as many tags for each text.
+
+    Returns:
+      `f1`, `precision` and `recall` of entities; `strict_f1`, where an entity counts only if its
+      tags follow the scheme of `true`; `accuracy` of words; `f1_TYPE` of each type, and their mean
+      `macro_f1`. Of tags that mark no entities: `accuracy`, `f1_TAG` of each tag, and `macro_f1`.
+    """
+    if marks_no_entities(true):
+        return _of_labels(true, predicted)
+    scheme = tag_rules.scheme(tag for row in true for tag in row)
+    # Of the extra `eval`.
+    from seqeval import scheme as seqeval_schemes
+    from seqeval.metrics import sequence_labeling
+
+    true, predicted = [list(row) for row in true], [list(row) for row in predicted]
+    how = {"average": "micro", "zero_division": 0}
+    strict = {"mode": "strict", "scheme": getattr(seqeval_schemes, _SCHEMES[scheme])}
+    pairs = [pair for rows in zip(true, predicted, strict=True) for pair in zip(*rows, strict=True)]
+    any_entity = any(tag_rules.entities(row) for row in (*true, *predicted))
+    metrics = {
+        "f1": sequence_labeling.f1_score(true, predicted, **how),
+        "precision": sequence_labeling.precision_score(true, predicted, **how),
+        "recall": sequence_labeling.recall_score(true, predicted, **how),
+        "strict_f1": (
+            sequence_labeling.f1_score(true, predicted, **how, **strict) if any_entity else 0.0
+        ),
+        "accuracy": sum(a == b for a, b in pairs) / max(1, len(pairs)),
+        "macro_f1": sequence_labeling.f1_score(true, predicted, average="macro", zero_division=0),
+    }
+    kinds = sorted({kind for row in true for kind, _, _ in tag_rules.entities(row)})
+    if kinds:
+        report = sequence_labeling.classification_report(
+            true, predicted, output_dict=True, zero_division=0
+        )
+        metrics |= {f"f1_{kind}": report[kind]["f1-score"] for kind in kinds}
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def score_files(
+    gold: AnyPath,
+    predicted: AnyPath,
+    gold_columns: Columns,
+    predicted_columns: Columns,
+    labels: Sequence[str] = (),
+) -> tuple[dict[str, float], int]:
+    """Scores a file.
+
+    Args:
+      gold: the file with the right tags or spans.
+      predicted: a file with the same texts in the same order.
+      gold_columns: of CoNLL, the columns of `gold`.
+      predicted_columns: of CoNLL, the columns of `predicted`.
+      labels: the names of tags that are numbers.
+
+    Returns:
+      The metrics, and the number of texts: of words those of `tags.compute`, of texts with spans
+      those of `tags.entity_metrics`; and, of entities, those of `tags.surface_metrics`.
+
+    Raises:
+      UserError: a file cannot be read, or the texts of the files differ.
+    """
+    right = list(tag_files.read(gold, gold_columns, labels=labels))
+    guessed = list(tag_files.read(predicted, predicted_columns, labels=labels))
+    if len(right) != len(guessed):
+        raise UserError(
+            f"{gold} has {len(right):,} texts and {predicted} {len(guessed):,}: give the "
+            "predictions of all texts, in their order"
+        )
+    for one, other in zip(right, guessed, strict=True):
+        _check_same(one, other)
+    found = [[_entities(record) for record in records] for records in (right, guessed)]
+    if all(isinstance(record, TaggedWords) for record in right):
+        rows = [[record.tags for record in each] for each in (right, guessed)]
+        metrics = compute(*rows)
+        if marks_no_entities(rows[0]):
+            return metrics, len(right)
+    else:
+        metrics = entity_metrics(*found)
+    return metrics | surface_metrics(*found), len(right)
+
+
+def marks_no_entities(true: Sequence[Sequence[str]]) -> bool:
+    """Returns whether the tags of texts are labels of words, such as parts of speech.
+
+    Raises:
+      UserError: some mark entities, and others are of no scheme.
+    """
+    return tag_rules.scheme(tag for row in true for tag in row) == tag_rules.PLAIN
+
+
+def _of_labels(
+    true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Returns the metrics of tags that mark no entities, over all words."""
+    right, found = (np.array(list(itertools.chain(*rows))) for rows in (true, predicted))
+    metrics = {"accuracy": float(np.mean(right == found))}
+    # A word without a token is O, which may be no tag.
+    names = sorted(set(right.tolist()) | set(found.tolist()) - {tag_rules.OUTSIDE})
+    for name in names:
+        hits = np.sum((right == name) & (found == name))
+        metrics[f"f1_{name}"] = float(2 * hits / (np.sum(right == name) + np.sum(found == name)))
+    return {"macro_f1": float(np.mean([metrics[f"f1_{name}"] for name in names])), **metrics}
+
+
+def surface_entities(words: Sequence[str], tags: Sequence[str]) -> list[SurfaceEntity]:
+    """Returns the entities of a text with their words."""
+    return [
+        (kind, start, end, tuple(words[start:end])) for kind, start, end in tag_rules.entities(tags)
+    ]
+
+
+def entity_metrics(
+    true: Sequence[Sequence[SurfaceEntity]], predicted: Sequence[Sequence[SurfaceEntity]]
+) -> dict[str, float]:
+    """Computes `f1`, `precision` and `recall` of entities, and `f1_TYPE` of each type.
+
+    Args:
+      true: the entities of each text.
+      predicted: those that are predicted. An entity is right if its type and its place are.
+    """
+    right, found = _placed(true), _placed(predicted)
+    metrics = dict(
+        zip(("f1", "precision", "recall"), _scores(right, found, right & found), strict=True)
+    )
+    for kind in sorted({entity[1] for entity in right}):
+        of_kind = [{entity for entity in each if entity[1] == kind} for each in (right, found)]
+        metrics[f"f1_{kind}"] = _scores(*of_kind, of_kind[0] & of_kind[1])[0]
+    return metrics
+
+
+def surface_metrics(
+    true: Sequence[Sequence[SurfaceEntity]], predicted: Sequence[Sequence[SurfaceEntity]]
+) -> dict[str, float]:
+    """Computes `surface_f1`, `surface_precision` and `surface_recall`, as WNUT 2017 does.
+
+    They count the different pairs of a type and a surface form. A pair is right if it is predicted
+    in one of its places (Derczynski et al., 2017).
+    """
+    right, found = _placed(true), _placed(predicted)
+    forms = [{(kind, form) for _, kind, _, _, form in e} for e in (right, found, right & found)]
+    names = ("surface_f1", "surface_precision", "surface_recall")
+    return dict(zip(names, _scores(*forms), strict=True))
+
+
+def _placed(entities: Sequence[Sequence[SurfaceEntity]]) -> set[tuple]:
+    """Returns entities with the number of their text."""
+    return {(i, *entity) for i, text in enumerate(entities) for entity in text}
+
+
+def _scores(true: set, predicted: set, right: set) -> tuple[float, float, float]:
+    """Returns F1, precision and recall; 0 where nothing is counted."""
+    precision = len(right) / len(predicted) if predicted else 0.0
+    recall = len(right) / len(true) if true else 0.0
+    total = precision + recall
+    return 2 * precision * recall / total if total else 0.0, precision, recall
+
+
+def _check_same(gold: Record, predicted: Record) -> None:
+    where = f"{gold.location} and {predicted.location}"
+    if isinstance(gold, TaggedWords) != isinstance(predicted, TaggedWords):
+        kinds = ["words" if isinstance(x, TaggedWords) else "a text" for x in (gold, predicted)]
+        raise UserError(
+            f"{where}: {' beside '.join(kinds)}: give both files as words with tags, or both as "
+            "texts with spans"
+        )
+    if isinstance(gold, TaggedWords):
+        texts = gold.words, predicted.words
+    else:
+        texts = gold.text, predicted.text
+    if texts[0] == texts[1]:
+        return
+    pairs = enumerate(zip(*texts, strict=False))
+    place = next((i for i, (a, b) in pairs if a != b), min(map(len, texts)))
+    parts = (text[place : place + 20] for text in texts)
+    shown = " beside ".join(repr(" ".join(p) if isinstance(p, tuple) else p) for p in parts)
+    raise UserError(f"{where}: the texts differ: {shown:.120}")
+
+
+def _entities(record: Record) -> list[SurfaceEntity]:
+    if isinstance(record, TaggedWords):
+        return surface_entities(record.words, record.tags)
+    spans = record.spans or ()
+    return [(kind, a, b, record.text[a:b]) for a, b, kind in spans]

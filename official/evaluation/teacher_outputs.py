@@ -14,7 +14,7 @@ from official import config as configs
 from official.config.distillation import EXAMPLE_HEADS
 from official.config.part import ObjectiveConfig
 from official.data import ShardDataset
-from official.evaluation.loop import ReplicaLoop
+from official.evaluation.evaluator import ReplicaLoop
 from official.modeling.objectives import outputs as outputs_of
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs

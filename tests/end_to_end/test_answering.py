@@ -11,8 +11,9 @@ from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.evaluation import prediction, squad_metrics
+from official.evaluation import squad_metrics
 from official.evaluation.evaluator import Evaluator
+from official.evaluation.run import write_predictions
 from official.saving import model_folder
 from official.serving import length_groups, saved_model
 from official.serving.precision import Weights
@@ -77,7 +78,7 @@ def trained(request, tmp_path_factory):
     after = evaluator.run(ShardDataset(shards, config, "train"))
     assert after["span_answer"] < 0.9 * before["span_answer"]
     output = folder / "answers"
-    count = prediction.predict(evaluator, validation, output)
+    count = write_predictions(evaluator, validation, output)
     return {
         "config": config, "model_dir": model_dir, "shards": shards, "figures": figures,
         "source": validation, "output": output, "count": count, "model": model,
@@ -229,9 +230,9 @@ def test_refusals(trained, tmp_path):
     with pytest.raises(
         UserError, match="answers: is there already: answers are written into a new"
     ):
-        prediction.predict(*parts, trained["output"])
+        write_predictions(*parts, trained["output"])
     with pytest.raises(UserError, match="a.tsv: is the name of a file"):
-        prediction.predict(*parts, tmp_path / "a.tsv")
+        write_predictions(*parts, tmp_path / "a.tsv")
     with pytest.raises(UserError, match="--inputs=pair: this model has `answer`, of question"):
         saved_model.export(trained["model_dir"], tmp_path / "saved", "last", inputs="pair")
     with pytest.raises(UserError, match="max_length: 9 has no room for a question"):
@@ -245,6 +246,6 @@ def test_refusals(trained, tmp_path):
         }
     )
     with pytest.raises(UserError, match="no objective span_answer: its objectives are regression"):
-        prediction.predict(
+        write_predictions(
             Evaluator(other, trained["model"], strategy), trained["source"], tmp_path / "new"
         )

@@ -12,8 +12,9 @@ from official import tasks, tokenizers
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import KernelRankingConfig, RankingConfig
 from official.data import ShardDataset
-from official.evaluation import prediction, ranking_metrics
+from official.evaluation import rankings
 from official.evaluation.evaluator import Evaluator
+from official.evaluation.run import write_predictions
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.tasks import trec
@@ -115,7 +116,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     source = ShardDataset(tmp_path / "shards", config, "validation")
     source.check(config)
 
-    count = prediction.predict(evaluator, source, tmp_path / "new.run")
+    count = write_predictions(evaluator, source, tmp_path / "new.run")
     assert count == sum(map(len, run.values()))
     new = trec.read_run(tmp_path / "new.run", queries, documents)
     assert {q: set(scores) for q, scores in new.items()} == {q: set(s) for q, s in run.items()}
@@ -134,7 +135,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
 
     figures = evaluator.run(source)
     judged = {query: new[query] for query in qrels}
-    expected = ranking_metrics.compute(tasks.METRICS["ranking"], qrels, judged)
+    expected = rankings.compute(tasks.METRICS["ranking"], qrels, judged)
     assert figures == pytest.approx(expected, abs=1e-9)
     assert list(figures) == ["ndcg_20", "err_20", "mrr", "map"]
     assert 0.05 < figures["map"] < 0.95
@@ -178,7 +179,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
         loaded["rank"](query=tf.constant(["a", "b"]), documents=tf.constant(["a", "b", "c"]))
     if head != "ranking":
         return
-    prediction.predict(evaluator, source, tmp_path / "top.run", top=3)
+    write_predictions(evaluator, source, tmp_path / "top.run", top=3)
     three = trec.read_run(tmp_path / "top.run")
     assert three == {query: dict(trec.ordered(scores)[:3]) for query, scores in new.items()}
     with pytest.raises(
@@ -186,10 +187,10 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     ):
         saved_model.export(tmp_path / "model", tmp_path / "other", inputs="pair")
     with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):
-        prediction.predict(evaluator, source, tmp_path / "other.tsv")
+        write_predictions(evaluator, source, tmp_path / "other.tsv")
     train = ShardDataset(tmp_path / "shards", config, "train")
     with pytest.raises(UserError, match="the train split has no candidates to rank: name --split"):
-        prediction.predict(evaluator, train, tmp_path / "other.run")
+        write_predictions(evaluator, train, tmp_path / "other.run")
     with pytest.raises(UserError, match="the train split has no candidates to rank"):
         evaluator.run(train)
 
@@ -255,8 +256,8 @@ def test_learns_which_documents_share_a_word_with_the_query(tmp_path):
     )  # fmt: skip
     new = trec.read_run(tmp_path / "new.run")
     known = {query: qrels[query] for query in new}
-    expected = ranking_metrics.compute(tasks.METRICS["ranking"], known, new)
+    expected = rankings.compute(tasks.METRICS["ranking"], known, new)
     assert figures == pytest.approx(expected, abs=1e-6)
     first = trec.read_run(tmp_path / "in" / "validation.run")
-    assert ranking_metrics.compute(["map"], known, first)["map"] < 0.5
+    assert rankings.compute(["map"], known, first)["map"] < 0.5
     assert figures["map"] > 0.7

@@ -14,7 +14,7 @@ from official.config.encoders import TransformerConfig
 from official.config.heads import MultiLabelConfig
 from official.convert import converted_model, huggingface
 from official.data import ShardDataset
-from official.evaluation import rows, task_metrics
+from official.evaluation import rows
 from official.modeling.objectives import multi_label
 from official.utils.errors import UserError
 from tests import GOLDEN
@@ -103,7 +103,7 @@ def test_metrics_of_several_labels():
     found = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0]])
     names = ("micro_f1", "macro_f1", "subset_accuracy")
     # Two of three are right, one of three is missed; by label 1, 2/3 and 0.
-    assert task_metrics.compute(names, true, found) == pytest.approx(
+    assert rows.compute(names, true, found) == pytest.approx(
         {"micro_f1": 2 * 2 / (3 + 3), "macro_f1": (1 + 2 / 3 + 0) / 3, "subset_accuracy": 1 / 3}
     )
 

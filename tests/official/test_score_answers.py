@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from official.evaluation import answer_files, squad_metrics
+from official.evaluation import squad_metrics
 from official.shards import manifest, side_texts
 from official.utils.errors import UserError
 from tests import commands, squads
@@ -29,14 +29,14 @@ def test_figures_of_files(shards, tmp_path):
     every = asked(shards[0])
     answers = {q.id: q.answers[0].upper() for q in every[::2]} | {"another": "x"}
     path = write(tmp_path / "a.json", answers)
-    figures, count = answer_files.score(shards[0], "validation", path)
+    figures, count = squad_metrics.score_file(shards[0], "validation", path)
     share = len(every[::2]) / len(every)
     assert count == len(every) and figures == pytest.approx({"exact_match": share, "f1": share})
     every = asked(shards[1])
     answers = write(tmp_path / "a.json", {q.id: "ba" for q in every})
     odds = {q.id: i for i, q in enumerate(every)}
     right = {q.id: q.answers for q in every}
-    figures, _ = answer_files.score(
+    figures, _ = squad_metrics.score_file(
         shards[1], "validation", answers, write(tmp_path / "odds.json", odds), 2.5
     )
     assert figures == squad_metrics.evaluate({key: "ba" for key in right}, right, True, odds, 2.5)
@@ -45,7 +45,7 @@ def test_figures_of_files(shards, tmp_path):
 
 def test_errors(shards, tmp_path):
     path = tmp_path / "a.json"
-    score = lambda two, *more: answer_files.score(shards[two], "validation", path, *more)  # noqa: E731
+    score = lambda two, *more: squad_metrics.score_file(shards[two], "validation", path, *more)  # noqa: E731
     with pytest.raises(UserError, match="there is no file .*a.json"):
         score(0)
     for text, words in {

@@ -1,6 +1,6 @@
 import pytest
 
-from official.evaluation import ranking_metrics
+from official.evaluation import rankings
 from official.utils.errors import UserError
 from tests import commands
 
@@ -13,12 +13,12 @@ def folder(tmp_path):
 
 
 def test_figures_are_means_over_the_judged_queries_of_the_run(folder):
-    figures, queries = ranking_metrics.score_run(folder / "qrels", folder / "run")
+    figures, queries = rankings.score_run(folder / "qrels", folder / "run")
     assert queries == 2
     assert list(figures) == ["ndcg_20", "err_20", "mrr", "map"]
     assert figures["mrr"] == figures["map"] == 0.75
     assert figures["err_20"] == pytest.approx((1 / 16 / 2 + 1 / 16) / 2)
-    assert ranking_metrics.score_run(folder / "qrels", folder / "run", ("map",)) == (
+    assert rankings.score_run(folder / "qrels", folder / "run", ("map",)) == (
         {"map": 0.75},
         2,
     )
@@ -27,7 +27,7 @@ def test_figures_are_means_over_the_judged_queries_of_the_run(folder):
 def test_a_run_of_other_queries(folder):
     (folder / "run").write_text("9 Q0 a 1 1 x\n")
     with pytest.raises(UserError, match="run: .*qrels judges none of its 1 queries"):
-        ranking_metrics.score_run(folder / "qrels", folder / "run")
+        rankings.score_run(folder / "qrels", folder / "run")
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from official.config.encoders import TransformerXLConfig
 from official.config.heads import ClassificationConfig
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
+from official.evaluation.run import write_predictions
 from official.saving import model_folder
 from official.serving import saved_model
 from official.training.trainer import Trainer
@@ -209,13 +209,13 @@ def test_learned_predicted_and_served(tmp_path):
     held_out = ShardDataset(folder, config, "test")
     evaluator = Evaluator(config, model, strategy)
     figures = evaluator.run(held_out)
-    assert prediction.predict(evaluator, held_out, tmp_path / "p.jsonl") == 23
+    assert write_predictions(evaluator, held_out, tmp_path / "p.jsonl") == 23
     predicted = [json.loads(line) for line in (tmp_path / "p.jsonl").open()]
     truth = ["ABC"[row["answer"]] for row in test]
     hits = [line["label"] == letter for line, letter in zip(predicted, truth, strict=True)]
     assert figures["accuracy"] == pytest.approx(np.mean(hits))
     assert figures["accuracy"] > 0.8
-    prediction.predict(evaluator, held_out, tmp_path / "p.tsv")
+    write_predictions(evaluator, held_out, tmp_path / "p.tsv")
     header, first, *_ = (tmp_path / "p.tsv").read_text().splitlines()
     assert header == "row\tlabel\tprobability:A\tprobability:B\tprobability:C"
     assert first.split("\t")[:2] == ["0", predicted[0]["label"]]

@@ -12,8 +12,8 @@ from official.data import ShardDataset, mixture
 from official.data.mixture import Mixture
 from official.distribution import strategies
 from official.distribution.strategies import distribute
-from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
+from official.evaluation.run import write_predictions
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
@@ -267,7 +267,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
 
     # One head predicts its task, and is served alone.
     source = ShardDataset(folders["mnli"], config, "validation")
-    prediction.predict(Evaluator(config, model, ONE), source, tmp_path / "predictions.jsonl")
+    write_predictions(Evaluator(config, model, ONE), source, tmp_path / "predictions.jsonl")
     lines = map(json.loads, (tmp_path / "predictions.jsonl").read_text().splitlines())
     predicted = [[line["probabilities"][name] for name in MNLI.labels] for line in lines]
     done = saved_model.export(tmp_path / "model", tmp_path / "saved", task="mnli")

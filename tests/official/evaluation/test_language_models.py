@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.evaluation import pseudo_perplexity
+from official.evaluation import language_models
 from official.evaluation.evaluator import Evaluator
 from official.utils import progress
 from official.utils.errors import UserError
@@ -143,10 +143,10 @@ def test_pseudo_perplexity_masks_each_token_alone(tmp_path, packing, monkeypatch
         encoder__pooler=False,
     )
     source, model = opened(tmp_path / "shards", config, count=2)
-    bare = ShardDataset(tmp_path / "shards", pseudo_perplexity.reading(config), "train")
+    bare = ShardDataset(tmp_path / "shards", language_models.reading_config(config), "train")
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
     said = []
-    found = pseudo_perplexity.evaluate(model, bare, batch_size=7, report=said.append)
+    found = language_models.pseudo_perplexity(model, bare, batch_size=7, report=said.append)
     rows = bare.num_examples
     assert said[-1].startswith(f"pseudo-perplexity: {rows} of {rows} examples (100%), ")
     losses, count = [], 0
@@ -174,14 +174,14 @@ def test_pseudo_perplexity_of_a_uniform_model(tmp_path):
     config = small.config(segments__max_length=16, objectives=[{"type": "masked_lm"}])
     _, model = opened(tmp_path / "shards", config)
     model.encoder.token_table.table.assign(tf.zeros_like(model.encoder.token_table.table))
-    bare = ShardDataset(tmp_path / "shards", pseudo_perplexity.reading(config), "train")
-    found = pseudo_perplexity.evaluate(model, bare, batch_size=32)
+    bare = ShardDataset(tmp_path / "shards", language_models.reading_config(config), "train")
+    found = language_models.pseudo_perplexity(model, bare, batch_size=32)
     np.testing.assert_allclose(found["masked_lm_pseudo_perplexity"], SIZE, rtol=1e-5)
 
 
 def test_what_has_no_pseudo_perplexity():
     with pytest.raises(UserError, match="is of the objective masked_lm, and the model has causal"):
-        pseudo_perplexity.reading(small.config(**GPT2))
+        language_models.reading_config(small.config(**GPT2))
     static = small.config(segments__static_masks=True)
     with pytest.raises(UserError, match=r"segments.static_masks: true: the shards do not have"):
-        pseudo_perplexity.reading(static)
+        language_models.reading_config(static)

@@ -17,8 +17,8 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.convert import converted_model, huggingface
 from official.data import ShardDataset
-from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
+from official.evaluation.run import write_predictions
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import length_groups, saved_model
 from official.tasks import text_to_text, trec
@@ -122,7 +122,7 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     model_folder.save_task(source.manifest, folder / "model")
     source.check(config, predicting=True)
     model = model_folder.restore(folder / "model")[2]
-    prediction.predict(Evaluator(config, model, tf.distribute.get_strategy()), source, output)
+    write_predictions(Evaluator(config, model, tf.distribute.get_strategy()), source, output)
     name = "classification" if "task" in objectives[0] else None
     saved_model.export(folder / "model", folder / "saved", task=name)
     return task
@@ -361,7 +361,7 @@ def test_generated_texts(tmp_path):
     source = ShardDataset(tmp_path / "shards", config, "test")
     model_folder.save_task(source.manifest, folder)
     evaluator = Evaluator(config, model, tf.distribute.get_strategy())
-    prediction.predict(evaluator, source, tmp_path / "out.jsonl")
+    write_predictions(evaluator, source, tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
     written = [line["text"] for line in lines]
     assert len(written) == count and len(set(written)) > count / 4

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from official import training
-from official.evaluation import loop
+from official.evaluation import evaluator
 from official.saving import checkpoints, metrics_log
 from official.training.train_step import TrainStep
 from official.utils import gfile
@@ -54,7 +54,7 @@ def test_training_goes_on_from_its_last_checkpoint(tmp_path, pauses, monkeypatch
             raise unavailable()
         return result
 
-    distribute, batches = loop.distribute, []
+    distribute, batches = evaluator.distribute, []
 
     def evaluated(*args):
         for batch in distribute(*args):
@@ -64,7 +64,7 @@ def test_training_goes_on_from_its_last_checkpoint(tmp_path, pauses, monkeypatch
             yield batch
 
     monkeypatch.setattr(TrainStep, "run", failing)
-    monkeypatch.setattr(loop, "distribute", evaluated)
+    monkeypatch.setattr(evaluator, "distribute", evaluated)
     line = "Unavailable: flaky://shard; overloaded: training again from step"
     assert train("failing") == [f"{line} {step}" for step in (0, 2)]
     assert calls == [1, 1, 2, 3, 3, 4, 5, 6]

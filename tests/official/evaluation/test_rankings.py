@@ -10,7 +10,7 @@ import pytest
 from ir_measures import AP, ERR, RR, nDCG
 
 from official import tasks
-from official.evaluation import ranking_metrics
+from official.evaluation import rankings
 from official.shards import side_texts
 from official.tasks import trec
 from official.utils.errors import UserError
@@ -39,7 +39,7 @@ def _known(qrels, run):
 @pytest.mark.parametrize("seed", range(5))
 def test_figures_are_those_of_ir_measures(seed):
     qrels, run = _random(seed)
-    computed = ranking_metrics.compute(tasks.METRICS["ranking"], qrels, run)
+    computed = rankings.compute(tasks.METRICS["ranking"], qrels, run)
     assert list(computed) == ["ndcg_20", "err_20", "mrr", "map"]
     theirs = ir_measures.calc_aggregate([nDCG @ 20, RR, AP], qrels, _known(qrels, run))
     assert computed["ndcg_20"] == pytest.approx(theirs[nDCG @ 20], abs=1e-9)
@@ -66,11 +66,11 @@ def test_err_is_that_of_gdeval(seed, tmp_path):
     theirs = {line.split(",")[1]: float(line.split(",")[3]) for line in told.splitlines()[1:]}
     assert len(theirs) > 8
     for query, value in theirs.items():
-        ours = ranking_metrics.compute(["err_20"], {query: qrels[query]}, run)["err_20"]
+        ours = rankings.compute(["err_20"], {query: qrels[query]}, run)["err_20"]
         assert ours == pytest.approx(value, abs=1e-9)
     # And as the library says it, over all queries, to five digits.
     rounded = ir_measures.calc_aggregate([ERR @ 20], qrels, _known(qrels, run))[ERR @ 20]
-    ours = ranking_metrics.compute(["err_20"], qrels, run)["err_20"]
+    ours = rankings.compute(["err_20"], qrels, run)["err_20"]
     assert ours == pytest.approx(rounded, abs=1e-5)
 
 
@@ -79,7 +79,7 @@ def test_by_hand():
     run = {"1": {"a": 3.0, "b": 2.0, "c": 1.0}}
     ideal = 4 + 1 / np.log2(3)
     actual = 4 / np.log2(3) + 1 / np.log2(4)
-    computed = ranking_metrics.compute(tasks.METRICS["ranking"], qrels, run)
+    computed = rankings.compute(tasks.METRICS["ranking"], qrels, run)
     expected = {
         "ndcg_20": actual / ideal,
         "err_20": 15 / 16 / 2 + 1 / 16 * 1 / 16 / 3,
@@ -92,15 +92,15 @@ def test_by_hand():
 def test_ties_are_broken_by_id():
     for order in itertools.permutations("abc"):
         run = {"1": {document: 1.0 for document in order}}
-        assert ranking_metrics.compute(["mrr"], {"1": {"c": 1}}, run) == {"mrr": 1.0}
-        computed = ranking_metrics.compute(["mrr", "err_20"], {"1": {"a": 4}}, run)
+        assert rankings.compute(["mrr"], {"1": {"c": 1}}, run) == {"mrr": 1.0}
+        computed = rankings.compute(["mrr", "err_20"], {"1": {"a": 4}}, run)
         assert computed == pytest.approx({"mrr": 1 / 3, "err_20": 15 / 16 / 3})
 
 
 def test_only_the_first_20_count():
-    assert ranking_metrics.expected_reciprocal_rank([0] * 20 + [4]) == 0
-    assert ranking_metrics.expected_reciprocal_rank([0] * 19 + [4]) == 15 / 16 / 20
-    assert ranking_metrics.expected_reciprocal_rank([-1, 1]) == 1 / 32
+    assert rankings.expected_reciprocal_rank([0] * 20 + [4]) == 0
+    assert rankings.expected_reciprocal_rank([0] * 19 + [4]) == 15 / 16 / 20
+    assert rankings.expected_reciprocal_rank([-1, 1]) == 1 / 32
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_only_the_first_20_count():
 )
 def test_errors(names, qrels, message):
     with pytest.raises(UserError) as error:
-        ranking_metrics.compute(names, qrels, {"1": {"a": 1.0}})
+        rankings.compute(names, qrels, {"1": {"a": 1.0}})
     assert message in str(error.value)
 
 
@@ -135,9 +135,9 @@ OUTPUTS = {
 def test_a_split_is_scored_over_the_queries_whose_candidates_were(tmp_path):
     """Of query 2 nothing was, and the last row only fills the batch up."""
     source = _source(tmp_path, {"1": {"a": 1}, "2": {"a": 1}})
-    assert ranking_metrics.evaluate(source, OUTPUTS) == {"mrr": 0.5}
+    assert rankings.evaluate(source, OUTPUTS) == {"mrr": 0.5}
 
 
 def test_a_split_without_judgements(tmp_path):
     with pytest.raises(UserError, match="nothing is known of what is relevant in the test split"):
-        ranking_metrics.evaluate(_source(tmp_path, {"3": {"a": 1}}), OUTPUTS)
+        rankings.evaluate(_source(tmp_path, {"3": {"a": 1}}), OUTPUTS)

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official.distribution import strategies
-from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
+from official.evaluation.run import write_predictions, write_submission
 from official.tasks import Description
 from official.utils import progress
 from official.utils.errors import UserError
@@ -96,7 +96,7 @@ def _predict(
         report=report,
     )
     source = source or Source("regression" if kind == "score" else "classification")
-    return prediction.predict(evaluator, source, output, **options)
+    return write_predictions(evaluator, source, output, **options)
 
 
 def _probabilities(row):
@@ -157,14 +157,14 @@ def test_submission_of_a_split(tmp_path):
     source = Source()
     source.rows = np.array([3, 0, 4, 1, 2], np.int32)
     evaluator = Evaluator(_config(), Model("probabilities"), tf.distribute.get_strategy())
-    prediction.submit(evaluator, source, tmp_path)
+    write_submission(evaluator, source, tmp_path)
     assert (tmp_path / "CoLA.tsv").read_text() == (
         "index\tprediction\n0\t1\n1\t1\n2\t0\n3\t0\n4\t0\n"
     )
     source.split = "validation"
     evaluator.predict = None  # what GLUE does not take is refused before
     with pytest.raises(UserError, match="no predictions for the validation split of the task cola"):
-        prediction.submit(evaluator, source, tmp_path)
+        write_submission(evaluator, source, tmp_path)
 
 
 def test_errors_leave_nothing(tmp_path):
@@ -194,7 +194,7 @@ def predict_mirrored(output):
 def test_mirrored_replicas_write_the_same_rows(tmp_path):
     # In a process of its own: devices are made before TensorFlow starts.
     code = (
-        "import sys; from tests.official.evaluation import test_prediction as t; "
+        "import sys; from tests.official.evaluation import test_run as t; "
         "t.predict_mirrored(sys.argv[1])"
     )
     _predict(tmp_path / "one.tsv")
