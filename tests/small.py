@@ -16,7 +16,7 @@ from official.utils import host_seeding
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text.chunks import DocumentChunk
+from tfrecords_tools.text.corpus import DocumentChunk
 from tfrecords_tools.text.documents import Document, Tally
 from tfrecords_tools.writing import shards as shard_records
 

@@ -20,7 +20,7 @@ from official.tasks.task import Columns
 from official.utils.errors import UserError
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.tasks.readers import squad, tables
-from tfrecords_tools.text import pieces
+from tfrecords_tools.text import file_ranges
 
 _COLUMNS, _WORDS = ("sentence", "label"), Columns(text="0", label="-1")
 ROOM = 2 << 30  # bytes of addresses beyond those of the start
@@ -61,7 +61,7 @@ READERS = {
     "run": lambda folder: trec.read_run(Path(folder, "train.run")),
     "qrels": lambda folder: trec.read_qrels(Path(folder, "train.qrels")),
     "verify": _verify,
-    "text": lambda folder: list(pieces.unpack(Path(folder, "text.txt.gz"), 1 << 20)),
+    "text": lambda folder: list(file_ranges.read_gzipped(Path(folder, "text.txt.gz"), 1 << 20)),
 }
 
 

@@ -40,7 +40,7 @@ FORMATS = {
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 500)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 500)
 
 
 @pytest.fixture(scope="module")

@@ -57,8 +57,8 @@ def npmi_slowly(path, most):
 @pytest.mark.parametrize("at_once", [1 << 20, 100])
 def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, at_once):
     """Chunks of one document or all of them, whose counts are added up at once or all together."""
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", at_once)
-    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", at_once)
+    monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
     monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", at_once)
     path = write(tmp_path / "a.txt")
     built = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
@@ -82,8 +82,8 @@ def test_case_and_longest_phrase(tmp_path):
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 4000)
-    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 4000)
+    monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
     monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
     monkeypatch.setattr(runs, "MAX_RUNS", 300)
     said = []
@@ -94,8 +94,8 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 
 def test_words_are_bounded(tmp_path, monkeypatch):
     """Of words that each chunk has once, the most frequent are kept."""
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 1)
-    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 1)
+    monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
     monkeypatch.setattr(phrases, "MAX_WORDS", 4)
     rare = [f"one of it x{i} y{i}" for i in range(30)]
     (tmp_path / "a.txt").write_text("\n\n".join(rare))
@@ -107,8 +107,8 @@ def test_words_are_bounded(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("forget", [False, True])
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, forget):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 4000)
-    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 4000)
+    monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
     if forget:
         monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
         monkeypatch.setattr(runs, "MAX_RUNS", 300)

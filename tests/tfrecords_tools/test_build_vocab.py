@@ -135,8 +135,8 @@ def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "words", "bpe"])
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, kind):
     """Of several chunks, some of whose lines are not in the sample."""
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 500)
-    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 500)
+    monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(f"{line}\n{i} x{i * 7 % 13}" for i, line in enumerate(PROSE * 8)))
     built, lines = {}, {}

@@ -1,6 +1,6 @@
 """Builds the shard folder of a pretraining corpus.
 
-Groups of pieces of the corpus are turned into examples (`examples.process_group`), which are
+Groups of ranges of the corpus are turned into examples (`examples.process_group`), which are
 shuffled into shards (`tfrecords_tools.writing.shuffle`). The same input, settings and seed give the
 same bytes with any number of workers. The folder gets its name when it is complete. A build that
 was killed goes on with the groups that are done.
@@ -23,8 +23,7 @@ from official.utils.progress import Progress
 from tfrecords_tools.pretraining import jobs, stream_builder
 from tfrecords_tools.pretraining.counts import Counts, advice, summary
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text.chunks import Reading
-from tfrecords_tools.text.corpus import Corpus, Group
+from tfrecords_tools.text.corpus import Corpus, Group, Reading
 from tfrecords_tools.writing import folders, parallel, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Runner

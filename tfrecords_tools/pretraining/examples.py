@@ -1,6 +1,6 @@
 """Turns chunks of text into serialized examples.
 
-`process_group` is a pure function of a group of pieces of the corpus and the settings: any process
+`process_group` is a pure function of a group of ranges of the corpus and the settings: any process
 on any machine returns the same records for it.
 
 Shapes: B rows of a batch, E examples in them (as many, where rows are not shared), K tokens of a
@@ -34,9 +34,8 @@ from tfrecords_tools.pretraining.counts import Counts
 from tfrecords_tools.pretraining.lexicon import Lexicon
 from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import chunks, documents, sentences
-from tfrecords_tools.text.chunks import DocumentChunk, Reading
-from tfrecords_tools.text.corpus import Group
+from tfrecords_tools.text import corpus, documents, sentences
+from tfrecords_tools.text.corpus import DocumentChunk, Group, Reading
 from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.shuffle import Keyed
 
@@ -67,13 +66,13 @@ def start_worker() -> None:
 
 
 def process_group(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:
-    """Yields the examples of a group of pieces, with the keys of their order, and the counts.
+    """Yields the examples of a group of ranges, with the keys of their order, and the counts.
 
     Raises:
       UserError: the text cannot be read.
     """
     before = 0  # records of the chunks before
-    for chunk in chunks.read(group, reading, shared=pairs.borrows(settings.segments)):
+    for chunk in corpus.read_chunks(group, reading, shared=pairs.borrows(settings.segments)):
         records, counts = process_chunk(chunk, settings)
         numbers = before + np.arange(len(records))
         before += len(records)
@@ -145,7 +144,7 @@ def count_group(group: Group, settings: Settings, reading: Reading) -> np.ndarra
     """Returns the count of each vocabulary entry in a group, int64 [V]."""
     tokenizer = _tools(settings).tokenizer
     counts = np.zeros(tokenizer.vocab_size, np.int64)
-    for chunk in chunks.read(group, reading, shared=False):
+    for chunk in corpus.read_chunks(group, reading, shared=False):
         counts += _counts(_tokenized(chunk, settings, tokenizer), tokenizer)
     return counts
 

@@ -17,8 +17,7 @@ from tfrecords_tools.pretraining.sentence_rows import SentenceRows
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.stream_rows import StreamRows
 from tfrecords_tools.pretraining.streams import Plan
-from tfrecords_tools.text.chunks import Reading
-from tfrecords_tools.text.corpus import Group
+from tfrecords_tools.text.corpus import Group, Reading
 from tfrecords_tools.writing.shards import RowShard
 from tfrecords_tools.writing.shuffle import Keyed, ShardRecords
 

@@ -16,9 +16,8 @@ from tfrecords_tools.pretraining import examples
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.stored_document import StoredDocument
-from tfrecords_tools.text import chunks
-from tfrecords_tools.text.chunks import Reading
-from tfrecords_tools.text.corpus import Group
+from tfrecords_tools.text import corpus
+from tfrecords_tools.text.corpus import Group, Reading
 from tfrecords_tools.writing.shuffle import Keyed
 
 _PART_BITS = 9  # of a key; the others are the hash of the document
@@ -30,7 +29,7 @@ def make(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:
     Raises:
       UserError: the text cannot be read.
     """
-    for chunk in chunks.read(group, reading, shared=False):
+    for chunk in corpus.read_chunks(group, reading, shared=False):
         words = None
         if settings.segments.sentences:
             text, words, counts = examples.tokenize_words(chunk, settings)

@@ -16,8 +16,7 @@ from tfrecords_tools.pretraining.counts import Counts
 from tfrecords_tools.pretraining.jobs import TokenizerFacts
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.streams import Plan
-from tfrecords_tools.text.chunks import Reading
-from tfrecords_tools.text.corpus import Group
+from tfrecords_tools.text.corpus import Group, Reading
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.shuffle import Runner
 
@@ -42,7 +41,7 @@ def build(
     Args:
       settings: settings with the format `stream`.
       reading: how the text is read.
-      groups: the groups of pieces of the corpus.
+      groups: the groups of ranges of the corpus.
       facts: what is known of the tokenizer.
       folder: the shard folder.
       scratch: a folder that all workers reach, for the text.

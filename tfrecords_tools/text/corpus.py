@@ -1,8 +1,14 @@
-"""The files of a corpus, and the groups of their pieces that processes work on.
+"""The files of a corpus, and the chunks of text that are turned into examples one by one.
 
-Any process can read any group. Groups depend on the sizes of the files and on the seed, and not on
-the number of processes. A gzipped file is a single unit of work, because its parts cannot be read
-alone.
+The ranges of the files (`file_ranges`) are put in groups, and any process can read any group.
+Groups depend on the sizes of the files and on the seed, and not on the number of processes. A
+gzipped file is a single unit of work, because its parts cannot be read alone.
+
+The ranges of a group are joined to chunks of about a megabyte. A range with a part of a long
+document is a chunk alone, so that it can begin and end as the document goes on. Where second
+segments come from other documents, all ranges of a group are one chunk. They are a random sample of
+the corpus, and every text is as likely as any other to be such a segment. A large gzipped file
+becomes several of these chunks.
 """
 
 import csv
@@ -17,25 +23,28 @@ import numpy as np
 from official.utils import host_seeding, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath, RemotePath
-from tfrecords_tools.text import pieces
-from tfrecords_tools.text.pieces import Piece, PlainFile
+from tfrecords_tools.text import documents, file_ranges
+from tfrecords_tools.text.documents import Document, Tally
+from tfrecords_tools.text.file_ranges import FileRange, PlainFile
 
-MIN_PIECE_BYTES, MAX_PIECE_BYTES = 64 << 10, 1 << 20
-PIECES_IN_GROUP = 8
-GROUPS = 16  # in a corpus that is large enough; a larger one has groups of the largest pieces
-_PACKED = -1
-_UNPACKED_RATIO = 4  # about the size of text over its gzipped size
+MIN_RANGE_BYTES, MAX_RANGE_BYTES = 64 << 10, 1 << 20
+RANGES_IN_GROUP = 8
+GROUPS = 16  # in a corpus that is large enough; a larger one has groups of the largest ranges
+CHUNK_BYTES = 1 << 20
+SHARED_CHUNK_BYTES = RANGES_IN_GROUP * MAX_RANGE_BYTES
+_GZIPPED = -1
+_GZIP_RATIO = 4  # about the size of text over its gzipped size
 _OTHER_FORMATS = {".bz2", ".json", ".parquet", ".pdf", ".tar", ".tgz", ".xz", ".zip", ".zst"}
 
 
-class Place(NamedTuple):
-    """The place of a piece of text.
+class UnreadRange(NamedTuple):
+    """A range of a file that is not read yet.
 
     Attributes:
       file: the number of the file in the corpus.
       path: the file.
       size: the number of bytes of the file.
-      number: the number of the piece; -1 = all pieces of a gzipped file.
+      number: the number of the range; -1 = all ranges of a gzipped file.
     """
 
     file: int
@@ -43,18 +52,35 @@ class Place(NamedTuple):
     size: int
     number: int
 
+    def read(self, range_bytes: int, skip_long_lines: bool) -> Iterator[FileRange]:
+        """Yields the text: one range, or all those of a gzipped file; none if it has no begin.
+
+        Args:
+          range_bytes: see `Corpus`.
+          skip_long_lines: whether lines that are too long are left out; if not, they are an error.
+
+        Raises:
+          UserError: the file cannot be read.
+        """
+        if self.number == _GZIPPED:
+            yield from file_ranges.read_gzipped(self.path, range_bytes, skip_long_lines)
+        elif text := PlainFile(self.path, self.size, range_bytes, skip_long_lines).read(
+            self.number
+        ):
+            yield text
+
 
 class Group(NamedTuple):
-    """Some pieces of a corpus.
+    """Some ranges of a corpus.
 
     Attributes:
       number: the number of the group.
-      pieces: the places of the pieces.
+      ranges: the ranges.
       bytes: about the number of bytes of these on disk.
     """
 
     number: int
-    pieces: tuple[Place, ...]
+    ranges: tuple[UnreadRange, ...]
     bytes: int
 
 
@@ -82,69 +108,50 @@ class Corpus:
         return sum(self.sizes)
 
     @property
-    def piece_bytes(self) -> int:
-        """The size of the ranges of pieces: smaller in a small corpus, so that it has groups."""
-        size = self.bytes // (GROUPS * PIECES_IN_GROUP)
-        return min(max(size, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
+    def range_bytes(self) -> int:
+        """The size of the ranges: smaller in a small corpus, so that it has groups."""
+        size = self.bytes // (GROUPS * RANGES_IN_GROUP)
+        return min(max(size, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
 
     def groups(self, seed: int | None) -> list[Group]:
-        """Returns all pieces in groups.
+        """Returns all ranges in groups.
 
         Args:
-          seed: the seed of the order of the pieces, so that a group is a random sample of the
+          seed: the seed of the order of the ranges, so that a group is a random sample of the
             corpus; None = the order of the files.
         """
-        size = self.piece_bytes
+        size = self.range_bytes
         counts = np.array(
             [
-                1 if pieces.is_packed(path) else -(-length // size)
+                1 if file_ranges.is_gzipped(path) else -(-length // size)
                 for path, length in zip(self.paths, self.sizes, strict=True)
             ]
         )
         files = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         lengths = np.minimum(np.array(self.sizes)[files] - numbers * size, size)
-        packed = np.array([pieces.is_packed(path) for path in self.paths])[files]
-        lengths[packed] = np.array(self.sizes)[files[packed]]
-        numbers[packed] = _PACKED
+        gzipped = np.array([file_ranges.is_gzipped(path) for path in self.paths])[files]
+        lengths[gzipped] = np.array(self.sizes)[files[gzipped]]
+        numbers[gzipped] = _GZIPPED
         order = np.arange(len(files))
         if seed is not None:
             order = host_seeding.numpy_rng(seed).permutation(len(files))
-        weights = lengths[order] * np.where(packed[order], _UNPACKED_RATIO, 1)
+        weights = lengths[order] * np.where(gzipped[order], _GZIP_RATIO, 1)
         total = int(weights.sum())
-        count = max(1, total // (size * PIECES_IN_GROUP))
-        # Groups of about equal size: each piece is in the group in which its first byte is.
+        count = max(1, total // (size * RANGES_IN_GROUP))
+        # Groups of about equal size: each range is in the group in which its first byte is.
         cuts = np.flatnonzero(np.diff((np.cumsum(weights) - weights) // (total / count))) + 1
         return [
             Group(
                 number,
-                tuple(self._place(int(files[i]), int(numbers[i])) for i in part),
+                tuple(self._range(int(files[i]), int(numbers[i])) for i in part),
                 int(lengths[part].sum()),
             )
             for number, part in enumerate(np.split(order, cuts))
         ]
 
-    def _place(self, file: int, number: int) -> Place:
-        return Place(file, self.paths[file], self.sizes[file], number)
-
-
-def read(group: Group, size: int, skip_long_lines: bool = False) -> Iterator[tuple[int, Piece]]:
-    """Yields the pieces of a group, each with the number of its file.
-
-    Args:
-      group: the group.
-      size: `Corpus.piece_bytes`.
-      skip_long_lines: whether lines that are too long are left out; if not, they are an error.
-
-    Raises:
-      UserError: a file cannot be read.
-    """
-    for place in group.pieces:
-        if place.number == _PACKED:
-            for piece in pieces.unpack(place.path, size, skip_long_lines):
-                yield place.file, piece
-        elif piece := PlainFile(place.path, place.size, size, skip_long_lines).piece(place.number):
-            yield place.file, piece
+    def _range(self, file: int, number: int) -> UnreadRange:
+        return UnreadRange(file, self.paths[file], self.sizes[file], number)
 
 
 def expand(globs: Sequence[str] | str) -> list[AnyPath]:
@@ -226,3 +233,106 @@ def _no_file(pattern: str, matched_folders: bool, given: str) -> str:
     if glob.has_magic(pattern):
         return f"no file matches {pattern!r}: check the pattern and the folder it starts from"
     return f"{pattern}: no such file"
+
+
+class DocumentChunk(NamedTuple):
+    """Documents that are turned into examples together.
+
+    Attributes:
+      group: the number of the group of ranges.
+      number: the number of the chunk in the group.
+      documents: the documents.
+      tally: the counts of what was read for them.
+    """
+
+    group: int
+    number: int
+    documents: list[Document]
+    tally: Tally
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How the text of groups is read.
+
+    Attributes:
+      range_bytes: see `corpus.Corpus`.
+      skip_bad_utf8: whether lines that are not UTF-8 are left out; if not, they are an error.
+      skip_long_lines: the same for lines that are too long.
+    """
+
+    range_bytes: int
+    skip_bad_utf8: bool = False
+    skip_long_lines: bool = False
+
+    @classmethod
+    def of(cls, files: Corpus, on_bad_utf8: str, on_long_line: str) -> "Reading":
+        """Returns how a corpus is read: each option is 'error' or 'skip'."""
+        return cls(files.range_bytes, on_bad_utf8 == "skip", on_long_line == "skip")
+
+
+def read_chunks(group: Group, reading: Reading, shared: bool) -> Iterator[DocumentChunk]:
+    """Reads the chunks of a group.
+
+    Args:
+      group: the group.
+      reading: how its text is read.
+      shared: whether second segments come from other documents.
+
+    Raises:
+      UserError: something cannot be read; the message names the file and the line.
+    """
+    parsed = _parsed(group, reading)
+    for number, parts in enumerate(_shared(parsed) if shared else _separate(parsed)):
+        found, tally = [], Tally()
+        for part in parts:
+            found += part.documents
+            tally.add(part.tally)
+        yield DocumentChunk(group.number, number, found, tally)
+
+
+class _Parsed(NamedTuple):
+    size: int  # in bytes
+    whole: bool  # whether it has no part of a long document
+    documents: list[Document]
+    tally: Tally
+
+
+def _parsed(group: Group, reading: Reading) -> Iterator[_Parsed]:
+    """Yields the parsed ranges of a group."""
+    for unread in group.ranges:
+        for each in unread.read(reading.range_bytes, reading.skip_long_lines):
+            whole = each.origin == each.number and not each.unfinished
+            parsed = documents.parse(each, unread.file, reading.skip_bad_utf8)
+            yield _Parsed(len(each.data), whole, *parsed)
+
+
+def _separate(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
+    """Yields the ranges of each chunk, if documents have nothing to do with one another."""
+    chunk: list[_Parsed] = []
+    for part in parsed:
+        if not part.whole:
+            yield from filter(None, (chunk, [part]))
+            chunk = []
+            continue
+        chunk.append(part)
+        if sum(each.size for each in chunk) >= CHUNK_BYTES:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _shared(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
+    """Yields the ranges of each chunk, if second segments come from its other documents."""
+    ready: list[_Parsed] = []
+    chunk: list[_Parsed] = []
+    for part in parsed:
+        chunk.append(part)
+        if sum(each.size for each in chunk) >= SHARED_CHUNK_BYTES:
+            if ready:
+                yield ready
+            ready, chunk = chunk, []
+    if sum(each.size for each in chunk) < SHARED_CHUNK_BYTES // 2:
+        ready, chunk = ready + chunk, []  # A small rest has few documents to take segments from.
+    yield from filter(None, (ready, chunk))

@@ -1,4 +1,4 @@
-"""The documents of a piece of a text or JSON Lines file.
+"""The documents of a range of a text or JSON Lines file.
 
 A text file (with any name) has one sentence or paragraph on each line, and a blank line between
 documents. A JSON Lines file (`.jsonl`) has one document on each line, an object whose `text` field
@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import pieces
-from tfrecords_tools.text.pieces import Piece
+from tfrecords_tools.text import file_ranges
+from tfrecords_tools.text.file_ranges import FileRange
 
-LAST = -1  # Stands for the number of the last document of a piece.
+LAST = -1  # Stands for the number of the last document of a range.
 # Unicode's property White_Space, which is `\s` in GPT-2's pattern. Python also takes four control
 # characters (U+001C to U+001F) for white space.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
@@ -38,14 +38,14 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Document(NamedTuple):
-    """A document, or the part of a long one that a piece has.
+    """A document, or the part of a long one that a range has.
 
     Attributes:
       text: the text. That of a further part begins with the white space before it.
-      identity: the number of the file; the number of the piece in which the document begins; and
-        its number among the documents of this piece, or `LAST` if it goes on in another piece.
+      identity: the number of the file; the number of the range in which the document begins; and
+        its number among the documents of this range, or `LAST` if it goes on in another range.
       part: the number of the part; 0 = the document begins here.
-      unfinished: whether the document goes on in a later piece.
+      unfinished: whether the document goes on in a later range.
     """
 
     text: str
@@ -75,11 +75,13 @@ class Tally:
         self.skipped += other.skipped
 
 
-def parse(piece: Piece, file: int = 0, skip_bad_utf8: bool = False) -> tuple[list[Document], Tally]:
-    """Returns the documents of a piece, and the counts.
+def parse(
+    text_range: FileRange, file: int = 0, skip_bad_utf8: bool = False
+) -> tuple[list[Document], Tally]:
+    """Returns the documents of a range, and the counts.
 
     Args:
-      piece: the piece.
+      text_range: the range.
       file: the number of its file.
       skip_bad_utf8: whether lines that are not UTF-8 are left out; if not, they are an error.
 
@@ -87,18 +89,18 @@ def parse(piece: Piece, file: int = 0, skip_bad_utf8: bool = False) -> tuple[lis
       UserError: a line cannot be read; the message names the file and the line.
     """
     tally = Tally()
-    if piece.long_lines:
-        tally.skipped["lines too long"] = piece.long_lines
-    lines = _Lines(piece, skip_bad_utf8, tally)
-    texts = _json_texts(lines) if pieces.is_json(piece.path) else _texts(lines)
-    documents = [Document(text, (file, piece.number, i)) for i, text in enumerate(texts)]
-    if documents and piece.unfinished:
-        last = (file, piece.number, LAST)
+    if text_range.long_lines:
+        tally.skipped["lines too long"] = text_range.long_lines
+    lines = _Lines(text_range, skip_bad_utf8, tally)
+    texts = _json_texts(lines) if file_ranges.is_json(text_range.path) else _texts(lines)
+    documents = [Document(text, (file, text_range.number, i)) for i, text in enumerate(texts)]
+    if documents and text_range.unfinished:
+        last = (file, text_range.number, LAST)
         documents[-1] = documents[-1]._replace(identity=last, unfinished=True)
-    if documents and piece.origin != piece.number:
-        # The first document of such a piece may also be its last one.
-        part = piece.number - piece.origin
-        documents[0] = documents[0]._replace(identity=(file, piece.origin, LAST), part=part)
+    if documents and text_range.origin != text_range.number:
+        # The first document of such a range may also be its last one.
+        part = text_range.number - text_range.origin
+        documents[0] = documents[0]._replace(identity=(file, text_range.origin, LAST), part=part)
     begun = [document for document in documents if not document.part]
     tally.documents = len(begun)
     tally.long = sum(document.unfinished for document in begun)
@@ -133,23 +135,23 @@ def slices(text: str) -> list[str]:
 
 
 class _Lines:
-    """The lines of a piece.
+    """The lines of a range.
 
     Attributes:
       tally: counts the lines that are left out.
-      continues: whether the piece continues a document.
+      continues: whether the range continues a document.
     """
 
-    def __init__(self, piece: Piece, skip_bad_utf8: bool, tally: Tally):
-        self._piece, self._skip, self.tally = piece, skip_bad_utf8, tally
-        self.continues = piece.origin != piece.number
-        bom = piece.start == 0 and piece.data.startswith(_BOM)
+    def __init__(self, text_range: FileRange, skip_bad_utf8: bool, tally: Tally):
+        self._range, self._skip, self.tally = text_range, skip_bad_utf8, tally
+        self.continues = text_range.origin != text_range.number
+        bom = text_range.start == 0 and text_range.data.startswith(_BOM)
         self._begin = len(_BOM) if bom else 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Yields the position and the text of each line, with its line break."""
         position = self._begin
-        for line in io.BytesIO(self._piece.data[position:]):
+        for line in io.BytesIO(self._range.data[position:]):
             try:
                 yield position, line.decode()
             except UnicodeDecodeError as error:
@@ -160,14 +162,14 @@ class _Lines:
     def text(self) -> str:
         """Returns the lines together."""
         try:
-            return str(memoryview(self._piece.data)[self._begin :], "utf-8")
+            return str(memoryview(self._range.data)[self._begin :], "utf-8")
         except UnicodeDecodeError:
             return "".join(line for _, line in self)
 
     def where(self, position: int) -> str:
-        """Returns the file and the line at a position in the piece."""
-        path = self._piece.path
-        return f"{path}:{pieces.line_number(path, self._piece.start + position)}"
+        """Returns the file and the line at a position in the range."""
+        path = self._range.path
+        return f"{path}:{file_ranges.line_number(path, self._range.start + position)}"
 
     def bad_utf8(self, position: int, what: str) -> None:
         """Counts a line that is not UTF-8 as left out, or raises UserError."""

@@ -21,8 +21,7 @@ from official.tokenizers.sentencepiece_rules import TextRules
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
-from tfrecords_tools.text.chunks import DocumentChunk, Reading
-from tfrecords_tools.text.corpus import Corpus
+from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
 from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import WordCounts

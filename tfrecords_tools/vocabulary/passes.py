@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from official.utils.progress import Progress
-from tfrecords_tools.text import chunks
-from tfrecords_tools.text.chunks import DocumentChunk, Reading
-from tfrecords_tools.text.corpus import Corpus, Group
+from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Group, Reading, read_chunks
 from tfrecords_tools.text.documents import Document, Tally
 from tfrecords_tools.writing.shuffle import Runner
 
@@ -63,7 +61,7 @@ class Passes:
     def documents(self) -> Iterator[Document]:
         """Yields the documents in this process."""
         for group in self.corpus.groups(seed=None):
-            for chunk in chunks.read(group, self.reading, shared=True):
+            for chunk in read_chunks(group, self.reading, shared=True):
                 yield from chunk.documents
 
 
@@ -71,7 +69,7 @@ def _apply(
     group: Group, function: Callable[[DocumentChunk], Result], reading: Reading
 ) -> tuple[list[Result], Tally]:
     tally, results = Tally(), []
-    for chunk in chunks.read(group, reading, shared=True):
+    for chunk in read_chunks(group, reading, shared=True):
         tally.add(chunk.tally)
         results.append(function(chunk))
     return results, tally

@@ -14,8 +14,7 @@ from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.text import documents
-from tfrecords_tools.text.chunks import DocumentChunk, Reading
-from tfrecords_tools.text.corpus import Corpus
+from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary import runs
 from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import Counts

@@ -27,9 +27,8 @@ from official.utils.errors import UserError
 from tests import ROOT, small, systems
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import corpus, pieces
-from tfrecords_tools.text.chunks import Reading
-from tfrecords_tools.text.corpus import Corpus
+from tfrecords_tools.text import corpus, file_ranges
+from tfrecords_tools.text.corpus import Corpus, Reading
 from tfrecords_tools.vocabulary import byte_bpe
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.execution import Execution
@@ -101,7 +100,7 @@ def test_a_shard_folder(tmp_path, tokenizer):
     files = Corpus.find(inputs)
     made = []
     for group in files.groups(settings.seed):
-        made += examples.process_group(group, settings, Reading(files.piece_bytes))
+        made += examples.process_group(group, settings, Reading(files.range_bytes))
     keys = np.concatenate([each.keys for each in made])
     expected = [record for each in made for record in each.records]
     assert actual == [expected[i] for i in np.argsort(keys)]
@@ -118,7 +117,7 @@ def test_a_shard_folder(tmp_path, tokenizer):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
 def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # dozens of pieces
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 2000)  # dozens of ranges
     write_text(tmp_path / "a.txt", 300)
     settings = small.config(segments__duplicates=2)
     for workers in (0, 2, 3):
@@ -139,7 +138,7 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["joined", "documents"])
 def test_rows_of_text_alone_with_any_number_of_workers(tmp_path, monkeypatch, format_):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # dozens of pieces
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 2000)  # dozens of ranges
     write_text(tmp_path / "a.txt", 300)
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", sentinels=8)
     settings = small.config(
@@ -388,15 +387,15 @@ def test_what_helps_where_splitting_does_not(tmp_path, tokenizer, capsys):
 
 
 def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 40)
-    monkeypatch.setattr(corpus, "MAX_PIECE_BYTES", 40)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 40)
+    monkeypatch.setattr(corpus, "MAX_RANGE_BYTES", 40)
     lines = []
     built = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
     files = Corpus.find(str(tmp_path / "a"))
-    whole = pieces.PlainFile(tmp_path / "a", files.bytes, 40)
-    found = filter(None, map(whole.piece, range(files.bytes // 40 + 1)))
-    long = sum(piece.unfinished and piece.data.strip() != b"" for piece in found
-               if piece.origin == piece.number or b"\n\n" in piece.data)  # fmt: skip
+    whole = file_ranges.PlainFile(tmp_path / "a", files.bytes, 40)
+    found = filter(None, map(whole.read, range(files.bytes // 40 + 1)))
+    long = sum(text_range.unfinished and text_range.data.strip() != b"" for text_range in found
+               if text_range.origin == text_range.number or b"\n\n" in text_range.data)  # fmt: skip
     assert f"  {long} documents are longer than a piece of the text and were read in" in lines[-1]
     assert long > 3 and built.totals.documents == 10 and "skipped" not in lines[-1]
 
@@ -411,8 +410,8 @@ LONG = {
 
 @pytest.mark.parametrize("lengths", LONG.values(), ids=LONG)
 def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypatch, lengths):
-    """Each document has a word of its own; the long ones are in several pieces of a group."""
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)
+    """Each document has a word of its own; the long ones are in several ranges of a group."""
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 2000)
     several = len(lengths) == 2  # the others need no processes
     words = ["ba", "be", "bi"]
     tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
@@ -444,7 +443,7 @@ def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypat
 
 @pytest.mark.parametrize("format", ["full_sentences", "blocks", "stream"])
 def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkeypatch, format):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 5000)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 5000)
     words = [f"w{i}" for i in range(5000)]
     tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
     ends = [0, 30, 4000, 4100, 5000]
@@ -513,7 +512,7 @@ def test_missing_input(tmp_path, tokenizer):
 
 
 def test_bad_lines_can_be_skipped(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(pieces, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(file_ranges, "MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"ba be\nbi \xff\nbo\n\n" + b"ba " * 100 + b"\nda de\n")
     options = {"on_bad_utf8": "skip", "on_long_line": "skip"}
     built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
@@ -697,7 +696,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("left", ["counts", "all but one"])
 def test_files_that_a_power_cut_has_emptied_are_made_again(tmp_path, tokenizer, monkeypatch, left):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # several groups
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 2000)  # several groups
     write_text(tmp_path / "a.txt", 60)
     with monkeypatch.context() as patch:
         patch.setattr(shards, "write_shard", lambda part, **_: os.kill(os.getpid(), signal.SIGINT))

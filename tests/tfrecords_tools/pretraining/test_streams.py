@@ -281,7 +281,7 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
     documents, words = marked(LENGTHS * 8)
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", words)
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 200)
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 200)
     actual, lines = [], []
     for workers in (1, 2):
         settings = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=3)

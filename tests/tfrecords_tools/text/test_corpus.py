@@ -1,4 +1,4 @@
-"""Tests of tfrecords_tools.text.corpus and tfrecords_tools.text.chunks."""
+"""Tests of tfrecords_tools.text.corpus and tfrecords_tools.text.corpus."""
 
 import gzip
 
@@ -7,9 +7,8 @@ import pytest
 from absl import flags
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import chunks, corpus, options, pieces
-from tfrecords_tools.text.chunks import Reading
-from tfrecords_tools.text.corpus import Corpus
+from tfrecords_tools.text import corpus, file_ranges, options
+from tfrecords_tools.text.corpus import Corpus, Reading
 
 
 def numbered(first, count, words=9):
@@ -18,20 +17,20 @@ def numbered(first, count, words=9):
 
 
 def texts_of(group, size, shared=False):
-    read = chunks.read(group, Reading(size), shared)
+    read = corpus.read_chunks(group, Reading(size), shared)
     return [[document.text for document in chunk.documents] for chunk in read]
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
-    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 100)
-    monkeypatch.setattr(corpus, "MAX_PIECE_BYTES", 200)
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 200)
-    monkeypatch.setattr(chunks, "SHARED_CHUNK_BYTES", 8 * 200)
+def small_ranges(monkeypatch):
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 100)
+    monkeypatch.setattr(corpus, "MAX_RANGE_BYTES", 200)
+    monkeypatch.setattr(corpus, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(corpus, "SHARED_CHUNK_BYTES", 8 * 200)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_every_document_is_in_one_group(tmp_path, small_pieces, shared):
+def test_every_document_is_in_one_group(tmp_path, small_ranges, shared):
     expected = []
     for number, count in enumerate([700, 3, 1, 90, 0, 250]):
         documents = numbered(1000 * number, count)
@@ -42,7 +41,7 @@ def test_every_document_is_in_one_group(tmp_path, small_pieces, shared):
             path, content = path.with_suffix(".txt.gz"), gzip.compress(content)
         path.write_bytes(content)
     files = Corpus.find(f"{tmp_path}/*")
-    size = files.piece_bytes
+    size = files.range_bytes
     assert 100 <= size <= 200
     orders = []
     for seed in (None, 1, 2):
@@ -59,7 +58,7 @@ def test_every_document_is_in_one_group(tmp_path, small_pieces, shared):
     assert files.groups(1) == groups[:0] + files.groups(1)
 
 
-def test_a_group_is_a_sample_of_the_corpus(tmp_path, small_pieces):
+def test_a_group_is_a_sample_of_the_corpus(tmp_path, small_ranges):
     (tmp_path / "a.txt").write_text("\n".join(numbered(0, 4000)))
     (tmp_path / "b.txt").write_text("\n".join(numbered(4000, 4000)))
     files = Corpus.find(f"{tmp_path}/*")
@@ -68,56 +67,56 @@ def test_a_group_is_a_sample_of_the_corpus(tmp_path, small_pieces):
     assert len(groups) > 50 and max(sizes) <= 1.5 * np.median(sizes)
     shares = []
     for group in groups:
-        (chunk,) = texts_of(group, files.piece_bytes, True)
+        (chunk,) = texts_of(group, files.range_bytes, True)
         shares.append(np.mean([int(text.split()[0][1:]) < 4000 for text in chunk]))
-    # 8 or 9 pieces, each of the one or the other file.
+    # 8 or 9 ranges, each of the one or the other file.
     assert abs(np.mean(shares) - 0.5) < 0.02 and np.std(shares) < 1.5 * np.sqrt(0.25 / 8)
 
 
-def test_many_small_files_share_groups(tmp_path, small_pieces):
+def test_many_small_files_share_groups(tmp_path, small_ranges):
     for i in range(300):
         (tmp_path / f"{i:03}.txt").write_text(f"text {i}\n")
     files = Corpus.find(f"{tmp_path}/*")
     groups = files.groups(0)
     assert len(groups) < 8
     read = [
-        text for group in groups for chunk in texts_of(group, files.piece_bytes) for text in chunk
+        text for group in groups for chunk in texts_of(group, files.range_bytes) for text in chunk
     ]
     assert sorted(read) == sorted(f"text {i}" for i in range(300))
 
 
-def test_parts_of_long_documents_are_chunks_alone(tmp_path, small_pieces):
+def test_parts_of_long_documents_are_chunks_alone(tmp_path, small_ranges):
     text = "\n".join(f"line {i}" for i in range(100))
     (tmp_path / "a.txt").write_text(
         f"{''.join(numbered(0, 4))}\n\n{text}\n\n" + "\n".join(numbered(5, 9))
     )
     files = Corpus.find(f"{tmp_path}/a.txt")
     (group,) = files.groups(None)
-    read = list(chunks.read(group, Reading(files.piece_bytes), shared=False))
+    read = list(corpus.read_chunks(group, Reading(files.range_bytes), shared=False))
     for chunk in read:
         parts = [document for document in chunk.documents if document.part or document.unfinished]
         assert len(parts) == len(chunk.documents) or not parts or (
-            # The piece in which it begins, and that in which it ends.
+            # The text_range in which it begins, and that in which it ends.
             parts == [chunk.documents[-1]] or parts == [chunk.documents[0]]
         )  # fmt: skip
-    (whole,) = chunks.read(group, Reading(files.piece_bytes), shared=True)
+    (whole,) = corpus.read_chunks(group, Reading(files.range_bytes), shared=True)
     assert whole.documents == [document for chunk in read for document in chunk.documents]
 
 
-def test_a_large_packed_file_is_read_in_chunks(tmp_path, small_pieces):
+def test_a_large_packed_file_is_read_in_chunks(tmp_path, small_ranges):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("\n".join(numbered(0, 800)).encode()))
     files = Corpus.find(str(path))
     (group,) = files.groups(0)
-    read = texts_of(group, files.piece_bytes, shared=True)
+    read = texts_of(group, files.range_bytes, shared=True)
     assert len(read) > 5 and min(map(len, read)) > 0.4 * max(map(len, read))
     assert [text for chunk in read for text in chunk] == [text.strip() for text in numbered(0, 800)]
 
 
-def test_sizes_of_pieces():
+def test_sizes_of_ranges():
     sizes = {10**5: 64 << 10, 41 * 10**6: 320_312, 2 * 10**9: 1 << 20, 10**12: 1 << 20}
     for size, expected in sizes.items():
-        assert Corpus(["a.txt"], [size]).piece_bytes == expected
+        assert Corpus(["a.txt"], [size]).range_bytes == expected
 
 
 def test_groups_of_a_terabyte(tmp_path):
@@ -125,9 +124,9 @@ def test_groups_of_a_terabyte(tmp_path):
     files = Corpus([tmp_path / f"{i}.txt" for i in range(1000)], [10**9] * 1000)
     groups = files.groups(0)
     assert len(groups) == 10**12 // (8 << 20)
-    assert sum(len(group.pieces) for group in groups) == 1000 * -(-(10**9) // (1 << 20))
+    assert sum(len(group.ranges) for group in groups) == 1000 * -(-(10**9) // (1 << 20))
     assert max(group.bytes for group in groups) < 10 << 20
-    assert len({place.file for place in groups[0].pieces}) > 6
+    assert len({place.file for place in groups[0].ranges}) > 6
 
 
 def test_expand(tmp_path):
@@ -190,4 +189,4 @@ def test_expand_errors(tmp_path):
 
 def test_a_file_that_cannot_be_opened(tmp_path):
     with pytest.raises(UserError, match=r"missing\.txt: cannot be opened: No such file"):
-        pieces.PlainFile(tmp_path / "missing.txt", 10, 10).piece(0)
+        file_ranges.PlainFile(tmp_path / "missing.txt", 10, 10).read(0)

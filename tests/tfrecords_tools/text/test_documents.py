@@ -1,4 +1,4 @@
-"""Tests of tfrecords_tools.text.documents and tfrecords_tools.text.pieces."""
+"""Tests of tfrecords_tools.text.documents and tfrecords_tools.text.file_ranges."""
 
 import gzip
 import itertools
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents, pieces
+from tfrecords_tools.text import documents, file_ranges
 from tfrecords_tools.text.documents import LAST, Tally
-from tfrecords_tools.text.pieces import PlainFile
+from tfrecords_tools.text.file_ranges import PlainFile
 
 WHOLE = 1 << 30  # a range that is larger than any file here
 
@@ -22,19 +22,19 @@ def write(path, content: str | bytes):
     return path
 
 
-def pieces_of(path, size=WHOLE, skip_long_lines=False):
-    if pieces.is_packed(path):
-        return list(pieces.unpack(path, size, skip_long_lines))
+def ranges_of(path, size=WHOLE, skip_long_lines=False):
+    if file_ranges.is_gzipped(path):
+        return list(file_ranges.read_gzipped(path, size, skip_long_lines))
     total = path.stat().st_size
     file, numbers = PlainFile(path, total, size, skip_long_lines), range(-(-total // size))
-    return [piece for number in numbers if (piece := file.piece(number))]
+    return [text_range for number in numbers if (text_range := file.read(number))]
 
 
 def read(path, size=WHOLE, skip=False):
     """The documents of a file, part by part, and the counts."""
     found, tally = [], Tally()
-    for piece in pieces_of(path, size, skip):
-        parts, counts = documents.parse(piece, 7, skip)
+    for text_range in ranges_of(path, size, skip):
+        parts, counts = documents.parse(text_range, 7, skip)
         found += parts
         tally.add(counts)
     return found, tally
@@ -91,7 +91,7 @@ def test_slices_begin_where_words_of_gpt2_do(tmp_path):
 
 
 def odd_texts(rng, count=200):
-    """Lines of odd pieces, in documents with a line in each that is not blank."""
+    """Lines of odd parts, in documents with a line in each that is not blank."""
     parts = [
         "Foo.",
         " ",
@@ -114,7 +114,7 @@ def odd_texts(rng, count=200):
 
 @pytest.mark.parametrize("size", [WHOLE, 1000, 64, 17, 5])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.gz"])
-def test_pieces_of_any_size_have_the_documents(tmp_path, name, size):
+def test_ranges_of_any_size_have_the_documents(tmp_path, name, size):
     rng = np.random.default_rng(0)
     originals = odd_texts(rng)
     separators = ["\n\n", "\n \n", "\n\t\r\n\n", "\n\u2003\x1c\n", "\n\n\n\n\n\n\n\n\n"]
@@ -123,13 +123,13 @@ def test_pieces_of_any_size_have_the_documents(tmp_path, name, size):
         originals = [text.replace("x", "x\n \n") for text in originals]
         content = "\n".join(json.dumps({"text": text}, ensure_ascii=False) for text in originals)
     path = write(tmp_path / name, content)
-    found = pieces_of(path, size)
+    found = ranges_of(path, size)
     if "gz" in name or "jsonl" not in name:
-        assert b"".join(piece.data for piece in found) == content.encode()
-    assert [piece.start for piece in found] == np.cumsum(
-        [0, *(len(piece.data) for piece in found[:-1])]
+        assert b"".join(text_range.data for text_range in found) == content.encode()
+    assert [text_range.start for text_range in found] == np.cumsum(
+        [0, *(len(text_range.data) for text_range in found[:-1])]
     ).tolist()
-    numbers = [piece.number for piece in found]
+    numbers = [text_range.number for text_range in found]
     assert numbers == sorted(set(numbers))
     parts, tally = read(path, size)
     expected = [text.strip(documents.WHITE_SPACE) for text in originals]
@@ -149,21 +149,21 @@ def test_pieces_of_any_size_have_the_documents(tmp_path, name, size):
             assert (text[0] in documents.WHITE_SPACE) == bool(number or part.part)
 
 
-def test_a_piece_is_read_without_the_others(tmp_path):
-    """What is before and behind a piece and the next begin makes no difference."""
+def test_a_range_is_read_without_the_others(tmp_path):
+    """What is before and behind a text_range and the next begin makes no difference."""
     originals = odd_texts(np.random.default_rng(1), 60)
     path = write(tmp_path / "a.txt", "\n\n".join(originals))
     data, size = path.read_bytes(), 64
-    for piece in pieces_of(path, size)[3:-3]:
-        if piece.origin != piece.number or piece.unfinished:
+    for text_range in ranges_of(path, size)[3:-3]:
+        if text_range.origin != text_range.number or text_range.unfinished:
             continue
         other = bytearray(data)
-        low = max(0, piece.number * size - 2)
-        for i in [*range(low), *range(piece.start + len(piece.data) + 1, len(data))]:
+        low = max(0, text_range.number * size - 2)
+        for i in [*range(low), *range(text_range.start + len(text_range.data) + 1, len(data))]:
             other[i] = ord("?")
         path.write_bytes(bytes(other))
-        again = PlainFile(path, len(data), size).piece(piece.number)
-        assert again.data[: len(piece.data)] == piece.data
+        again = PlainFile(path, len(data), size).read(text_range.number)
+        assert again.data[: len(text_range.data)] == text_range.data
     path.write_bytes(data)
 
 
@@ -182,7 +182,7 @@ def test_a_long_document_is_read_in_parts(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_a_document_without_end_is_divided(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(pieces, "MAX_DOCUMENT_BYTES", 400)
+    monkeypatch.setattr(file_ranges, "MAX_DOCUMENT_BYTES", 400)
     text = "\n".join(f"line {i:03}" for i in range(1000))  # 9 bytes each
     path = write(tmp_path / name, f"first\n\n{text}\n\nnext\n")
     parts, tally = read(path, 100)
@@ -214,7 +214,7 @@ def test_bytes_that_are_not_utf8(tmp_path):
 def test_a_line_of_about_the_limit_is_left_out_alone(
     tmp_path, monkeypatch, name, end, longer, size
 ):
-    monkeypatch.setattr(pieces, "MAX_LINE_BYTES", 20)
+    monkeypatch.setattr(file_ranges, "MAX_LINE_BYTES", 20)
     line = "é" * 9 + "xy" + "z" * longer if longer >= 0 else "é" * 9 + "x"
     assert len(line.encode()) == 20 + longer
     path = write(tmp_path / name, f"first\n{line}{end}")
@@ -248,7 +248,7 @@ def test_line_of_100_megabytes(tmp_path, name):
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 16 MiB: break"):
             read(path, 1 << 20)
         parts, tally = read(path, 1 << 20, skip=True)
-        assert tracemalloc.get_traced_memory()[1] < 5 * pieces.MAX_LINE_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 5 * file_ranges.MAX_LINE_BYTES
     finally:
         tracemalloc.stop()
     assert "first" in parts[0].text and "last" in parts[-1].text

@@ -66,8 +66,8 @@ def test_errors_of_workers_come_back(ordered):
 
 
 def test_processes_are_used_again(ordered):
-    processes = {process for _, process in ordered(slow_square, range(8))}
-    assert {process for _, process in ordered(slow_square, range(8))} <= processes
+    first, second = ({process for _, process in ordered(slow_square, range(8))} for _ in range(2))
+    assert len(first | second) <= 2  # the second one may have started late
 
 
 def test_a_killed_worker_is_an_error(ordered):

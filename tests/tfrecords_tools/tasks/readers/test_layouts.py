@@ -13,9 +13,9 @@ from official.config import Segments
 from official.shards import parsing
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import documents, pieces, sentences
-from tfrecords_tools.text.chunks import DocumentChunk
-from tfrecords_tools.text.pieces import PlainFile
+from tfrecords_tools.text import documents, file_ranges, sentences
+from tfrecords_tools.text.corpus import DocumentChunk
+from tfrecords_tools.text.file_ranges import PlainFile
 from tfrecords_tools.vocabulary import byte_bpe
 
 ODD = [" ", "  ", "\t", "\x00", "\x1c ", "\x85", "\xa0", "\u2003", "\r", "\x0c", "\x07"]
@@ -60,8 +60,8 @@ def written(path, texts):
         content = " \n" + "\n\n \t\n".join(texts) + "\t\n"
     data = content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    if pieces.is_packed(path):
-        found = pieces.unpack(path, 5000)
+    if file_ranges.is_gzipped(path):
+        found = file_ranges.read_gzipped(path, 5000)
     else:
         found = map(PlainFile(path, len(data), 5000).piece, range(-(-len(data) // 5000)))
     return [DocumentChunk(0, i, *documents.parse(piece)) for i, piece in enumerate(found)]

@@ -1,16 +1,16 @@
-"""Cuts files into pieces, each of which a process reads without the rest of the corpus.
+"""Cuts files into ranges, each of which a process reads without the rest of the corpus.
 
-A file is divided into ranges of some bytes. Piece n has the text from its begin, which is in range
-n, to the begin of the next piece. The begin is the first of these in the range:
+A file is divided every `size` bytes. Range n has the text from its begin, which is in the nth of
+these stretches, to the begin of the next range. The begin is the first of these in the stretch:
 
 * the begin of a document: the line after a blank one, or any line of JSON Lines;
-* if there is none, the first line of text: the piece continues a document of an earlier range.
+* if there is none, the first line of text: the range continues a document of an earlier one.
 
-There is no piece n if one line fills the range, nor if the last range has the end of a document
-alone. A document that goes on for `MAX_DOCUMENT_BYTES` is divided, so that nobody has to look back
-further to find where it began.
+There is no range n if one line fills the stretch, nor if the last stretch has the end of a document
+alone. A document that goes on for `MAX_DOCUMENT_BYTES` is divided, so that no process has to look
+further back for its begin.
 
-The ranges of a gzipped file cannot be read alone. `unpack` reads all its pieces, in order, and cuts
+The ranges of a gzipped file cannot be read alone. `read_gzipped` reads them all, in order, and cuts
 them where documents begin.
 """
 
@@ -45,18 +45,18 @@ _INNER_BREAK = re.compile(
 )
 
 
-class Piece(NamedTuple):
-    """A piece of a file.
+class FileRange(NamedTuple):
+    """A range of a file.
 
     Attributes:
       path: the file.
-      number: the number of the piece in the file.
+      number: the number of the range in the file.
       start: the position of the first byte in the file, after it is unpacked.
       data: the bytes.
-      origin: the number of the piece in which the first document begins: `number`, or, if this
-        piece continues a document, a lower one. It is the last document of that piece. The data
+      origin: the number of the range in which the first document begins: `number`, or, if this
+        range continues a document, a lower one. It is the last document of that range. The data
         then begins with the line break before the first line.
-      unfinished: whether the last document goes on in a later piece.
+      unfinished: whether the last document goes on in a later range.
       long_lines: the number of lines that were left out, because they are too long.
     """
 
@@ -76,12 +76,12 @@ class _Begin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PlainFile:
-    """The pieces of a file that is not packed.
+    """The ranges of a file that is not gzipped.
 
     Attributes:
       path: the file.
       bytes: the size of the file.
-      size: the number of bytes of a range.
+      size: the number of bytes of a stretch.
       skip_long_lines: whether lines of more than `MAX_LINE_BYTES` are left out; if not, they are an
         error.
     """
@@ -91,8 +91,8 @@ class PlainFile:
     size: int
     skip_long_lines: bool = False
 
-    def piece(self, number: int) -> Piece | None:
-        """Reads a piece; None if there is none in the range.
+    def read(self, number: int) -> FileRange | None:
+        """Reads a range; None if there is none with this number.
 
         Raises:
           UserError: the file cannot be read, or has a line that is too long.
@@ -106,7 +106,7 @@ class PlainFile:
             last = next((n for n in following if ranges.begin(n)), None)
             end = self.bytes if last is None else ranges.begin(last).position
             data, long_lines = _read(file, self, begin.position, end)
-            return Piece(
+            return FileRange(
                 self.path,
                 number,
                 begin.position,
@@ -118,15 +118,15 @@ class PlainFile:
 
 
 class _Ranges:
-    """The begins of the pieces of an open file."""
+    """The begins of the ranges of an open file."""
 
     def __init__(self, file: IO[bytes], total: int, size: int, json: bool):
         self._file, self._total, self._size, self._json = file, total, size, json
-        self._most = max(1, MAX_DOCUMENT_BYTES // size)  # ranges of a document
+        self._most = max(1, MAX_DOCUMENT_BYTES // size)  # stretches of a document
         self.begin = functools.cache(self._begin)
 
     def _begin(self, number: int) -> _Begin | None:
-        """Returns the begin of piece `number`; None if it is not in this range."""
+        """Returns the begin of range `number`; None if it is not in its stretch."""
         if number == 0:
             return _Begin(0, True)
         first, end = number * self._size, (number + 1) * self._size
@@ -149,9 +149,9 @@ class _Ranges:
         return None
 
     def origin(self, number: int) -> int:
-        """Returns the number of the piece in which the first document of piece `number` begins.
+        """Returns the number of the range in which the first document of range `number` begins.
 
-        A document that began `most` ranges ago, or earlier, is divided at the next multiple of
+        A document that began `most` stretches ago, or earlier, is divided at the next multiple of
         `most`.
         """
         multiple = number // self._most * self._most
@@ -161,16 +161,16 @@ class _Ranges:
         return multiple
 
 
-def unpack(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[Piece]:
-    """Yields the pieces of a gzipped file, of at least `size` bytes each but the last.
+def read_gzipped(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[FileRange]:
+    """Yields the ranges of a gzipped file, of at least `size` bytes each but the last.
 
     Raises:
       UserError: the file cannot be read, or has a line that is too long.
     """
-    most = max(1, MAX_DOCUMENT_BYTES // size)  # pieces of a document
+    most = max(1, MAX_DOCUMENT_BYTES // size)  # ranges of a document
     json = is_json(path)
     number = start = total = long_lines = 0
-    origin = last_begin = 0  # the pieces in which the first and the last document begin
+    origin = last_begin = 0  # the ranges in which the first and the last document begin
     lines: list[bytes] = []
     previous = b"\n"
     with opened(path) as file:
@@ -184,7 +184,7 @@ def unpack(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[
                 unfinished = not document and number + 1 - last_begin < most
                 cut = b"" if document else b"\n"
                 data = b"".join(lines).removesuffix(cut)
-                yield Piece(path, number, start, data, origin, unfinished, long_lines)
+                yield FileRange(path, number, start, data, origin, unfinished, long_lines)
                 lines, start, total, long_lines = [cut], start + len(data), 0, 0
                 number += 1
                 origin = last_begin = last_begin if unfinished else number
@@ -194,7 +194,7 @@ def unpack(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[
             total += len(line)
             previous = line
     if lines or long_lines:
-        yield Piece(path, number, start, b"".join(lines), origin, False, long_lines)
+        yield FileRange(path, number, start, b"".join(lines), origin, False, long_lines)
 
 
 def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[bytes, int]:
@@ -204,7 +204,7 @@ def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[byte
         return file.read(end - begin), 0
     lines, long_lines = [], 0
     for line in _lines(file, plain.path, plain.skip_long_lines):
-        beyond = max(0, file.tell() - end)  # the line break, if the next piece begins with it
+        beyond = max(0, file.tell() - end)  # the line break, if the next range begins with it
         if line is None:
             long_lines += 1
         else:
@@ -249,14 +249,14 @@ def line_number(path: AnyPath, position: int) -> int:
     """Returns the number, from 1, of the line at a position in the (unpacked) file."""
     count = 1
     with opened(path) as file:
-        stream = gzip.GzipFile(fileobj=file) if is_packed(path) else file
+        stream = gzip.GzipFile(fileobj=file) if is_gzipped(path) else file
         while position > 0 and (block := stream.read(min(position, 1 << 20))):
             count += block.count(b"\n")
             position -= len(block)
     return count
 
 
-def is_packed(path: AnyPath) -> bool:
+def is_gzipped(path: AnyPath) -> bool:
     """Returns whether a file is gzipped."""
     return path.name.endswith(".gz")
 
