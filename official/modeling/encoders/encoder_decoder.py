@@ -13,8 +13,8 @@ from official.modeling import masks
 from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.embeddings import Table
+from official.modeling.layers.positions import sinusoids
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.layers.sinusoids import sinusoids
 from official.modeling.layers.stack import Stack
 from official.utils.errors import UserError
 

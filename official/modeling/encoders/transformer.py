@@ -11,16 +11,15 @@ import zlib
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.encoders import base, pooling
+from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
 from official.modeling.layers.block import Block
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.positions import RelativeBias
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.layers.relative_bias import RelativeBias
-from official.modeling.layers.shared_stack import block_names
 from official.utils.errors import UserError
 
 _MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
@@ -204,7 +203,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         to_pool = self.config.pooled_position, real, pooled_positions
         queries, num_pooled = read_positions, 0
         if read_positions is not None and self.pooler is not None:
-            pooled = pooling.positions(x, *to_pool)  # [B, K]
+            pooled = base.pooled_positions(x, *to_pool)  # [B, K]
             queries = ops.concatenate([pooled, ops.cast(read_positions, pooled.dtype)], axis=1)
             num_pooled = pooled.shape[1]
         hidden_states, attended = self._run_blocks(
@@ -216,7 +215,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         outputs = {"sequence_output": states}
         if self.pooler is not None:
             if queries is None:
-                pooled = pooling.states(states, *to_pool)
+                pooled = base.pooled_states(states, *to_pool)
             elif pooled_positions is None:
                 pooled = pooled[:, 0]
             activation = POOLER_ACTIVATIONS[self.config.pooler_activation]
@@ -278,3 +277,24 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             raise UserError(
                 "a cache holds what later tokens do not change: encoder.causal must be true"
             )
+
+
+def block_names(num_layers, layer_groups=None, inner_layers=1):
+    """Returns the name of the block at each depth; depths with the same name share a block.
+
+    This is the sharing of parameters of ALBERT (Lan et al. 2020, section 3.1).
+
+    Without groups, each depth has its own block. With groups, depth `i` belongs to group
+    `i * layer_groups // num_layers` and runs the `inner_layers` blocks of its group one after
+    the other.
+
+    Returns:
+        A tuple of num_layers names, or num_layers * inner_layers names with groups.
+    """
+    if layer_groups is None:
+        return tuple(f"layer_{i}" for i in range(num_layers))
+    return tuple(
+        f"group_{i * layer_groups // num_layers}_layer_{j}"
+        for i in range(num_layers)
+        for j in range(inner_layers)
+    )

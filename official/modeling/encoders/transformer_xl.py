@@ -1,10 +1,12 @@
 """The encoder of Transformer-XL and XLNet: relative distances, a memory, and two streams.
 
-`official.modeling.encoders.two_streams` defines what the rows of each stream attend to, and
-`official.modeling.encoders.row_memory` what is kept of them.
+The *content stream* reads the tokens. The *query stream* has a row for each token to predict. Every
+such row starts from the same vector, has a position, and attends to the tokens that the permutation
+order allows, never to its own token (Yang et al. 2019, section 2.3). The *memory* is what a row
+leaves for the row that continues it (Dai et al. 2019, section 3.2).
 
-Shapes: B batch, T content rows, P query rows, S keys, M memory, N heads, H head size, D hidden,
-L layers, K pooled positions.
+Shapes: B batch, T content rows, P query rows, Q rows of a stream, S keys, M memory, N heads, H head
+size, D hidden, L layers, K pooled positions.
 """
 
 import zlib
@@ -12,16 +14,19 @@ import zlib
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.encoders import base, pooling, row_memory, two_streams
+from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
-from official.modeling.layers.distances import distance_vectors
+from official.modeling.layers.block import RelativeBlock
 from official.modeling.layers.embeddings import StreamEmbeddings
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.positions import distance_vectors
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.layers.relative_attention import RelativeBiases, Stream
-from official.modeling.layers.relative_block import RelativeBlock
+from official.modeling.layers.relative_attention import AttentionStream, RelativeBiases, by_stream
 from official.utils.errors import UserError
+
+# Segment ids are below this number.
+SEGMENTS = 8
 
 
 class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
@@ -160,19 +165,19 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
     ):
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         check_ranks(token_ids, attention_mask, "[B, N, T, T]")
-        two_streams.check(self.config, permutation_mask, query_positions)
-        row_memory.check(memory, self.config)
+        _check_queries(self.config, permutation_mask, query_positions)
+        _check_memory(memory, self.config)
         rng = self.draws(rng, training)
         padding_mask = self.padding_of(token_ids, padding_mask)
         attention_mask = self.masked(attention_mask, padding_mask)
         if cache is not None:
             return self._encode_with_cache(token_ids, attention_mask, cache, slot)
-        memory_mask = row_memory.mask(memory, memory_mask)
+        memory_mask = _memory_mask(memory, memory_mask)
         batch, length = ops.shape(token_ids)
         real = masks.attended(attention_mask, batch, length)
         if not self.config.segment_types:
             segment_ids = None
-        streams = two_streams.make_streams(
+        streams = make_streams(
             length,
             causal=self.config.attention == "uni",
             attention_window=self.config.attention_window,
@@ -188,7 +193,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         )
         outputs = self._make_outputs(parts, real, pooled_positions, rng)
         if self.config.memory_length:
-            outputs |= row_memory.after(
+            outputs |= _memory_after(
                 [rows[:, :length] for rows in inputs],
                 ops.ones((batch, length), "bool") if real is None else real,
                 memory,
@@ -197,7 +202,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
                 reuse=self.config.reuse_length,
             )
         if output_all:
-            outputs |= two_streams.states(inputs, outputs, attentions, length)
+            outputs |= _all_states(inputs, outputs, attentions, length)
         return self.with_mask(outputs, padding_mask)
 
     def _run_blocks(self, token_ids, segment_ids, query_positions, streams, memory, backward, rng):
@@ -217,14 +222,14 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         # Dropout draws in the order of the calls: the distances come before the embeddings.
         if rng is not None:
             distances = dropout(distances, config.dropout, rng.shared())  # by no row
-        return two_streams.run(
+        return _run_streams(
             self.blocks,
             self._embed(token_ids, query_positions, rng),
             streams,
             memory=memory,
             distances=distances,
             backward=backward,
-            key_segments=two_streams.one_hot_segments(segment_ids, remembered, dtype=dtype),
+            key_segments=one_hot_segments(segment_ids, remembered, dtype=dtype),
             rng=rng,
         )
 
@@ -236,7 +241,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         }
         if self.pooler is not None:
             states = outputs["sequence_output"]
-            pooled = pooling.states(states, self.config.pooled_position, real, pooled_positions)
+            pooled = base.pooled_states(states, self.config.pooled_position, real, pooled_positions)
             outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
         return outputs
 
@@ -280,9 +285,222 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
     def _encode_with_cache(self, token_ids, attention_mask, cache, slot):
         length = ops.shape(token_ids)[1]
         causal = masks.causal(length, cache[0][0].shape[2], slot, self.config.attention_window)
-        streams = [Stream(masks.combine(attention_mask, causal))]
+        streams = [AttentionStream(masks.combine(attention_mask, causal))]
         x, new_cache = self._embed(token_ids, None, None), []
         for block, layer_cache in zip(self.blocks, cache, strict=True):
             x, _, layer_cache = block(x, streams=streams, cache=layer_cache, slot=slot)
             new_cache.append(layer_cache)
         return {"sequence_output": x, "cache": tuple(new_cache)}
+
+
+def make_streams(
+    length,
+    *,
+    causal=False,
+    attention_window=0,
+    segment_ids=None,
+    attention_mask=None,
+    memory_mask=None,
+    permutation_mask=None,
+    query_positions=None,
+    dtype,
+):
+    """Returns the streams of a batch.
+
+    Args:
+        length: T.
+        causal: whether a position attends to itself, to earlier positions and the memory only.
+        attention_window: how many keys it then attends to at most, itself included; 0 = all.
+        segment_ids: int [B, T]; None = all positions are in one segment.
+        attention_mask: bool, broadcastable to [B, N, T, T]; None = all.
+        memory_mask: bool [B, M]; None = there is no memory.
+        permutation_mask: bool [B, T, T]; None = all.
+        query_positions: int [B, P]; None = there is no query stream.
+        dtype: dtype of the one-hot segments.
+
+    Returns:
+        The `Stream` of the content, and if there are queries that of the queries.
+    """
+    earlier = None
+    if causal:
+        remembered = 0 if memory_mask is None else ops.shape(memory_mask)[1]
+        earlier = masks.causal(length, remembered + length, attention_window=attention_window)
+    order = None if permutation_mask is None else masks.permutation(permutation_mask)
+    keys = _with_memory(masks.combine(attention_mask, order), memory_mask, length)
+    content = AttentionStream(
+        masks.combine(keys, earlier), one_hot_segments(segment_ids, dtype=dtype)
+    )
+    if query_positions is None:
+        return [content]
+    order = masks.rows(ops.cast(permutation_mask, "bool")[:, None], query_positions)
+    keys = masks.combine(masks.rows(attention_mask, query_positions), order)
+    keys = _with_memory(keys, memory_mask, length)
+    mask = masks.combine(keys, masks.rows(earlier, query_positions))
+    return [content, _query_stream(length, query_positions, mask, segment_ids, dtype)]
+
+
+def _with_memory(mask, memory_mask, length):
+    """Returns a mask with the keys of the memory, if there is one, before the others."""
+    return mask if memory_mask is None else masks.after_memory(mask, memory_mask, length)
+
+
+def _query_stream(length, positions, mask, segment_ids, dtype):
+    positions = ops.cast(positions, "int32")
+    if segment_ids is not None:
+        segment_ids = ops.take_along_axis(segment_ids, positions, axis=1)
+    segments = one_hot_segments(segment_ids, dtype=dtype)
+    return AttentionStream(mask, segments, length - positions)
+
+
+def one_hot_segments(ids, memory=0, *, dtype):
+    """Returns ids [B, T] as one-hot vectors [B, M + T, 8]; the M slots of a memory have id 0.
+
+    None stays None.
+    """
+    if ids is None:
+        return None
+    ids = ops.pad(ids, [[0, 0], [memory, 0]]) if memory else ids
+    return ops.one_hot(ids, SEGMENTS, dtype=dtype)
+
+
+def _run_streams(blocks, x, streams, *, memory=None, **options):
+    """Runs all layers on the rows of all streams.
+
+    Args:
+        blocks: L blocks of relative attention.
+        x: [B, T + P, D].
+        streams: as `make_streams` returns them.
+        memory: [B, L, M, D], or None.
+        **options: further arguments of every block.
+
+    Returns:
+        The inputs of the blocks, L tensors [B, T + P, D]; the outputs of the last block, a tensor
+        [B, Q, D] for each stream; the attention weights of each block, L tuples with a tensor
+        [B, N, Q, S] for each stream.
+    """
+    inputs, attentions = [], []
+    for i, block in enumerate(blocks):
+        inputs.append(x)
+        options["memory"] = None if memory is None else memory[:, i]
+        if len(streams) == 1:
+            x, weights, _ = block(x, streams=streams, **options)
+            parts = [x]
+        elif i + 1 < len(blocks):
+            content, _ = by_stream(x, streams, axis=1)
+            x, weights, _ = block(x, streams=streams, content=content, **options)
+        else:
+            # Separate calls, so that a graph that needs one output leaves the other out.
+            content, query = by_stream(x, streams, axis=1)
+            results = [
+                block(rows, streams=[stream], content=content, **options)
+                for rows, stream in zip((content, query), streams, strict=True)
+            ]
+            parts = [rows for rows, _, _ in results]
+            weights = tuple(stream_weights[0] for _, stream_weights, _ in results)
+        attentions.append(weights)
+    return inputs, parts, attentions
+
+
+def _all_states(inputs, outputs, attentions, length):
+    """Returns the states and attention weights of all layers by the names of the outputs.
+
+    Args:
+        inputs: the inputs of the blocks, L tensors [B, T + P, D].
+        outputs: dict with `sequence_output` and, if there is a query stream, `query_output`.
+        attentions: the weights of each block, as `run` returns them.
+        length: T.
+
+    Returns:
+        dict with `hidden_states` and `attentions`, and if there is a query stream with
+        `query_states` and `query_attentions`.
+    """
+    content = [rows[:, :length] for rows in inputs]
+    result = {
+        "hidden_states": (*content, outputs["sequence_output"]),
+        "attentions": tuple(weights[0] for weights in attentions),
+    }
+    if "query_output" in outputs:
+        queries = [rows[:, length:] for rows in inputs]
+        result["query_states"] = (*queries, outputs["query_output"])
+        result["query_attentions"] = tuple(weights[1] for weights in attentions)
+    return result
+
+
+def _check_queries(config, permutation_mask, query_positions):
+    """Raises UserError if query rows are asked of an encoder without them, or without an order."""
+    if query_positions is None:
+        return
+    if not config.query_stream:
+        raise UserError("query_positions: given, and encoder.query_stream is false: set it")
+    if permutation_mask is None:
+        raise UserError(
+            "query_positions: given without permutation_mask, so that each query would see its "
+            "own token: give both"
+        )
+
+
+def _last_positions(row, old, size, reuse):
+    """Returns the last M positions of the memory followed by the reused part of the row.
+
+    Args:
+        row: [B, T, ...], a value for each position.
+        old: [B, M, ...], the same for the memory; None = zeros.
+        size: M.
+        reuse: how many of the first positions of the row are reused; 0 = all.
+
+    Returns:
+        [B, M, ...], without a gradient.
+    """
+    row = row[:, : reuse or None]
+    if old is None:
+        old = ops.zeros((ops.shape(row)[0], size, *row.shape[2:]), row.dtype)
+    joined = ops.concatenate([ops.cast(old, row.dtype), row], axis=1)
+    return ops.stop_gradient(joined[:, -size:])
+
+
+def _memory_after(inputs, real, memory, memory_mask, *, size, reuse):
+    """Returns the memory after a row.
+
+    Args:
+        inputs: the inputs of the layers, L tensors [B, T, D].
+        real: bool [B, T], False for padding.
+        memory: [B, L, M, D], the memory before the row, or None.
+        memory_mask: bool [B, M], or None.
+        size: M.
+        reuse: as in `keep`.
+
+    Returns:
+        dict with `memory` [B, L, M, D] and `memory_mask` [B, M].
+    """
+    kept = [
+        _last_positions(row, None if memory is None else memory[:, i], size, reuse)
+        for i, row in enumerate(inputs)
+    ]
+    return {
+        "memory": ops.stack(kept, axis=1),
+        "memory_mask": _last_positions(real, memory_mask, size, reuse),
+    }
+
+
+def _memory_mask(memory, memory_mask):
+    """Returns the mask of a memory, by default all true: bool [B, M], or None without a memory."""
+    if memory is None:
+        return None
+    if memory_mask is None:
+        batch, _, size, _ = ops.shape(memory)
+        return ops.ones((batch, size), "bool")
+    return memory_mask
+
+
+def _check_memory(memory, config):
+    """Raises UserError if a memory is not [B, L, M, D], or if the config has no memory."""
+    if memory is None:
+        return
+    if not config.memory_length:
+        raise UserError("memory: given, and encoder.memory_length is 0: set it")
+    expected = (config.num_layers, config.memory_length, config.hidden_size)
+    if tuple(memory.shape[1:]) != expected:
+        raise UserError(
+            f"memory: expected [B, {', '.join(map(str, expected))}], got shape "
+            f"{tuple(memory.shape)}"
+        )

@@ -1,17 +1,95 @@
-"""One transformer layer.
+"""The layers of transformers: a feed-forward network, a block, and that of Transformer-XL.
 
-Shapes: B batch, T query length, S key length, P positions, N heads, H head size, D hidden.
+Shapes: B batch, T query length or content rows, S key length, P positions or query rows, Q rows of
+a stream, N heads, H head size, D hidden, F intermediate.
 """
 
 import functools
 from typing import Any, NamedTuple
 
+from keras import ops
+
 from official.modeling.layers import gather
+from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.base import Layer
-from official.modeling.layers.feed_forward import FeedForward
-from official.modeling.layers.kernels import dropout
-from official.modeling.layers.norm import NORMS
+from official.modeling.layers.kernels import draw, dropout
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import NORMS, LayerNorm
+from official.modeling.layers.relative_attention import RelativeAttention
+
+
+class FeedForward(Layer):
+    """Two affine maps with an activation between them: D to F and back to D.
+
+    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not. With
+    `share_dropout` all positions of a sequence share its mask. With `gated`
+    the activation is that of a gate, another map of D to F, and the product of gate and inner map
+    is mapped back (Shazeer 2020, section 2; T5 1.1).
+    """
+
+    def __init__(
+        self,
+        size,
+        intermediate_size,
+        *,
+        activation,
+        initializer,
+        name=None,
+        output_initializer=None,
+        dropout=0.0,
+        share_dropout=False,
+        use_bias=True,
+        gated=False,
+        dtype=None,
+    ):
+        super().__init__(name=name, dtype=dtype)
+        self.dropout = dropout
+        self.dropout_axis = 1 if share_dropout else None
+        self.activation = ACTIVATIONS[activation]
+        # The backend's own activations are accurate to float32 only.
+        exact = self.compute_dtype == "float64"
+        self.plain_activation = (ACTIVATIONS if exact else PLAIN)[activation]
+        options = {"use_bias": use_bias, "dtype": dtype}
+        self.inner = Linear(
+            size, intermediate_size, initializer=initializer, name="inner", **options
+        )
+        self.gate = None
+        if gated:
+            self.gate = Linear(
+                size, intermediate_size, initializer=initializer, name="gate", **options
+            )
+        self.outer = Linear(
+            intermediate_size,
+            size,
+            initializer=output_initializer or initializer,
+            name="outer",
+            **options,
+        )
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        for layer in (self.inner, self.gate, self.outer):
+            if layer is not None:
+                layer.build()
+
+    def call(self, x, rng=None, training=None):
+        """Maps x [B, T, D] to [B, T, D]; see `Layer.draws`."""
+        rng = self.draws(rng, training)
+        if self.gate is not None:
+            inner = self.activation(self.gate(x)) * self.inner(x)
+            return self.outer(dropout(inner, self.dropout, rng, self.dropout_axis))
+        if rng is None:
+            # Two-dimensional rows leave no reshape between product, bias and activation, so that a
+            # backend can fuse them. Where it cannot, our formula makes fewer passes over memory.
+            rows = ops.reshape(x, (-1, x.shape[-1]))
+            fused = self.inner.fuses_activation
+            activation = self.plain_activation if fused else self.activation
+            rows = self.outer(activation(self.inner(rows)))
+            return ops.reshape(rows, ops.shape(x))
+        inner = self.inner(x)
+        kept = draw(ops.shape(inner), self.dropout, rng, self.dropout_axis)
+        return self.outer(self.activation(inner, kept, self.dropout))
 
 
 class BlockOutput(NamedTuple):
@@ -191,3 +269,96 @@ class Block(Layer):
         """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
         x = x + dropout(y, self.dropout, rng, self.dropout_axis)
         return x if self.pre_norm else norm(x)
+
+
+class RelativeBlock(Layer):
+    """Relative attention and a feed-forward network, each with dropout, residual sum and norm."""
+
+    def __init__(
+        self,
+        size,
+        *,
+        num_heads,
+        head_size,
+        segments,
+        intermediate_size,
+        activation,
+        dropout,
+        attention_dropout,
+        inner_dropout,
+        epsilon,
+        initializer,
+        name=None,
+        biases=None,
+        dtype=None,
+    ):
+        super().__init__(name=name, dtype=dtype)
+        self.dropout = dropout
+        self.attention = RelativeAttention(
+            size,
+            num_heads,
+            head_size=head_size,
+            segments=segments,
+            dropout=attention_dropout,
+            initializer=initializer,
+            name="attention",
+            biases=biases,
+            dtype=dtype,
+        )
+        self.attention_norm = LayerNorm(size, epsilon=epsilon, name="attention_norm", dtype=dtype)
+        self.feed_forward = FeedForward(
+            size,
+            intermediate_size,
+            activation=activation,
+            initializer=initializer,
+            name="feed_forward",
+            dropout=inner_dropout,
+            dtype=dtype,
+        )
+        self.feed_forward_norm = LayerNorm(
+            size, epsilon=epsilon, name="feed_forward_norm", dtype=dtype
+        )
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        self.attention.build()
+        self.attention_norm.build()
+        self.feed_forward.build()
+        self.feed_forward_norm.build()
+
+    def call(
+        self,
+        x,
+        *,
+        streams=None,
+        distances=None,
+        backward=None,
+        content=None,
+        memory=None,
+        key_segments=None,
+        cache=None,
+        slot=0,
+        rng=None,
+        training=None,
+    ):
+        """Maps the rows of all streams x [B, rows, D] to [B, rows, D].
+
+        The arguments are those of `RelativeAttention`. Its attention weights, a tensor
+        [B, N, Q, S] for each stream, and its cache are returned as well.
+        """
+        rng = self.draws(rng, training)
+        attended, weights, cache = self.attention(
+            x,
+            streams=streams,
+            distances=distances,
+            backward=backward,
+            content=content,
+            memory=memory,
+            key_segments=key_segments,
+            cache=cache,
+            slot=slot,
+            rng=rng,
+        )
+        x = self.attention_norm(x + dropout(attended, self.dropout, rng))
+        fed = self.feed_forward(x, rng=rng)
+        return self.feed_forward_norm(x + dropout(fed, self.dropout, rng)), weights, cache

@@ -1,13 +1,14 @@
-"""A long short-term memory with a projection (Sak et al. 2014; Jozefowicz et al. 2016; ELMo).
+"""Long short-term memories: one with a projection, and a bidirectional one.
 
-One step with the input x and the state (c, m), where W_P is the projection:
+One step with the input x and the state (c, m), where W_P is the projection (Sak et al. 2014;
+Jozefowicz et al. 2016; ELMo):
 
     i, j, f, o = [x; m] W + b
     c = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j))
     m = clip((sigmoid(o) tanh(c)) W_P)
 
 The output is m. There are no peepholes. Without a projection W_P is the identity. The gates are in
-the order of TensorFlow's cells, and the 1 is no part of the bias.
+the order of TensorFlow's cells, and the 1 is not part of the bias.
 
 Shapes: B batch, T length, I input size, C cells, P projection.
 """
@@ -17,6 +18,8 @@ from keras import ops
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, scan, transposed_times, with_gradient
 from official.modeling.layers.linear import linear
+from official.modeling.layers.random import RandomWeights
+from official.utils import keras_private
 
 
 class ProjectedLSTM(Layer):
@@ -211,3 +214,59 @@ def _clip(x, limit):
 def _inside(x, limit):
     """Returns 1 where a clipped value is inside the limits, and 0 where it was cut."""
     return ops.cast(ops.abs(x) < limit, x.dtype)
+
+
+class BiLSTM(Layer):
+    """Two LSTMs without projections (Graves and Schmidhuber, 2005).
+
+    The variables are `forward/...` and `backward/...`, each those of a `ProjectedLSTM`.
+
+    The initial weights are uniform (Glorot and Bengio, 2010), and the forget gates have the bias 1.
+
+    Args:
+        input_size: I.
+        cell_size: C.
+        seed: `Draws` of the initial weights.
+        name: first part of the variables' paths.
+        dtype: Keras dtype policy; None = the global one.
+    """
+
+    def __init__(self, input_size, cell_size, *, seed, name="bilstm", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        glorot = RandomWeights("glorot", None, seed)
+        self.directions = [
+            ProjectedLSTM(
+                input_size,
+                cell_size,
+                None,
+                cell_clip=0.0,
+                projection_clip=0.0,
+                initializer=glorot,
+                name=direction,
+                dtype=self.dtype_policy,
+            )
+            for direction in ("forward", "backward")
+        ]
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        for lstm in self.directions:
+            lstm.build()
+
+    def call(self, x, real=None):
+        """Reads each row in both directions.
+
+        Args:
+            x: [B, T, I].
+            real: bool [B, T], False for padding, which leaves the states as they are and has the
+                output 0; None = the mask that Keras keeps with `x`, or there is none.
+
+        Returns:
+            The outputs of the forward direction, then those of the backward one: [B, T, 2 C].
+        """
+        forward, backward = self.directions
+        real = keras_private.mask_of(x) if real is None else real
+        outputs, _ = forward(x, real)
+        reversed_real = None if real is None else ops.flip(real, axis=1)
+        reversed_outputs, _ = backward(ops.flip(x, axis=1), reversed_real)
+        return ops.concatenate([outputs, ops.flip(reversed_outputs, axis=1)], axis=-1)

@@ -18,12 +18,12 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.layers import kernels as slots
 from official.modeling.layers.base import Layer
-from official.modeling.layers.distances import distance_vectors, from_slot, shift, shift_to
 from official.modeling.layers.kernels import accurate, draw, softmax
 from official.modeling.layers.linear import Linear, linear
+from official.modeling.layers.positions import distance_vectors, from_slot, shift, shift_to
 
 
-class Stream(NamedTuple):
+class AttentionStream(NamedTuple):
     """The query rows of a stream, and the keys that they may attend to.
 
     Attributes:
@@ -172,7 +172,7 @@ class RelativeAttention(Layer):
         """Attends from the rows of all streams to the keys: see the class."""
         rng = self.draws(rng, training)
         # Keras loads a saved call with lists in the place of these tuples.
-        streams = [Stream(*each) for each in streams or [Stream()]]
+        streams = [AttentionStream(*each) for each in streams or [AttentionStream()]]
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
         if cache is None:
             cache, implied = (), self._implied(x if content is None else content, memory)

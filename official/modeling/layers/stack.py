@@ -12,7 +12,7 @@ from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, BlockOutput
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.norm import NORMS
-from official.modeling.layers.relative_bias import RelativeBias
+from official.modeling.layers.positions import RelativeBias
 
 
 class StackOutput(NamedTuple):

@@ -11,10 +11,10 @@ import zlib
 
 from keras import ops
 
-from official.modeling.layers.bilstm import BiLSTM
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.linear_chain import LinearChain
+from official.modeling.layers.lstm import BiLSTM
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, mixed
 from official.utils.errors import UserError

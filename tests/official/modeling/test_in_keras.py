@@ -11,16 +11,14 @@ from official.config.heads import ClassificationConfig
 from official.modeling import masks
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers import attention, base, block, embeddings, linear, relative_attention
-from official.modeling.layers.bilstm import BiLSTM
+from official.modeling.layers.block import FeedForward, RelativeBlock
 from official.modeling.layers.character_cnn import CharacterCNN, Convolution, Highway
-from official.modeling.layers.feed_forward import FeedForward
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear_chain import LinearChain
-from official.modeling.layers.lstm import ProjectedLSTM
+from official.modeling.layers.lstm import BiLSTM, ProjectedLSTM
 from official.modeling.layers.norm import LayerNorm, RMSNorm
+from official.modeling.layers.positions import RelativeBias
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.layers.relative_bias import RelativeBias
-from official.modeling.layers.relative_block import RelativeBlock
 from official.modeling.layers.stack import Stack
 from official.utils.errors import UserError
 from tests.official.modeling.test_model import make as make_model
@@ -271,8 +269,8 @@ def test_two_streams_in_a_functional_model(tmp_path):
     states, (own, asked), _ = RelativeBlock(12, **options)(
         keras.ops.concatenate([rows, inputs["queries"]], axis=1),
         streams=[
-            relative_attention.Stream(inputs["order"], inputs["segments"]),
-            relative_attention.Stream(inputs["seen"], inputs["asked"], inputs["first"]),
+            relative_attention.AttentionStream(inputs["order"], inputs["segments"]),
+            relative_attention.AttentionStream(inputs["seen"], inputs["asked"], inputs["first"]),
         ],
         content=rows,
         key_segments=inputs["segments"],

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.modeling.layers.block import FeedForward
 from official.modeling.layers.embeddings import Table
-from official.modeling.layers.feed_forward import FeedForward
 from official.modeling.layers.linear import Linear
 from official.serving import int8
 from official.utils.errors import UserError

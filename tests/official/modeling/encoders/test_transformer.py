@@ -1,3 +1,5 @@
+""""""
+
 import dataclasses
 import math
 
@@ -9,6 +11,7 @@ import tensorflow as tf
 from official.config.encoders import TransformerConfig
 from official.modeling import masks
 from official.modeling.encoders import transformer
+from official.modeling.encoders.transformer import block_names
 from official.modeling.layers.random import Draws
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer import encode
@@ -525,3 +528,21 @@ def test_of_the_last_layer_nothing_else_is_computed():
     rows = [op.outputs[0].shape[0] for op in products if op.outputs[0].shape[1] == 20]
     # Of the feed-forward networks: all of two rows of 7, then 3 positions and the pooled one.
     assert rows == [14, 8]
+
+
+def test_no_groups():
+    assert block_names(3) == ("layer_0", "layer_1", "layer_2")
+
+
+@pytest.mark.parametrize("layers", [4, 6, 12, 24])
+def test_a_layer_belongs_to_the_group_of_alberts_release(layers):
+    for groups in (n for n in range(1, layers + 1) if layers % n == 0):
+        actual = block_names(layers, groups)
+        assert actual == tuple(f"group_{int(i / layers * groups)}_layer_0" for i in range(layers))
+
+
+def test_the_inner_layers_of_a_group_run_one_after_the_other():
+    assert block_names(4, 2, 2) == (
+        "group_0_layer_0", "group_0_layer_1", "group_0_layer_0", "group_0_layer_1",
+        "group_1_layer_0", "group_1_layer_1", "group_1_layer_0", "group_1_layer_1",
+    )  # fmt: skip

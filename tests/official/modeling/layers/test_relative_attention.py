@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.layers import distances
-from official.modeling.layers.distances import distance_vectors
-from official.modeling.layers.relative_attention import RelativeAttention, Stream
+from official.modeling.layers import positions
+from official.modeling.layers.positions import distance_vectors
+from official.modeling.layers.relative_attention import AttentionStream, RelativeAttention
 
 
 def by_distance(rng, rows, keys, length, bidirectional):
@@ -20,7 +20,7 @@ def test_shift_equals_a_matrix_made_by_hand(bidirectional):
         for memory in (0, 1, 4):
             keys = memory + length
             scores, column = by_distance(rng, length, keys, length, bidirectional)
-            actual = np.asarray(distances.shift(tf.constant(scores), keys))
+            actual = np.asarray(positions.shift(tf.constant(scores), keys))
             assert actual.shape == (2, 3, length, keys)
             for i in range(length):
                 for j in range(keys):
@@ -42,7 +42,7 @@ def test_rows_from_anywhere_and_their_gradient(bidirectional):
             scores = tf.constant(scores)
             with tf.GradientTape() as tape:
                 tape.watch(scores)
-                actual = distances.shift_to(scores, tf.constant(length - places), keys=keys)
+                actual = positions.shift_to(scores, tf.constant(length - places), keys=keys)
                 # What lies after a query has no score of its own where distances are one-sided.
                 after = np.arange(keys) > memory + places[:, None, :, None]
                 counted = np.where(after & (not bidirectional), 0, factors)
@@ -82,7 +82,7 @@ def test_one_product_or_two_make_the_same():
     rng = np.random.default_rng(2)
     x = tf.constant(rng.standard_normal((2, 5, 8)), tf.float32)
     distances = distance_vectors(5, 5, 8, bidirectional=True, dtype="float32")
-    options = {"streams": [Stream()], "distances": distances}
+    options = {"streams": [AttentionStream()], "distances": distances}
     fused, weights, _ = layer(x, **options)
     apart, again, _ = layer(x, content=x, **options)
     np.testing.assert_allclose(fused, apart, atol=1e-6)
@@ -92,7 +92,7 @@ def test_one_product_or_two_make_the_same():
     longer = distance_vectors(5, 7, 8, bidirectional=True, dtype="float32")
     mask = np.arange(7)[None, None, None] >= 2
     masked, weights, _ = layer(
-        x, streams=[Stream(mask)], distances=longer, memory=tf.ones((2, 2, 8))
+        x, streams=[AttentionStream(mask)], distances=longer, memory=tf.ones((2, 2, 8))
     )
     np.testing.assert_allclose(masked, fused, atol=1e-6)
     np.testing.assert_array_equal(weights[0][..., :2], np.zeros((2, 2, 5, 2)))

@@ -1,10 +1,12 @@
+""""""
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
-from official.modeling.layers.feed_forward import FeedForward
+from official.modeling.layers.block import FeedForward
 from official.modeling.layers.random import Draws
 
 

@@ -1,0 +1,214 @@
+"""Positions: sinusoids of positions and of distances, and T5's bias of distances.
+
+Shapes: B batch, T length or content rows, P query rows, M memory, S = M + T keys or slots of a
+cache, R distances, N heads, H head size, D hidden, K buckets.
+"""
+
+import numpy as np
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.base import Layer
+from official.modeling.layers.kernels import accurate, with_gradient
+
+
+def sinusoids(positions, size, dtype):
+    """Returns the vectors of positions (Vaswani et al. 2017, section 3.5).
+
+    The sines come first and then the cosines, as in the release. The paper alternates them, which
+    is the same up to a permutation of the columns.
+
+    Args:
+        positions: numbers [B or 1, T].
+        size: D, even.
+        dtype: dtype of the result.
+
+    Returns:
+        [B or 1, T, D].
+    """
+    waves = _waves(ops.cast(positions, accurate(dtype)), size)
+    return ops.cast(ops.concatenate(waves, axis=-1), dtype)
+
+
+def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=False, dtype):
+    """Returns the sinusoids of all distances from a query to a key (Dai et al. 2019, section 3.3).
+
+    Column c is for the distance S - c: the key is S - c positions before the query. Distance S has
+    no key; `shift` needs its column.
+
+    Args:
+        length: T.
+        keys: S.
+        size: D, even.
+        bidirectional: whether keys may come after a query. R is then S + T, otherwise S + 1.
+        clamp: largest distance; longer ones are replaced by it. 0 = no limit.
+        backward: whether to return the vectors of the negated distances as well.
+        dtype: dtype of the result.
+
+    Returns:
+        [1, R, D], or [2, R, D] with the negated distances second.
+    """
+    steps = ops.arange(keys + (length if bidirectional else 1), dtype="int32")
+    exact = accurate(dtype)
+    distances = ops.cast(keys - steps, exact)
+    if clamp:
+        distances = ops.clip(distances, -clamp, clamp)
+    sine, cosine = _waves(distances, size)
+    vectors = [ops.concatenate([sine, cosine], axis=-1)]
+    if backward:
+        vectors.append(ops.concatenate([-sine, cosine], axis=-1))
+    return ops.cast(ops.stack(vectors), dtype)
+
+
+def shift(scores, keys):
+    """Converts scores by distance to scores by key, for the content rows in order.
+
+    In row i, the score of key j is in column T - i + j. In the flattened scores, row i begins at
+    i * R, so that key j is at i * (R - 1) + T + j. Without the first T numbers, these are rows of
+    length R - 1.
+
+    Args:
+        scores: [B, N, T, R], in the order of `distance_vectors`.
+        keys: S.
+
+    Returns:
+        [B, N, T, S]. With one-sided distances, the scores of keys after the query are undefined.
+    """
+    batch, heads, length, distances = ops.shape(scores)
+    line = ops.reshape(scores, (batch, heads, length * distances))
+    line = ops.slice(line, (0, 0, length), (batch, heads, length * (distances - 1)))
+    rows = ops.reshape(line, (batch, heads, length, distances - 1))
+    return ops.slice(rows, (0, 0, 0, 0), (batch, heads, length, keys))
+
+
+@with_gradient
+def shift_to(scores, first, *, keys):
+    """Converts scores by distance to scores by key, for rows at any positions.
+
+    Args:
+        scores: [B, N, P, R].
+        first: int [B, P], the column of key 0: see `Stream`.
+        keys: S.
+
+    Returns:
+        [B, N, P, S].
+    """
+    distances = ops.shape(scores)[3]
+
+    def backward(upstream):
+        # Each column is read at most once, so the gradient is a look-up as well, and not a sum.
+        columns = ops.arange(distances, dtype="int32") - first[:, :, None]
+        valid = ops.logical_and(columns >= 0, columns < keys)
+        return ops.where(valid[:, None], _columns(upstream, columns, keys), 0), None
+
+    wanted = first[:, :, None] + ops.arange(keys, dtype="int32")
+    return _columns(scores, wanted, distances), backward
+
+
+def from_slot(distance_key, slot, length):
+    """Returns the keys of the distances that `shift` needs for rows from a slot on.
+
+    Args:
+        distance_key: [1, N, H, 2 S], for distances from S down.
+        slot: int, the slot of the first row.
+        length: T, the number of rows.
+
+    Returns:
+        [1, N, H, S + T], for distances from `slot` + T down, as if these rows were the last ones.
+    """
+    *sizes, count = ops.shape(distance_key)
+    last = count // 2
+    return ops.slice(distance_key, (0, 0, 0, last - slot - length), (*sizes, last + length))
+
+
+def buckets(relative, *, bidirectional, num_buckets, max_distance):
+    """Returns the bucket of each relative position (Raffel et al. 2020, section 2.1).
+
+    Half of the buckets have one distance each. The others have ranges whose ends grow
+    geometrically up to `max_distance`; the last bucket has all distances beyond it as well. If both
+    directions count, each has half of the buckets, keys after the query the upper half. Otherwise
+    keys after the query share bucket 0 with the query itself.
+
+    Args:
+        relative: numpy integers of any shape, the position of the key minus that of the query.
+        bidirectional: whether keys after the query are told apart.
+        num_buckets: K.
+        max_distance: the distance at which the last bucket begins, or a little less.
+
+    Returns:
+        numpy int32, of the shape of `relative`.
+    """
+    relative = np.asarray(relative)
+    first = np.zeros_like(relative)
+    if bidirectional:
+        num_buckets //= 2
+        first = np.where(relative > 0, num_buckets, 0)
+        distance = np.abs(relative)
+    else:
+        distance = np.maximum(-relative, 0)
+    exact = num_buckets // 2
+    growth = np.log(np.maximum(distance, 1) / exact) / np.log(max_distance / exact)
+    ranges = exact + (growth * (num_buckets - exact)).astype(np.int64)
+    inside = np.where(distance < exact, distance, np.minimum(ranges, num_buckets - 1))
+    return (first + inside).astype(np.int32)
+
+
+class RelativeBias(Layer):
+    """Adds to scores a number for each head and bucket: the variable `table` [K, N]."""
+
+    def __init__(
+        self,
+        num_heads,
+        *,
+        bidirectional,
+        num_buckets,
+        max_distance,
+        initializer,
+        name=None,
+        dtype=None,
+    ):
+        """Describes the layer; see `buckets` for the arguments."""
+        super().__init__(name=name, dtype=dtype)
+        self.num_heads = num_heads
+        self.rule = {
+            "bidirectional": bidirectional,
+            "num_buckets": num_buckets,
+            "max_distance": max_distance,
+        }
+        self.initializer = initializer
+
+    def build(self, input_shape=None):
+        """Creates the variable."""
+        shape = (self.rule["num_buckets"], self.num_heads)
+        self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
+
+    def scores(self, length, keys, slot=0):
+        """Returns the bias of `length` queries for `keys` keys: [1, N, T, S].
+
+        Args:
+            length: T, an int or a scalar tensor.
+            keys: S, likewise.
+            slot: int or scalar tensor, the key at the position of the first query.
+        """
+        # Distances from the largest on share a bucket. Lengths may be known at run time only.
+        largest = self.rule["max_distance"]
+        known = ops.convert_to_tensor(buckets(np.arange(-largest, largest + 1), **self.rule))
+        relative = ops.arange(keys + length, dtype="int32") - length - slot  # [R]
+        wanted = ops.take(known, ops.clip(relative, -largest, largest) + largest)
+        table = ops.cast(self.table, accurate(self.compute_dtype))
+        by_distance = ops.transpose(gather.rows(table, wanted))[None, :, None]  # [1, N, 1, R]
+        rows = ops.broadcast_to(by_distance, (1, self.num_heads, length, keys + length))
+        return shift(rows, keys)
+
+
+def _columns(x, columns, count):
+    """Takes columns [B, P, C], clipped to valid ones, of x [B, N, P, `count`]."""
+    columns = ops.clip(columns, 0, count - 1)
+    return ops.take_along_axis(x, columns[:, None], axis=3)
+
+
+def _waves(numbers, size):
+    """Returns the sines and the cosines of numbers [...]: [..., size / 2] each."""
+    frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
+    angles = numbers[..., None] * ops.convert_to_tensor(frequencies, numbers.dtype)
+    return ops.sin(angles), ops.cos(angles)
