@@ -15,7 +15,7 @@ import numpy as np
 from official.serving.embedder import Embedder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tasks import trec
-from official.utils import atomic, json_lines, paths, text_lines
+from official.utils import atomic, paths, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
@@ -247,7 +247,7 @@ def _columns(path: AnyPath) -> Iterator[tuple[str, str, str]]:
 
 
 def _objects(path: AnyPath) -> Iterator[tuple[str, str, str]]:
-    for _, number, value in json_lines.objects(path, trec.refuse):
+    for _, number, value in text_lines.objects(path, trec.refuse):
         where = f"{path}, line {number}"
         yield where, *_of_object(value, where)
 

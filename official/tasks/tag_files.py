@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from official.tasks.task import Columns
-from official.utils import json_lines, text_lines
-from official.utils.bad_rows import BadRows, Unusable, location
+from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.text_lines import BadRows, Unusable, location
 
 FORMATS = {".jsonl": "jsonl", ".json": "jsonl"}
 # The names that a key may have: those of predictions and of other tools come last.
@@ -264,7 +264,7 @@ def _checked_tag(tag: str, where: str) -> str:
 def _objects(
     path: AnyPath, labelled: bool, bad: BadRows, labels: Sequence[str]
 ) -> Iterator[Record]:
-    for _, line, value in json_lines.objects(path, bad):
+    for _, line, value in text_lines.objects(path, bad):
         where = location(path, line)
         try:
             if _is_text(value):

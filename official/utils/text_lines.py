@@ -1,14 +1,22 @@
-"""Reads files with one text per line."""
+"""Reads files with one text per line.
 
+Reads files of JSON Lines: one object on each line.
+
+Rows of files that cannot be used: the one place where they raise an error or are counted.
+"""
+
+import collections
 import contextlib
 import gzip
+import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO
 
 from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 MAX_LINE_BYTES = 64 << 20
 
@@ -101,3 +109,74 @@ def lines(path: str | os.PathLike, damaged: list[int]) -> Iterator[str]:
             except UnicodeDecodeError:
                 damaged.append(number)
                 yield line.decode("utf-8", "replace")
+
+
+def objects(
+    path: AnyPath, bad: BadRows | Callable[[str, str], None]
+) -> Iterator[tuple[int, int, dict]]:
+    """Yields the number, the line and the object of each line of a JSON Lines file.
+
+    Args:
+      path: the file.
+      bad: is called with lines that are not UTF-8 or no JSON object.
+    """
+    damaged: list[int] = []
+    number = -1
+    for line, text in enumerate(lines(path, damaged), 1):
+        if not text.strip():
+            continue
+        number += 1
+        if damaged:
+            damaged.clear()
+            bad("not UTF-8", f"{path}, line {line}: not UTF-8: convert the file")
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            bad("not JSON", f"{path}, line {line}: not JSON ({error})")
+            continue
+        if not isinstance(value, dict):
+            bad("not a JSON object", f"{path}, line {line}: every line is to be a JSON object")
+            continue
+        yield number, line, value
+
+
+class Unusable(Exception):
+    """A row that cannot be used; its arguments are those of `BadRows.__call__`."""
+
+
+class BadRows:
+    """Handles rows that cannot be used: raises an error, or counts them as left out.
+
+    Attributes:
+      counts: the number of rows left out, by reason.
+    """
+
+    def __init__(self, skip: bool = False, known: Collection[str] = ()):
+        """Skips no bad rows, all of them if `skip`, or those whose reason is in `known`."""
+        self.skip = skip
+        self.known = known
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def __call__(self, reason: str, message: str) -> None:
+        """Counts a bad row.
+
+        Args:
+          reason: the reason in a few words, under which the row is counted.
+          message: the place of the row, what is wrong, and what to do.
+
+        Raises:
+          UserError: with `message`, unless bad rows are skipped.
+        """
+        if not self.skip and reason not in self.known:
+            raise UserError(f"{message}; --skip_bad_rows leaves such rows out")
+        self.counts[reason] += 1
+
+    def __str__(self) -> str:
+        """Returns the counts as text."""
+        return ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.counts.items()))
+
+
+def location(path: AnyPath, line: int | str) -> str:
+    """Returns the location of a row for a message: a line of a file, or a file of a folder."""
+    return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"

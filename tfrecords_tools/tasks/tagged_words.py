@@ -8,7 +8,7 @@ from official.tasks import tag_files
 from official.tasks import tags as tag_rules
 from official.tasks.tag_files import Span, TaggedWords, TextWithSpans
 from official.tokenizers import Tokenizer, text_words
-from official.utils.bad_rows import BadRows, Unusable
+from official.utils.text_lines import BadRows, Unusable
 
 NESTED = ("refuse", "innermost", "outermost")
 TEXTS_AT_ONCE = 2048

@@ -19,9 +19,9 @@ from official.tasks import SPLITS, Task, nearest, tag_files
 from official.tasks import tags as tag_rules
 from official.tokenizers import Tokenizer, pair_packing, word_windows
 from official.utils import word_rules
-from official.utils.bad_rows import BadRows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks import splits, tagged_words
 from tfrecords_tools.tasks.folder import Example

@@ -12,8 +12,8 @@ from official.data import ShardDataset
 from official.shards import side_texts
 from official.tasks import tag_files
 from official.tokenizers import word_windows
-from official.utils.bad_rows import BadRows
 from official.utils.errors import UserError
+from official.utils.text_lines import BadRows
 from tests import GOLDEN, small
 from tfrecords_tools.tasks import tagged_words, tagging
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.tasks import LETTERS, Task
-from official.utils import json_lines
+from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import choice_formats, tables
@@ -41,7 +41,7 @@ def count_choices(path: AnyPath, skip_bad_rows: bool = False) -> int:
         rows are not left out.
     """
     bad = tables.BadRows(skip_bad_rows)
-    for _, line, value in json_lines.objects(path, tables.BadRows(skip=True)):
+    for _, line, value in text_lines.objects(path, tables.BadRows(skip=True)):
         choices = value.get("choices")
         if isinstance(choices, list) and len(choices) > 1:
             if len(choices) <= len(LETTERS):

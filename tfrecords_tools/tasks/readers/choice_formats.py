@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.tasks import Task
-from official.utils import json_lines
+from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import tables
@@ -189,7 +189,7 @@ def _lines(
     if path.with_suffix("" if path.suffix == ".gz" else path.suffix).suffix not in SUFFIXES:
         folder = "a folder of articles, or " if race else ""
         raise UserError(f"{path}: wanted is {folder}JSON Lines, a file .jsonl")
-    for number, line, value in json_lines.objects(path, bad):
+    for number, line, value in text_lines.objects(path, bad):
         keys = ("example_id", "question_id") if race else ("id",)
         parts = [value.get(key) for key in keys]
         identity = None if None in parts else " ".join(map(str, parts))

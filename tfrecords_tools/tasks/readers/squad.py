@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from official.shards.side_texts import Question
-from official.utils.bad_rows import BadRows, Unusable
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.text_lines import BadRows, Unusable
 
 _MAX_BYTES = 4 << 30  # SQuAD has 42 MB.
 

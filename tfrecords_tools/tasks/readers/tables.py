@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from official.tasks import nearest
-from official.utils import json_lines
-from official.utils.bad_rows import BadRows, location
+from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.text_lines import BadRows, location
 from tfrecords_tools.tasks.readers import layouts, records
 
 FORMATS = {
@@ -182,7 +182,7 @@ def _objects(
     lists: str | None = None,
 ) -> Iterator[Row]:
     absent: set[str] | None = None  # The optional columns that the first row lacks.
-    for number, line, value in json_lines.objects(path, bad):
+    for number, line, value in text_lines.objects(path, bad):
         if absent is None:
             absent = {column for column in optional if value.get(column) is None}
         if lists is not None:

@@ -9,8 +9,8 @@ import pytest
 
 from official import tasks
 from official.tasks import tag_files
-from official.utils.bad_rows import BadRows
 from official.utils.errors import UserError
+from official.utils.text_lines import BadRows
 from tests import squads
 from tfrecords_tools.tasks import labelled_text, pairs_of_texts, tagged_words
 from tfrecords_tools.tasks.readers import choice_files, squad
