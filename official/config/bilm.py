@@ -4,7 +4,7 @@ import dataclasses
 
 from official.config.encoders import INITIALIZERS
 from official.config.part import EncoderConfig
-from official.utils.validators import at_least, at_most, dropout_rate, one_of
+from official.utils.strict import at_least, at_most, dropout_rate, one_of
 
 TOKENS = ("characters", "words")
 ACTIVATIONS = ("relu", "tanh")

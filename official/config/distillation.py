@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from official.config.part import EncoderConfig, ObjectiveConfig
-from official.utils.validators import above, at_least, one_of
+from official.utils.strict import above, at_least, one_of
 
 if TYPE_CHECKING:
     from official.config.sections import Config

@@ -3,8 +3,7 @@
 import dataclasses
 
 from official.config.part import EncoderConfig
-from official.utils.strict import omitted
-from official.utils.validators import at_least, at_most, dropout_rate, one_of
+from official.utils.strict import at_least, at_most, dropout_rate, omitted, one_of
 
 # Names in `official.modeling.layers`.
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")

@@ -4,8 +4,7 @@ import dataclasses
 
 from official.config.mix import Mix, check_pooling
 from official.config.part import ObjectiveConfig
-from official.utils.strict import omitted
-from official.utils.validators import above, at_least, dropout_rate, labels_agree, one_of
+from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
 

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from official.utils.strict import omitted
-from official.utils.validators import at_least, dropout_rate, one_of
+from official.utils.strict import at_least, dropout_rate, omitted, one_of
 
 NORMS = ("none", "layer", "token")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from official.config.part import EncoderConfig, ObjectiveConfig
 from official.config.segments import RELATIONS
-from official.utils.validators import at_least, one_of
+from official.utils.strict import at_least, one_of
 
 if TYPE_CHECKING:
     from official.config.sections import Config

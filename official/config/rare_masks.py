@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from official.config.corruption import RANDOM_TOKENS, TARGET_FIELDS
 from official.config.part import CorruptionConfig
-from official.utils.validators import at_least, fraction, one_of, positive_fraction
+from official.utils.strict import at_least, fraction, one_of, positive_fraction
 
 if TYPE_CHECKING:
     from official.config.segments import Segments

@@ -4,12 +4,12 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from official.utils.strict import omitted
-from official.utils.validators import (
+from official.utils.strict import (
     above,
     at_least,
     dropout_rate,
     fraction,
+    omitted,
     one_of,
     regular_expression,
 )

@@ -4,7 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from official.config.part import ObjectiveConfig
-from official.utils.validators import above, at_least, one_of
+from official.utils.strict import above, at_least, one_of
 
 if TYPE_CHECKING:
     from official.config.sections import Config

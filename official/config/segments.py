@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from official.utils.validators import at_least, fraction, one_of
+from official.utils.strict import at_least, fraction, one_of
 
 # The formats of sequences; see `Segments`.
 PAIR_FORMATS = ("pairs", "sentence_pairs")

@@ -4,8 +4,7 @@ import dataclasses
 
 from official.config.mix import Mix
 from official.config.part import ObjectiveConfig
-from official.utils.strict import omitted
-from official.utils.validators import at_least, dropout_rate, labels_agree
+from official.utils.strict import at_least, dropout_rate, labels_agree, omitted
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from official.config.part import CorruptionConfig
 from official.config.segments import TEXT_FORMATS
-from official.utils.validators import at_least, one_of
+from official.utils.strict import at_least, one_of
 
 if TYPE_CHECKING:
     from official.config.segments import Segments

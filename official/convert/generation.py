@@ -14,7 +14,7 @@ from official.tokenizers import Tokenizer
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from official.utils.validators import nearest
+from official.utils.strict import nearest
 
 FILE = "generation_config.json"
 TASKS = "task_specific_params"

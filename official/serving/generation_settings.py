@@ -18,7 +18,7 @@ from official.saving import model_folder
 from official.serving import LENGTH_RULES
 from official.utils import strict
 from official.utils.errors import UserError
-from official.utils.validators import nearest
+from official.utils.strict import nearest
 
 # The settings that are whole numbers.
 _WHOLE = (

@@ -19,7 +19,7 @@ from official.modeling.objectives.base import Objective
 from official.saving import model_folder
 from official.utils import strict
 from official.utils.errors import UserError
-from official.utils.validators import nearest
+from official.utils.strict import nearest
 
 # `mean` and `max` over the tokens; the sum divided by the root of their number; the mean with the
 # weights 1, 2, ...; the first and the last token; the output of the pooler.

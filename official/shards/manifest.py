@@ -20,8 +20,7 @@ from official.tasks import SPLITS
 from official.tasks.description import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
-from official.utils.strict import omitted
-from official.utils.validators import one_of
+from official.utils.strict import omitted, one_of
 
 FILE = "manifest.json"
 TOKENIZER_FOLDER = "tokenizer"

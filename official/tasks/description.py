@@ -6,8 +6,7 @@ from typing import Any
 
 from official.tasks.kinds import KINDS
 from official.utils import strict, word_rules
-from official.utils.strict import omitted
-from official.utils.validators import one_of
+from official.utils.strict import omitted, one_of
 
 
 @dataclasses.dataclass(frozen=True)

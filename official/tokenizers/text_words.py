@@ -29,7 +29,7 @@ from official.tokenizers import base, offsets, wordpiece
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.offsets import WHITE_SPACE
 from official.utils import word_rules
-from official.utils.validators import one_of
+from official.utils.strict import one_of
 
 _MARKS = r"""[.,;:!?…"'。、，！？：；\p{Ps}\p{Pe}\p{Pi}\p{Pf}]"""
 _LETTER, _DIGIT = r"[\pL\pM]", r"\pN"

@@ -23,7 +23,10 @@ from keras import ops  # noqa: E402
 from official.config.registry import ENCODERS, OBJECTIVES  # noqa: E402
 from official.modeling.layers.random import Draws  # noqa: E402
 from official.modeling.model import Model  # noqa: E402
-from official.utils import keras_private, strict  # noqa: E402
+from official.utils import (
+    keras_private,
+    strict,  # noqa: E402
+)
 
 
 def shapes(config):
