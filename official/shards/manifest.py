@@ -17,7 +17,7 @@ from official.config.segments import Segments
 from official.shards.features import FEATURES
 from official.tasks import KINDS as TASK_KINDS
 from official.tasks import SPLITS
-from official.tasks.description import Description, MixtureDescription, description_from_dict
+from official.tasks.task import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 from official.utils.strict import omitted, one_of

@@ -10,19 +10,17 @@ kind "tagging" has a tag for each word.
 from collections.abc import Iterable
 
 from official.tasks import glue, reading, tagging, texts
-from official.tasks.description import (
-    AVERAGE,
-    Description,
-    MixtureDescription,
-    description_from_dict,
-)
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
+    AVERAGE,
     LETTERS,
     SPLITS,
     Columns,
+    Description,
+    MixtureDescription,
     Submission,
     Task,
+    description_from_dict,
     listed,
     nearest,
 )
