@@ -30,8 +30,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official.saving import checked_json
-from official.utils import atomic, checksums, errors, paths
+from official.utils import atomic, checksums, errors, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -101,11 +100,11 @@ def save(
                 "sha256": checksums.hash_file(temporary),
                 **state,
             }
-        checked_json.write(folder / _STATE, record)
+        json_files.write_record(folder / _STATE, record)
         if again:
             _remove_others(folder, file.name)
     if remote:
-        checked_json.write(path.with_name(_LAST), {"step": step})
+        json_files.write_record(path.with_name(_LAST), {"step": step})
     _remove_old(model_dir, step, keep)
     return path
 
@@ -113,7 +112,7 @@ def save(
 def mark_best(model_dir: str | os.PathLike, step: int, metric: str, value: float) -> None:
     """Names the best checkpoint so far."""
     path = paths.path(model_dir) / _FOLDER / _BEST
-    checked_json.write(path, {"step": step, "metric": metric, "value": value})
+    json_files.write_record(path, {"step": step, "metric": metric, "value": value})
 
 
 def unmark_best(model_dir: str | os.PathLike) -> None:
@@ -132,7 +131,7 @@ def best(model_dir: str | os.PathLike) -> dict[str, Any] | None:
     path = paths.path(model_dir) / _FOLDER / _BEST
     if not _exists(path):
         return None
-    return checked_json.read(path, {"step": int, "metric": str, "value": int | float})
+    return json_files.read_record(path, {"step": int, "metric": str, "value": int | float})
 
 
 def last_step(model_dir: str | os.PathLike) -> int | None:
@@ -183,7 +182,7 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
     """
     file = paths.path(path) / _STATE
     kinds = {"step": int, "sha256": str, "file": str, "figures": dict, "waited": int}
-    state = checked_json.read(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
+    state = json_files.read_record(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
     if not _ANY_VARIABLES.fullmatch(state["file"]):
         raise UserError(f"{file}: damaged (file: {state['file']!r} is no name of variables)")
     named = _NAME.search(paths.path(path).name)
@@ -245,7 +244,7 @@ def _steps(model_dir: str | os.PathLike) -> list[int]:
     names = (_NAME.search(path.name) for path in folder.glob("step-*"))
     steps = {int(match[1]) for match in names if match}
     if paths.is_remote(folder) and (folder / _LAST).exists():
-        last = checked_json.read(folder / _LAST, {"step": int})["step"]
+        last = json_files.read_record(folder / _LAST, {"step": int})["step"]
         steps |= {last} if (_path(model_dir, last) / _STATE).exists() else set()
     return sorted(steps)
 
@@ -290,7 +289,7 @@ def _load(path: AnyPath, optimizer: bool) -> Checkpoint:
                 names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
                 return Checkpoint(path, state, {name: stream.get_tensor(name) for name in names})
     except (OSError, safetensors.SafetensorError) as error:
-        raise checked_json.unreadable(file, error) from None
+        raise json_files.unreadable(file, error) from None
 
 
 def _remove_others(folder: AnyPath, name: str) -> None:

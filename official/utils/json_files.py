@@ -3,16 +3,20 @@
 An object that this program writes for itself has the SHA-256 of its content under `KEY`, so a
 flipped bit or an edited entry is detected when the object is read. Files of earlier versions have
 no checksum and are read without one.
+
+Reads and writes JSON objects with a checksum, and checks the types of their entries.
 """
 
 import difflib
 import json
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import IO, Any
 
-from official.utils import checksums, files
+from official.utils import atomic, checksums, files
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 KEY = "checksum"
 
@@ -76,3 +80,47 @@ def _digest(values: Mapping[str, Any]) -> str:
     plain = json.loads(json.dumps(values))
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return checksums.hash_bytes(text.encode())
+
+
+def write_record(path: AnyPath, record: Mapping[str, Any]) -> None:
+    """Writes an object with its checksum.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with atomic.file(path) as stream:
+        dump(record, stream)
+
+
+def read_record(
+    path: AnyPath, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Reads an object that `write` wrote. Objects of older versions have no checksum.
+
+    Args:
+      path: the file.
+      kinds: the types of the required entries.
+      defaults: the values of entries that older versions did not write.
+
+    Raises:
+      UserError: the file is missing or damaged.
+    """
+    if not path.exists():
+        raise UserError(f"{path}: missing")
+    try:
+        record = checked(read(path), path)
+    except UserError as error:
+        raise UserError(f"{path}: damaged (it {str(error).removeprefix(f'{path} ')})") from None
+    record = {**defaults, **record}
+    for name, kind in kinds.items():
+        if not isinstance(record.get(name), kind):
+            raise UserError(f"{path}: damaged ({name}: {record.get(name)!r})")
+    return record
+
+
+def unreadable(path: AnyPath, error: Exception) -> UserError:
+    """Returns an error that says why a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"{path}: missing")
+    reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+    return UserError(f"{path}: damaged ({reason or type(error).__name__})")
