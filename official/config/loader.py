@@ -17,7 +17,7 @@ from official.config.overrides import apply_override
 from official.config.part import CorruptionConfig
 from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
 from official.config.sections import Config
-from official.utils import atomic, checksums, files, strict
+from official.utils import atomic, checksums, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -52,7 +52,7 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
         hint = f"; is it {' or '.join(like)}?" if like else "; --list_configs prints the published"
         raise UserError(f"{path}: no such config file{hint}")
     try:
-        text = files.read_bytes(path, _MAX_BYTES).decode("utf-8")
+        text = paths.read_bytes(path, _MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
     _check_seal(text, path)

@@ -15,7 +15,7 @@ from official.convert.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers import added_tokens, file_formats, sentencepiece, wordpiece
-from official.utils import files, strict
+from official.utils import paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -140,12 +140,12 @@ def tokenizer_of(
     names = (*tokenizers.KINDS, tokenizers.JSON_FILE)
     found = [folder / name for name in names if (folder / name).exists()]
     for path in found:
-        files.check(path)  # one that is no file is not passed over for another
+        paths.check_file(path)  # one that is no file is not passed over for another
     vocabulary = found[0] if found else folder / system.vocabulary
     if found:
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
-        model = files.read_bytes(vocabulary)
+        model = paths.read_bytes(vocabulary)
         unused = system.model_type == "camembert"
         model = sentencepiece.with_fairseq_ids(model, unused, str(vocabulary))
         listed = added_tokens.read(folder, file_formats.read_settings(folder))
@@ -153,7 +153,7 @@ def tokenizer_of(
         tokenizer = tokenizers.SentencePiece(model, False, settings, str(vocabulary))
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
-        files.check(vocabulary)
+        paths.check_file(vocabulary)
         tokenizer = tokenizers.SentencePiece.read(vocabulary, defaults)
     else:
         raise UserError(

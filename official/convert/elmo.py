@@ -22,7 +22,7 @@ from official.convert import converted_model, hdf5
 from official.saving import model_folder
 from official.tokenizers import word_characters
 from official.tokenizers.word_characters import SPECIALS, Characters
-from official.utils import atomic, files, json_files, paths, strict
+from official.utils import atomic, json_files, paths, strict
 from official.utils.errors import UserError, warn
 from official.utils.paths import AnyPath
 
@@ -116,7 +116,7 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Charact
     if vocabulary is None:
         return Characters(SPECIALS)
     path = paths.path(vocabulary)
-    files.check(path)
+    paths.check_file(path)
     words = word_characters.read_words(path)
     begin, end, unknown = SPECIALS
     if unknown not in words and begin in words and end in words:

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s, h5t, h5z
 
-from official.utils import files, paths
+from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -63,7 +63,7 @@ def read(
       UserError: the file cannot be read, or does not have these data sets and no others (but for
         `others`); all that disagree are named.
     """
-    files.check(path, max_bytes=None)
+    paths.check_file(path, max_bytes=None)
     try:
         with paths.local_copy(path) as local, h5py.File(local, "r") as file:
             check = _Check(shapes, local.stat().st_size, others)
@@ -88,7 +88,7 @@ def shapes(path: AnyPath) -> dict[str, Shape]:
     Raises:
       UserError: the file cannot be read, or has more than a hundred thousand members.
     """
-    files.check(path, max_bytes=None)
+    paths.check_file(path, max_bytes=None)
     found: dict[str, Shape] = {}
     try:
         with paths.local_copy(path) as local, h5py.File(local, "r") as file:

@@ -27,7 +27,7 @@ import tensorflow as tf
 from official.convert import albert, bert, converted_model, electra, t5, xlnet
 from official.convert.mapping import LazyTensors
 from official.convert.system import System
-from official.utils import files, json_files, paths
+from official.utils import json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -132,7 +132,7 @@ class Checkpoint(LazyTensors):
         self.source = paths.path(found[0])
         self._copies = tempfile.TemporaryDirectory() if paths.is_remote(folder) else None
         for path in self._files(folder, ".*"):
-            files.check(path, max_bytes=None)
+            paths.check_file(path, max_bytes=None)
             if self._copies:
                 paths.copy(path, os.path.join(self._copies.name, path.name))
         prefix = os.path.join(self._copies.name if self._copies else folder, self.source.name)

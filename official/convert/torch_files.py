@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from official.convert.mapping import LazyTensors
-from official.utils import files, paths
+from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -72,7 +72,7 @@ class TorchFile(LazyTensors):
           UserError: the file is broken, or has something else than tensors in it.
         """
         self._path = path
-        files.check(path, max_bytes=None)
+        paths.check_file(path, max_bytes=None)
         with self._naming(), paths.local_copy(path) as local:
             self._stream = local.open("rb")  # the copy may be removed when it is open
             self._size = local.stat().st_size

@@ -26,7 +26,7 @@ from official.convert import hdf5
 from official.convert.mapping import LazyTensors
 from official.convert.system import System
 from official.convert.torch_files import TorchFile
-from official.utils import files, json_files, paths
+from official.utils import json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -49,7 +49,7 @@ class _Safetensors(LazyTensors):
 
     def __init__(self, path: AnyPath):
         self._path = path
-        files.check(path, max_bytes=None)
+        paths.check_file(path, max_bytes=None)
         try:
             with paths.local_copy(path) as file:  # which may be removed when it is open
                 self._handle = safetensors.safe_open(file, framework="np").__enter__()
@@ -119,7 +119,7 @@ class Weights(LazyTensors):
         try:
             for path in parts:
                 advice = "" if path == self.source else f"{self.source.name} names it"
-                files.check(path, max_bytes=None, advice=advice)
+                paths.check_file(path, max_bytes=None, advice=advice)
                 self._parts.append(reader(path))
         except BaseException:
             self.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from official.saving import scale
-from official.utils import files, paths
+from official.utils import paths
 from official.utils.errors import UserError
 
 FILE = "metrics.jsonl"
@@ -54,7 +54,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
             f"{model_dir}: there is no {FILE} in it: give the model folder of a training run "
             "(for a sweep, the folders of its runs)"
         )
-    *lines, last = files.read_bytes(path, _MAX_BYTES).split(b"\n")
+    *lines, last = paths.read_bytes(path, _MAX_BYTES).split(b"\n")
     records = {}
     for number, line in enumerate(lines, 1):
         try:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from official.utils import atomic, checksums, files, json_files, paths, strict
+from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 
 FILE = "layer_states.json"
@@ -130,7 +130,7 @@ class States:
         arrays = {}
         for name, sha256 in ((split.states, split.sha256), (split.lengths, split.lengths_sha256)):
             path = paths.path(folder) / PurePosixPath(name).name
-            files.check(path, None, advice)
+            paths.check_file(path, None, advice)
             with paths.local_copy(path) as file:
                 if changed := checksums.difference(path, sha256, checksums.hash_file(file)):
                     raise UserError(f"{changed}: {advice}")

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from official.utils import atomic, checksums, files, json_files, paths, strict
+from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 
 FILE = "teachers.json"
@@ -105,7 +105,7 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
         )
     path = paths.path(folder) / PurePosixPath(found.file).name
     checksums.check(path, found.sha256, f"copy the folder again, or {_ADVICE}")
-    files.check(path)
+    paths.check_file(path)
     try:
         # Mapped, so that a header is compared with the size of the file first.
         with paths.local_copy(path) as file:

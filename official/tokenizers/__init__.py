@@ -20,7 +20,7 @@ from official.tokenizers.pair_packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.word_characters import Characters
 from official.tokenizers.wordpiece import WordPiece
-from official.utils import atomic, files, paths
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 
 __all__ = [
@@ -68,7 +68,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     if not names and described.is_file():
         settings = {**defaults, **file_formats.read_settings(folder)}
         settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
-        files.check(described)
+        paths.check_file(described)
         return tokenizer_json.read(described, settings)
     if not names and not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"
@@ -84,7 +84,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
         raise UserError(f"{folder} holds both {' and '.join(names)}: remove what is not wanted")
     for name in (names[0], MERGES_FILE):
         if (folder / name).exists():
-            files.check(folder / name)
+            paths.check_file(folder / name)
     settings = {**defaults, **file_formats.read_settings(folder)}
     settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
     tokenizer = KINDS[names[0]].read(folder / names[0], settings)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from official.utils import files, json_files
+from official.utils import json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -137,7 +137,7 @@ def read_pieces(path: AnyPath) -> list[str]:
     Raises:
       UserError: the file is missing, or a line is not UTF-8.
     """
-    lines = files.read_bytes(path).split(b"\n")
+    lines = paths.read_bytes(path).split(b"\n")
     if not lines[-1]:
         lines.pop()
     pieces = []

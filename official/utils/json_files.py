@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import IO, Any
 
-from official.utils import atomic, checksums, files
+from official.utils import atomic, checksums, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -32,7 +32,7 @@ def read(path: str | os.PathLike, advice: str = "", kind: type = dict) -> Any:
     Raises:
       UserError: the file cannot be read, or is not of this kind.
     """
-    data = files.read_bytes(path, advice=advice)
+    data = paths.read_bytes(path, advice=advice)
     try:
         value = json.loads(data.decode("utf-8"))
     except RecursionError:

@@ -7,6 +7,8 @@ of `pathlib.Path` that the project uses. It may be of any file system that `tf.i
 Remote file systems may have no locks, no renaming of folders and no appending, and a new file may
 be missing in listings for a while. `official.utils.atomic` says how files and folders are written
 there.
+
+Reads small files into memory, and refuses files that are too large.
 """
 
 import contextlib
@@ -326,3 +328,40 @@ def remove_tree(folder: str | os.PathLike) -> None:
         return
     with contextlib.suppress(FileNotFoundError):
         gfile.retried(str(folder), lambda fs: fs.rmtree(str(folder)))
+
+
+# The largest vocabularies and configs have a few MiB.
+MAX_BYTES = 64 << 20
+
+
+def check_file(
+    file: str | os.PathLike, max_bytes: int | None = MAX_BYTES, advice: str = ""
+) -> None:
+    """Checks that a path is a regular file of a limited size.
+
+    Args:
+      file: the file, or a link to it.
+      max_bytes: the largest size; None = no limit.
+      advice: what the user can do, for the message.
+
+    Raises:
+      UserError: the file is missing, is a folder, a pipe or a device, or is too large.
+    """
+    file = path(file)
+    try:
+        if not file.is_file():
+            what = "is not a regular file" if file.exists() else "is missing"
+            raise UserError(f"{file} {what}{': ' if advice else ''}{advice}")
+        if max_bytes is not None and (size := file.stat().st_size) > max_bytes:
+            raise UserError(f"{file} has {size:,} bytes, where at most {max_bytes:,} are expected")
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def read_bytes(file: str | os.PathLike, max_bytes: int = MAX_BYTES, advice: str = "") -> bytes:
+    """Reads a file of a limited size; arguments and errors are those of `check`."""
+    check_file(file, max_bytes, advice)
+    try:
+        return path(file).read_bytes()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error

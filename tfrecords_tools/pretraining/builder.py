@@ -16,7 +16,7 @@ from pathlib import Path
 
 from official.config.compatibility import check_vocabulary
 from official.shards import manifest, shard_folder, token_counts
-from official.utils import atomic, errors, files, paths, strict
+from official.utils import atomic, errors, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -213,6 +213,6 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
 
 def _state(path: AnyPath) -> list:
     """Returns what changes when a file changes."""
-    files.check(path, max_bytes=None)
+    paths.check_file(path, max_bytes=None)
     status = path.stat()
     return [str(path.resolve()), status.st_size, status.st_mtime]

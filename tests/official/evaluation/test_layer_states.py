@@ -15,7 +15,7 @@ from official.saving import checkpoints, model_folder, named_arrays
 from official.shards import layer_states as files
 from official.utils import progress
 from official.utils.errors import UserError
-from official.utils.files import MAX_BYTES as FILE_LIMIT
+from official.utils.paths import MAX_BYTES as FILE_LIMIT
 from tests import choices, small
 from tests.official.training.test_frozen_encoder import config, task_shards
 from tests.official.training.test_trainer import losses

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from official.utils import files, json_files
+from official.utils import json_files, paths
 from official.utils.errors import UserError
 
 VALUES = {"é": [1, 2.5, None], "pair": True, "sizes": (3, 4)}
@@ -69,16 +69,16 @@ def test_what_is_no_object(tmp_path, content, message):
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
     with pytest.raises(UserError, match="none is missing: copy it"):
-        files.read_bytes(tmp_path / "none", advice="copy it")
+        paths.read_bytes(tmp_path / "none", advice="copy it")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for name in ("pipe", "zeros", "."):
         with pytest.raises(UserError, match="is not a regular file"):
-            files.read_bytes(tmp_path / name)
+            paths.read_bytes(tmp_path / name)
     with open(tmp_path / "sparse", "wb") as stream:
         stream.truncate(1 << 40)
     with pytest.raises(UserError, match="1,099,511,627,776 bytes, where at most 67,108,864"):
-        files.read_bytes(tmp_path / "sparse")
+        paths.read_bytes(tmp_path / "sparse")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(UserError, match="loop"):
-        files.read_bytes(tmp_path / "loop")
+        paths.read_bytes(tmp_path / "loop")

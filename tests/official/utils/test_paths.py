@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from official.utils import files, gfile, json_files, paths
+from official.utils import gfile, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import RemotePath
 from tests import ROOT
@@ -115,9 +115,9 @@ def test_other_libraries_read_and_write_streams(ram):
     (ram / "a.json").write_text('{"a": 1}')
     assert json_files.read(ram / "a.json") == {"a": 1}
     with pytest.raises(UserError, match=f"{ram}/b.json is missing: look"):
-        files.read_bytes(ram / "b.json", advice="look")
+        paths.read_bytes(ram / "b.json", advice="look")
     with pytest.raises(UserError, match=f"{ram}/a.json has 8 bytes, where at most 7"):
-        files.read_bytes(ram / "a.json", max_bytes=7)
+        paths.read_bytes(ram / "a.json", max_bytes=7)
 
 
 def test_folders(ram):
