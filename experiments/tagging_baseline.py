@@ -18,7 +18,7 @@ from absl import flags
 
 from official.evaluation import tags
 from official.tasks import tag_files
-from official.tasks.tagging import COLUMNS
+from official.tasks.named_tasks import CONLL_COLUMNS
 from official.utils import errors
 
 ITERATIONS = 20
@@ -76,7 +76,8 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     errors.require(options, "train", "evaluate")
     train, evaluate = (
-        list(tag_files.read(Path(path), COLUMNS)) for path in (options.train, options.evaluate)
+        list(tag_files.read(Path(path), CONLL_COLUMNS))
+        for path in (options.train, options.evaluate)
     )
     rows = []
     for seed in range(options.seeds):

@@ -45,8 +45,8 @@ from official.tasks import (
     choice,
     find,
     generic,
+    named_tasks,
     ranking,
-    tagging,
     text_to_text,
 )
 from official.utils import errors, paths, word_rules
@@ -133,10 +133,10 @@ def _plan_generic(
     if options.task == "generation":
         task = _plan_generation(options)
     else:
-        default_label = tagging.COLUMNS.label if options.task == "tagging" else None
+        default_label = named_tasks.CONLL_COLUMNS.label if options.task == "tagging" else None
         task = generic(
             options.task,
-            text=options.text_column or tagging.COLUMNS.text,
+            text=options.text_column or named_tasks.CONLL_COLUMNS.text,
             text_pair=options.text_pair_column,
             label=options.label_column or default_label,
             labels=[label.strip() for label in options.labels or ()],

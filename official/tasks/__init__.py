@@ -9,7 +9,7 @@ kind "tagging" has a tag for each word.
 
 from collections.abc import Iterable
 
-from official.tasks import glue, reading, tagging, texts
+from official.tasks import named_tasks
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
     AVERAGE,
@@ -49,7 +49,8 @@ __all__ = [
 ]
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (*glue.TASKS, *texts.TASKS, *reading.TASKS, *tagging.TASKS)
+    task.name: task
+    for task in (*named_tasks.GLUE, *named_tasks.TEXTS, *named_tasks.READING, *named_tasks.TAGGING)
 }
 
 

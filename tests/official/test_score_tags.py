@@ -7,7 +7,7 @@ import pytest
 from seqeval.metrics import sequence_labeling
 
 from official.evaluation.tags import score_files
-from official.tasks.tagging import COLUMNS
+from official.tasks.named_tasks import CONLL_COLUMNS
 from official.tasks.task import Columns
 from official.utils.errors import UserError
 from tests import commands
@@ -19,7 +19,7 @@ def score(tmp_path, gold, predicted, suffix="conll"):
     paths = [tmp_path / f"{name}.{suffix}" for name in ("gold", "predicted")]
     for path, text in zip(paths, (gold, predicted), strict=True):
         path.write_text(text)
-    return score_files(*paths, COLUMNS, COLUMNS)
+    return score_files(*paths, CONLL_COLUMNS, CONLL_COLUMNS)
 
 
 def conll(words, tags):
