@@ -222,7 +222,7 @@ class SentencePiece(Tokenizer):
       strip_left: whether blanks before text are removed where none is put there.
     """
 
-    SETTINGS_FILE = "spiece.model"
+    FILE = "spiece.model"
 
     def __init__(
         self,
