@@ -97,13 +97,13 @@ def main(argv: list[str]) -> None:
 
 def _permutation() -> None:
     from official import tokenizers
-    from official.plots import figures, permutation
+    from official.plots import corrupted_text, figures
 
     tokenizer = tokenizers.load(FLAGS.tokenizer) if FLAGS.tokenizer else None
-    sampled = permutation.sample(FLAGS.text, _corruption(), FLAGS.seed, tokenizer)
-    print(permutation.as_text(sampled))
+    sampled = corrupted_text.sample_permutation(FLAGS.text, _corruption(), FLAGS.seed, tokenizer)
+    print(corrupted_text.permutation_text(sampled))
     if FLAGS.output:
-        figures.save(permutation.draw(sampled), FLAGS.output)
+        figures.save(corrupted_text.draw_permutation(sampled), FLAGS.output)
         print(f"\n{FLAGS.output}: both masks")
 
 
@@ -126,7 +126,7 @@ def _corruption() -> PermutationConfig:
 def _span_corruption() -> None:
     from official import config as configs
     from official import tokenizers
-    from official.plots import span_corruption
+    from official.plots import corrupted_text
 
     corruption = SentinelsConfig()
     if FLAGS.config:
@@ -136,8 +136,8 @@ def _span_corruption() -> None:
                 f"{FLAGS.config}: corruption: its type is neither sentinels nor denoising"
             )
     tokenizer = tokenizers.load(FLAGS.tokenizer) if FLAGS.tokenizer else None
-    sampled = span_corruption.sample(FLAGS.text, corruption, FLAGS.seed, tokenizer)
-    print(span_corruption.as_text(sampled))
+    sampled = corrupted_text.sample_target(FLAGS.text, corruption, FLAGS.seed, tokenizer)
+    print(corrupted_text.target_text(sampled))
 
 
 def _attention() -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 from official.modeling.model import Model
-from official.plots import heat_maps
+from official.plots import figures
 from official.tokenizers import Tokenizer
 from official.tokenizers.pair_packing import pack
 from official.utils.errors import UserError
@@ -107,12 +107,12 @@ def draw_cross(
     """Draws the result of `cross_weights` as `draw` does: a line for each token of the target."""
     grid = [
         [
-            heat_maps.HeatMap(f"layer {i} head {j}", head, targets, inputs)
+            figures.HeatMap(f"layer {i} head {j}", head, targets, inputs)
             for j, head in enumerate(layer)
         ]
         for i, layer in enumerate(layers)
     ]
-    return heat_maps.draw(grid, "attention weight")
+    return figures.draw_heat_maps(grid, "attention weight")
 
 
 def draw(tokens: Sequence[str], layers: Sequence[np.ndarray]) -> Figure:

@@ -8,7 +8,7 @@ from official.config.corruption import PermutationConfig
 from official.config.text_to_text import SentinelsConfig
 from official.convert import converted_model, huggingface
 from official.modeling.model import Model
-from official.plots import attention, permutation, span_corruption
+from official.plots import attention, corrupted_text
 from official.utils.errors import UserError
 from tests import ROOT, commands, small
 
@@ -43,12 +43,12 @@ def test_folders_may_have_commas_in_their_names(tmp_path, monkeypatch):
 @pytest.mark.parametrize("seed", range(5))
 def test_span_corruption_of_words(seed):
     text = "Thank you for inviting me to your party last week"
-    inputs, targets = span_corruption.sample(text, SentinelsConfig(), seed)
+    inputs, targets = corrupted_text.sample_target(text, SentinelsConfig(), seed)
     # Of 10 words 2 are removed, as one span at the end.
     assert inputs == [*text.split()[:8], "<extra_id_0>", "</s>"]
     assert targets == ["<extra_id_0>", "last", "week", "</s>"]
     wider = SentinelsConfig(noise_density=0.3, mean_span_length=1.5)
-    inputs, targets = span_corruption.sample(text, wider, seed)
+    inputs, targets = corrupted_text.sample_target(text, wider, seed)
     spans = " ".join(targets[:-1]).replace("<extra_id_1>", "<extra_id_0>").split("<extra_id_0>")
     first, second = (span.split() for span in spans[1:])
     read = " ".join(inputs[:-1])
@@ -60,17 +60,17 @@ def test_span_corruption_of_words(seed):
 def test_span_corruption_with_a_tokenizer(tmp_path):
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokens", sentinels=4))
     config = SentinelsConfig(sentinels=4)
-    sampled = span_corruption.sample("ba bebi", config, 0, tokenizer)
+    sampled = corrupted_text.sample_target("ba bebi", config, 0, tokenizer)
     assert sampled == (["ba", "be", "<extra_id_0>", "[SEP]"], ["<extra_id_0>", "##bi", "[SEP]"])
-    assert span_corruption.as_text(sampled) == (
+    assert corrupted_text.target_text(sampled) == (
         "input   ba be <extra_id_0> [SEP]\ntarget  <extra_id_0> ##bi [SEP]"
     )
     with pytest.raises(
         UserError, match="--tokenizer has 4 sentinels .*: build the vocabulary with"
     ):
-        span_corruption.sample("ba bebi", SentinelsConfig(), 0, tokenizer)
+        corrupted_text.sample_target("ba bebi", SentinelsConfig(), 0, tokenizer)
     with pytest.raises(UserError, match="--text='ba' has 1 tokens: two or more are corrupted"):
-        span_corruption.sample("ba", config, 0, tokenizer)
+        corrupted_text.sample_target("ba", config, 0, tokenizer)
 
 
 def test_cross_attention_is_that_of_the_decoder():
@@ -119,12 +119,14 @@ def test_span_corruption_command():
 def test_permutation_command(tmp_path):
     Image = pytest.importorskip("PIL.Image", reason="pillow (requirements.txt) is not installed")
     config = PermutationConfig(k=2, max_span=2)
-    seeds = ((i, permutation.sample(CITY, config, i)) for i in range(1000))
+    seeds = ((i, corrupted_text.sample_permutation(CITY, config, i)) for i in range(1000))
     seed, sampled = next((seed, actual) for seed, actual in seeds if actual.order == (0, 1))
     image = tmp_path / "permutation.png"
     options = [f"--text={CITY}", f"--seed={seed}", "--k=2", "--max_span=2", f"--output={image}"]
     code, out, _ = command("--what=permutation", *options)
-    assert code == 0 and out == f"{permutation.as_text(sampled)}\n\n{image}: both masks\n"
+    assert (
+        code == 0 and out == f"{corrupted_text.permutation_text(sampled)}\n\n{image}: both masks\n"
+    )
     pixels = np.asarray(Image.open(image))
     assert (pixels[..., 3:] == 255).all()  # opaque
     dark, light = (

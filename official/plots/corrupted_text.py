@@ -1,4 +1,7 @@
-"""The order in which permutation language modelling predicts a text, as lines of text or heat maps.
+"""What a model sees of a text and predicts of it, as lines of text or heat maps.
+
+A permutation language model predicts tokens in the order of a permutation; an encoder-decoder
+writes the target that a corruption makes of a text.
 
 Shapes: T tokens.
 """
@@ -6,19 +9,25 @@ Shapes: T tokens.
 import dataclasses
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from matplotlib.figure import Figure
 
+from official import config as configs
 from official.config.corruption import PermutationConfig
+from official.config.text_to_text import TextToTextConfig
 from official.corruption import permutation
-from official.corruption.vocabulary import Vocabulary
-from official.plots import heat_maps
+from official.corruption.vocabulary import Vocabulary, check_tokens
+from official.plots import figures
 from official.tokenizers import Tokenizer
+from official.tokenizers.base import sentinels
 from official.tokenizers.pair_packing import pack_arrays
 from official.utils import seeding
 from official.utils.errors import UserError
+
+_SPECIALS = ("<pad>", "</s>")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Permutation:
         return " → ".join(self.tokens[i] for i in self.order) or "(none)"
 
 
-def sample(
+def sample_permutation(
     text: str, config: PermutationConfig, seed: int = 0, tokenizer: Tokenizer | None = None
 ) -> Permutation:
     """Draws targets and an order for a text in the same way as training does for a row.
@@ -104,7 +113,7 @@ def _tokens(
     return tokens, ids, vocabulary
 
 
-def as_text(sampled: Permutation) -> str:
+def permutation_text(sampled: Permutation) -> str:
     """Returns the order, the context of each target, and both masks as lines of text."""
     tokens = sampled.tokens
     given = [token for i, token in enumerate(tokens) if i not in sampled.order]
@@ -138,12 +147,67 @@ def _grid(tokens: Sequence[str], mask: np.ndarray, rows: Iterable[int]) -> list[
     return lines
 
 
-def draw(sampled: Permutation) -> Figure:
+def draw_permutation(sampled: Permutation) -> Figure:
     """Draws the masks of both streams. The query stream has a row for each target."""
     names = [f"{token} {i}" for i, token in enumerate(sampled.tokens)]
-    grid = [[heat_maps.HeatMap("content stream", sampled.content, names, names)]]
+    grid = [[figures.HeatMap("content stream", sampled.content, names, names)]]
     if rows := sorted(sampled.targets):
         targets = [names[i] for i in rows]
-        grid.append([heat_maps.HeatMap("query stream", sampled.query[rows], targets, names)])
+        grid.append([figures.HeatMap("query stream", sampled.query[rows], targets, names)])
     title = textwrap.fill(f"order: {sampled.ordered_tokens()}", max(30, 3 * len(names)))
-    return heat_maps.draw(grid, "1 = may attend to", title)
+    return figures.draw_heat_maps(grid, "1 = may attend to", title)
+
+
+class InputAndTarget(NamedTuple):
+    """The pieces of an input and of its target, with their end tokens."""
+
+    inputs: list[str]
+    targets: list[str]
+
+
+def sample_target(
+    text: str, corruption: TextToTextConfig, seed: int, tokenizer: Tokenizer | None = None
+) -> InputAndTarget:
+    """Corrupts a text.
+
+    Args:
+      text: the text.
+      corruption: the config of the corruption.
+      seed: the seed of the draws.
+      tokenizer: a tokenizer with sentinels; None = the tokens are the words between spaces.
+
+    Raises:
+      UserError: the text has fewer than two tokens, or the tokenizer has too few sentinels.
+    """
+    if tokenizer is None:
+        words = text.split()
+        pieces = [*_SPECIALS, *words, *sentinels(corruption.sentinels)]
+        first = len(pieces) - 1
+        vocabulary = Vocabulary(
+            size=len(pieces),
+            mask_id=-1,
+            special_ids=(0, 1),
+            word_starts=np.ones(len(pieces), bool),
+            pad_id=0,
+            end_id=1,
+            sentinel_ids=tuple(range(first, first - corruption.sentinels, -1)),
+        )
+        ids = np.arange(2, 2 + len(words), dtype=np.int32)
+    else:
+        check_tokens(corruption, tokenizer, "--tokenizer")
+        pieces, vocabulary = tokenizer.pieces, Vocabulary.from_tokenizer(tokenizer)
+        (ids,) = tokenizer.encode([text])
+    if len(ids) < 2:
+        raise UserError(f"--text={text!r} has {len(ids)} tokens: two or more are corrupted")
+    batch = {"token_ids": tf.constant(ids[None]), "padding_mask": tf.ones((1, len(ids)), tf.bool)}
+    corrupt = configs.module_of(corruption).corrupt
+    out = corrupt(corruption, vocabulary, batch, seeding.row_seeds(seed, 0, tf.range(1)))
+    rows = (("token_ids", "padding_mask"), ("target_ids", "target_mask"))
+    return InputAndTarget(
+        *([pieces[i] for i in out[name][0].numpy()[out[mask][0].numpy()]] for name, mask in rows)
+    )
+
+
+def target_text(sampled: InputAndTarget) -> str:
+    """Returns the two lines of an input and its target."""
+    return f"input   {' '.join(sampled.inputs)}\ntarget  {' '.join(sampled.targets)}"

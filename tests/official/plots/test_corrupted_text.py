@@ -3,7 +3,7 @@ import pytest
 
 from official import tokenizers
 from official.config.corruption import PermutationConfig
-from official.plots import permutation
+from official.plots import corrupted_text
 from official.utils.errors import UserError
 from tests import small
 
@@ -14,7 +14,7 @@ CITY = "New York is a city"
 def new_york():
     """The paper's example: the first seed whose targets are New and York, in this order."""
     for seed in range(1000):
-        sampled = permutation.sample(CITY, PermutationConfig(k=2, max_span=2), seed)
+        sampled = corrupted_text.sample_permutation(CITY, PermutationConfig(k=2, max_span=2), seed)
         if sampled.order == (0, 1):
             return sampled
     raise AssertionError("no such seed")
@@ -27,7 +27,7 @@ def test_new_york_is_explained_as_in_the_paper(new_york):
     content = [[1, 0, 1, 1, 1], [1, 1, 1, 1, 1], *[[0, 0, 1, 1, 1]] * 3]
     assert new_york.content.astype(int).tolist() == content
     assert (
-        permutation.as_text(new_york)
+        corrupted_text.permutation_text(new_york)
         == """\
 visible from the start  is a city
 order                   New → York
@@ -52,7 +52,7 @@ query stream: the targets' rows
 
 
 def test_the_masks_are_drawn(new_york):
-    figure = permutation.draw(new_york)
+    figure = corrupted_text.draw_permutation(new_york)
     content, query, bar = figure.axes
     assert (content.get_title(), query.get_title()) == ("content stream", "query stream")
     np.testing.assert_array_equal(content.images[0].get_array(), new_york.content)
@@ -67,15 +67,15 @@ def test_the_masks_are_drawn(new_york):
 
 def test_a_text_without_targets_has_no_query_stream():
     eye = np.eye(2, dtype=bool)
-    sampled = permutation.Permutation(("a", "b"), (), (), eye, ~eye)
-    figure = permutation.draw(sampled)
+    sampled = corrupted_text.Permutation(("a", "b"), (), (), eye, ~eye)
+    figure = corrupted_text.draw_permutation(sampled)
     assert [axes.get_title() for axes in figure.axes] == ["content stream", ""]
     assert figure.get_suptitle() == "order: (none)"
 
 
 def test_blocks_and_specials_with_a_tokenizer(tmp_path):
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
-    sampled = permutation.sample(
+    sampled = corrupted_text.sample_permutation(
         "ba be bibo bu", PermutationConfig(unit="token", k=3, perm_size=4), 1, tokenizer
     )
     assert sampled.tokens == ("[CLS]", "ba", "be", "bi", "##bo", "bu", "[SEP]")
@@ -93,7 +93,7 @@ def test_blocks_and_specials_with_a_tokenizer(tmp_path):
 def test_no_text(text, tmp_path):
     message = "has no token: give a text of a few words"
     with pytest.raises(UserError, match=message):
-        permutation.sample(text, PermutationConfig())
+        corrupted_text.sample_permutation(text, PermutationConfig())
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
     with pytest.raises(UserError, match=message):
-        permutation.sample(text, PermutationConfig(), 0, tokenizer)
+        corrupted_text.sample_permutation(text, PermutationConfig(), 0, tokenizer)
