@@ -5,7 +5,7 @@
     [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 A phrase is a frequent run of 2 to `max_words` words with nothing but spaces between them. If it is
-cut in two at any position, the parts have a normalised pointwise mutual information (Bouma, 2009)
+cut in two at any position, the parts have a normalized pointwise mutual information (Bouma, 2009)
 of at least the threshold,
 
   npmi(x, y) = ln(p(x y) / (p(x) p(y))) / -ln p(x y),
@@ -30,7 +30,7 @@ def define_flags() -> None:
     text_options.define("lexicon file")
     execution.define_flags()
     flags.DEFINE_integer("min_count", 20, "least number of occurrences of a phrase")
-    flags.DEFINE_float("threshold", 0.4, "least normalised mutual information, -1 to 1")
+    flags.DEFINE_float("threshold", 0.4, "least normalized mutual information, -1 to 1")
     flags.DEFINE_integer("max_words", 4, "largest number of words of a phrase")
     flags.DEFINE_bool("lower_case", False, "lower-case the text, for uncased tokenizers")
 

@@ -158,7 +158,7 @@ LEXICONS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
 def serialize(examples: Iterable[Mapping[str, Iterable[int] | int | float | bytes]]) -> list[bytes]:
     """Returns examples as serialized `tf.train.Example`s; the same values give the same bytes.
 
-    It is fastest where neighbouring examples have the same features.
+    It is fastest where neighboring examples have the same features.
 
     Raises:
       UserError: an example has a feature that is not in the table.

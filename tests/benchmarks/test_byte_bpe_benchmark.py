@@ -6,14 +6,16 @@ import pytest
 
 from benchmarks import byte_bpe
 from official import tokenizers
-from tfrecords_tools.vocabulary import byte_bpe as byte_bpe_trainer
+from tfrecords_tools.vocabulary import word_vocabularies as byte_bpe_trainer
 
 
 @pytest.mark.slow
 def test_table(tmp_path, monkeypatch, capsys):
-    counts = byte_bpe_trainer.word_counts()
+    counts = byte_bpe_trainer.byte_bpe_counts()
     counts.add(["some words of some text", "and some more"])
-    tokenizers.ByteBPE(*byte_bpe_trainer.learn(counts.words(), 264)).save(tmp_path / "tokenizer")
+    tokenizers.ByteBPE(*byte_bpe_trainer.learn_byte_bpe(counts.words(), 264)).save(
+        tmp_path / "tokenizer"
+    )
     (tmp_path / "text").write_text("some text\nand more\n" * 5)
     options = argparse.Namespace(
         text=tmp_path / "text",

@@ -10,7 +10,7 @@ import pytest
 from official.utils.errors import UserError
 from tests import commands
 from tfrecords_tools.text import corpus
-from tfrecords_tools.vocabulary import phrases, runs
+from tfrecords_tools.vocabulary import phrases
 from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.execution import Execution
 
@@ -59,7 +59,7 @@ def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, at_once):
     """Chunks of one document or all of them, whose counts are added up at once or all together."""
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", at_once)
     monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
-    monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", at_once)
+    monkeypatch.setattr(phrases, "_SUMMED_AT_ONCE", at_once)
     path = write(tmp_path / "a.txt")
     built = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
     expected = [
@@ -84,8 +84,8 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 4000)
     monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
-    monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
-    monkeypatch.setattr(runs, "MAX_RUNS", 300)
+    monkeypatch.setattr(phrases, "_SUMMED_AT_ONCE", 1)
+    monkeypatch.setattr(phrases, "MAX_RUNS", 300)
     said = []
     built = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
     assert "forgetting runs counted less than 2 times so far, to save memory" in said
@@ -110,8 +110,8 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, forge
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 4000)
     monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
     if forget:
-        monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
-        monkeypatch.setattr(runs, "MAX_RUNS", 300)
+        monkeypatch.setattr(phrases, "_SUMMED_AT_ONCE", 1)
+        monkeypatch.setattr(phrases, "MAX_RUNS", 300)
     # Workers of later tests are forked from the same process, which must not lack TensorFlow.
     parallel.start("tfrecords_tools.vocabulary.builder")
     path = write(tmp_path / "a.txt")

@@ -4,7 +4,7 @@ A lexicon has one phrase or entity on each line. A line matches where its words 
 in a sentence, with any white space between and around them. A word is a run of letters and digits
 with their combining marks. Every other sign is a word of its own, and so is every letter of a
 script without blanks (Chinese, Japanese, Thai and others). The line and the text are both tokenized
-and detokenized before they are compared. They are therefore normalised in the same way, and need
+and detokenized before they are compared. They are therefore normalized in the same way, and need
 not have the same pieces: after "(", the first piece of a word has no blank mark.
 
 A match begins at the begin of a token and ends at the end of a token. If matches overlap, the one

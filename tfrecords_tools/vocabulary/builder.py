@@ -22,7 +22,7 @@ from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
-from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
+from tfrecords_tools.vocabulary import sentencepiece, word_vocabularies
 from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import WordCounts
 from tfrecords_tools.writing import parallel
@@ -218,11 +218,11 @@ def _learner(
 ) -> WordCounts | sentencepiece.Sample:
     """Returns the object that collects what the vocabulary is learned from."""
     if options.kind == "wordpiece":
-        return wordpiece.word_counts(options.lower_case, options.strips)
+        return word_vocabularies.wordpiece_counts(options.lower_case, options.strips)
     if options.kind == "byte_bpe":
-        return byte_bpe.word_counts()
+        return word_vocabularies.byte_bpe_counts()
     if options.kind == "words":
-        return words.word_counts(options.split_punctuation)
+        return word_vocabularies.whole_word_counts(options.split_punctuation)
     return sentencepiece.Sample(options.max_lines, chunk=chunk)
 
 
@@ -248,17 +248,19 @@ def _learn(
     report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
 
     if options.kind == "words":
-        pieces = words.learn(counts, options.vocab_size)
+        pieces = word_vocabularies.learn_words(counts, options.vocab_size)
         return tokenizers.Characters(pieces, options.split_punctuation)
 
     def report_size(size: int) -> None:
         report(f"{size:,} pieces")
 
     if options.kind == "wordpiece":
-        pieces = wordpiece.learn(counts, options.vocab_size, options.coverage, report_size)
+        pieces = word_vocabularies.learn_wordpiece(
+            counts, options.vocab_size, options.coverage, report_size
+        )
         pieces = [*pieces, *sentinel_pieces(options.sentinels)]
         return tokenizers.WordPiece(pieces, options.lower_case, options.strips, options.settings)
-    pieces, merges = byte_bpe.learn(counts, options.vocab_size, report_size)
+    pieces, merges = word_vocabularies.learn_byte_bpe(counts, options.vocab_size, report_size)
     return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space, options.settings)
 
 

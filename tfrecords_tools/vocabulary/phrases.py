@@ -1,4 +1,12 @@
-"""Finds phrases: words that occur together more often than by chance."""
+"""Finds phrases: words that occur together more often than by chance.
+
+Runs of words are counted by their length, from 2 words on, in a pass over the text for each length.
+A run is a candidate if it is frequent without its first word and without its last word. Its key is
+index · number of words + number of its last word. The index is that of the run without its last
+word, among the keys of the frequent runs that are one word shorter.
+
+Shapes: K words of a chunk, G different runs.
+"""
 
 import collections
 import functools
@@ -7,6 +15,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,13 +24,16 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.text import documents
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
-from tfrecords_tools.vocabulary import runs
 from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import Counts
 from tfrecords_tools.writing.execution import Execution
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 MAX_WORDS = 5_000_000  # different words that are kept when twice as many are counted
+MAX_RUNS = 20_000_000  # different runs that are counted at the same time
+_SUMMED_AT_ONCE = 1 << 22
+_BREAK = -1  # Stands for a rare word, and for the end of a line, which no run spans.
+_WORDS = "words.txt"
 
 # A run of words, as their numbers.
 Run = tuple[int, ...]
@@ -45,7 +57,7 @@ def build(
       inputs: files or globs, as `corpus.expand` takes them.
       output: the file to write.
       min_count: the least number of occurrences of a phrase.
-      threshold: the least normalised pointwise mutual information of a phrase.
+      threshold: the least normalized pointwise mutual information of a phrase.
       max_words: the largest number of words of a phrase.
       lower_case: whether text is lower-cased, as uncased tokenizers do.
       on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
@@ -117,8 +129,8 @@ def count_words(chunk: DocumentChunk, lower_case: bool) -> collections.Counter[s
 def count_runs(
     chunk: DocumentChunk, lower_case: bool, folder: AnyPath, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the keys and counts of the runs of `size` words of a chunk; see `runs.count`."""
-    return runs.count(_lines(chunk, lower_case), runs.read(folder, size))
+    """Returns the keys and counts of the runs of `size` words; see `count_candidates`."""
+    return count_candidates(_lines(chunk, lower_case), read_frequent(folder, size))
 
 
 def _lines(chunk: DocumentChunk, lower_case: bool) -> Iterator[list[str]]:
@@ -142,15 +154,15 @@ def _frequent_runs(
     """
     counts: dict[Run, int] = {}
     frequent: list[Run] = [(i,) for i in range(len(words))]
-    runs.write_words(folder, words)
+    write_words(folder, words)
     for size in range(2, max_words + 1):
-        counted = runs.RunCounts(passes.report)
+        counted = RunCounts(passes.report)
         count = functools.partial(count_runs, lower_case=lower_case, folder=folder, size=size)
         title = f"pass {size} of {max_words}:"
         for chunk in passes.apply(count, documents.Tally(), title):
             counted.add(*chunk)
         keys, key_counts = counted.frequent(min_count)
-        runs.write_level(folder, size, keys)
+        write_level(folder, size, keys)
         shorter = frequent
         frequent = [(*shorter[key // len(words)], key % len(words)) for key in keys.tolist()]
         counts |= dict(zip(frequent, key_counts.tolist(), strict=True))
@@ -174,10 +186,130 @@ def _phrases(
 
 
 def _score(run: Run, counts: Mapping[Run, int], total: int) -> float:
-    """Returns the least normalised pointwise mutual information of two parts of a run."""
+    """Returns the least normalized pointwise mutual information of two parts of a run."""
     together = counts[run] / total
     weakest = min(
         math.log(together * total * total / (counts[run[:cut]] * counts[run[cut:]]))
         for cut in range(1, len(run))
     )
     return weakest / -math.log(together)
+
+
+class Frequent(NamedTuple):
+    """What is frequent so far.
+
+    Attributes:
+      numbers: word → its number.
+      levels: the keys of the runs of 2, 3, ... words, ascending, int64 [G].
+    """
+
+    numbers: Mapping[str, int]
+    levels: list[np.ndarray]
+
+
+def write_words(folder: AnyPath, words: Sequence[str]) -> None:
+    """Writes the frequent words for the processes that count runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _WORDS).write_text("\n".join(words), encoding="utf-8")
+
+
+def write_level(folder: AnyPath, size: int, keys: np.ndarray) -> None:
+    """Writes the keys of the frequent runs of `size` words."""
+    with (folder / f"{size}.npy").open("wb") as stream:
+        np.save(stream, keys)
+
+
+@functools.lru_cache(maxsize=1)
+def read_frequent(folder: AnyPath, size: int) -> Frequent:
+    """Returns what is written for runs of `size` words; the processes of a machine share levels."""
+    words = (folder / _WORDS).read_text(encoding="utf-8").split("\n")
+    levels = []
+    for shorter in range(2, size):
+        with paths.local_copy(folder / f"{shorter}.npy") as path:
+            levels.append(np.load(path, mmap_mode="r"))
+    return Frequent({word: i for i, word in enumerate(words)}, levels)
+
+
+def count_candidates(
+    lines: Iterator[list[str]], frequent: Frequent
+) -> tuple[np.ndarray, np.ndarray]:
+    """Counts the candidates that are one word longer than the runs of the last level.
+
+    Args:
+      lines: the words of each line of a chunk.
+      frequent: the frequent words and runs.
+
+    Returns:
+      The keys of the candidates, ascending, int64 [G], and their counts, int64 [G].
+    """
+    part: list[int] = []
+    for line in lines:
+        part += [frequent.numbers.get(word, _BREAK) for word in line]
+        part.append(_BREAK)
+    text = np.array(part, np.int64)
+    words = len(frequent.numbers)
+    indices = _indices(text, frequent.levels, words)
+    first, rest = indices[:-1], indices[1:]
+    last = text[len(text) - len(rest) :]
+    candidate = (first >= 0) & (rest >= 0)
+    return np.unique(first[candidate] * words + last[candidate], return_counts=True)
+
+
+def _indices(text: np.ndarray, levels: list[np.ndarray], words: int) -> np.ndarray:
+    """Returns the index, in the last level, of the run that begins at each word; -1 = rare."""
+    indices = text
+    for size, keys in enumerate(levels, 2):
+        indices = indices[: len(text) - size + 1]
+        last = text[size - 1 :]
+        wanted = np.where((indices >= 0) & (last >= 0), indices * words + last, -1)
+        index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        indices = np.where(keys[index] == wanted, index, -1)
+    return indices
+
+
+class RunCounts:
+    """Adds the counts of chunks up, in bounded memory.
+
+    If there are more than `MAX_RUNS` different runs, the rarest are forgotten. Which ones depends
+    on the chunks and their order alone.
+    """
+
+    def __init__(self, report: Report):
+        """Starts without a run; `report` is called when runs are forgotten."""
+        self._report = report
+        self._keys = self._counts = np.zeros(0, np.int64)
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._size = 0
+        self._rarest = 1
+
+    def add(self, keys: np.ndarray, counts: np.ndarray) -> None:
+        """Adds the counts of a chunk."""
+        self._waiting.append((keys, counts))
+        self._size += len(keys)
+        if self._size > max(_SUMMED_AT_ONCE, len(self._keys) // 2):
+            self._sum()
+
+    def frequent(self, min_count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the runs that are counted `min_count` times; see `count_candidates`."""
+        self._sum()
+        kept = self._counts >= min_count
+        return self._keys[kept], self._counts[kept]
+
+    def _sum(self) -> None:
+        keys, counts = (
+            np.concatenate(parts)
+            for parts in zip((self._keys, self._counts), *self._waiting, strict=True)
+        )
+        self._waiting, self._size = [], 0
+        order = np.argsort(keys)
+        keys = keys[order]
+        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+        self._keys = keys[firsts]
+        self._counts = np.add.reduceat(counts[order], firsts) if len(firsts) else self._keys
+        while len(self._keys) > MAX_RUNS:
+            self._rarest += 1
+            self._report(
+                f"forgetting runs counted less than {self._rarest} times so far, to save memory"
+            )
+            kept = self._counts >= self._rarest
+            self._keys, self._counts = self._keys[kept], self._counts[kept]

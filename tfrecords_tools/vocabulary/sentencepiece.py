@@ -104,7 +104,7 @@ def learn(
       kind: "unigram" or "bpe".
       vocab_size: the number of pieces to learn, special tokens counted.
       coverage: the share of all characters that the alphabet covers.
-      lower_case: whether the normalisation of the model (NFKC, blanks) also folds case.
+      lower_case: whether the normalization of the model (NFKC, blanks) also folds case.
       text_to_text: whether the first pieces are <pad> </s> <unk> instead, as in T5.
 
     Returns:

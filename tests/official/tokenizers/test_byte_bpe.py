@@ -12,7 +12,7 @@ from official.tokenizers.byte_vocabulary import ALPHABET, reachable
 from official.utils.errors import UserError
 from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import Reference, texts
-from tfrecords_tools.vocabulary import byte_bpe
+from tfrecords_tools.vocabulary import word_vocabularies
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "byte_bpe.json").read_text())
 PIECES = GOLDEN["vocab.json"]
@@ -51,9 +51,9 @@ def test_a_million_characters():
     """Mixed scripts, emoji, controls: by hand, eagerly, in a function, in a dataset."""
     lines = texts(1_000_000)
     learned = texts(30_000, seed=1) + GOLDEN["texts"]
-    counts = byte_bpe.word_counts()
+    counts = word_vocabularies.byte_bpe_counts()
     counts.add(learned)
-    pieces, merges = byte_bpe.learn(counts.words(), 900)
+    pieces, merges = word_vocabularies.learn_byte_bpe(counts.words(), 900)
     tokenizer = tokenizers.ByteBPE(pieces, merges)
     assert sum(map(len, lines)) >= 1_000_000
     values, splits = tokenizer.encode_ragged(lines)
@@ -71,7 +71,7 @@ def test_a_million_characters():
 
 
 def test_equal_pairs_are_joined_from_the_left():
-    pieces = [*byte_bpe.SPECIAL, *ALPHABET.values(), "aa", "aaaa", "ab"]
+    pieces = [*word_vocabularies.BYTE_BPE_SPECIALS, *ALPHABET.values(), "aa", "aaaa", "ab"]
     tokenizer = tokenizers.ByteBPE(pieces, [("a", "a"), ("aa", "aa"), ("a", "b")])
     spelled = [
         [tokenizer.pieces[i] for i in ids]
@@ -103,7 +103,7 @@ def test_merges_in_any_order():
         letters = "abc"[: rng.randint(1, 3)]
         merges = random_merges(rng, letters, rng.choice([5, 20, 60]))
         pieces = dict.fromkeys([*ALPHABET.values(), *map("".join, merges)])
-        pieces = [*byte_bpe.SPECIAL, *pieces]
+        pieces = [*word_vocabularies.BYTE_BPE_SPECIALS, *pieces]
         try:
             tokenizer = tokenizers.ByteBPE(pieces, merges)
         except UserError as error:

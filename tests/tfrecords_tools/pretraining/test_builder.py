@@ -29,7 +29,7 @@ from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import corpus, file_ranges
 from tfrecords_tools.text.corpus import Corpus, Reading
-from tfrecords_tools.vocabulary import byte_bpe
+from tfrecords_tools.vocabulary import word_vocabularies
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.execution import Execution
 
@@ -746,9 +746,9 @@ def test_another_build_starts_anew(tmp_path, tokenizer, monkeypatch):
 def test_pairs_with_two_separators(tmp_path):
     documents = small.documents(60)
     write_text(tmp_path / "a.txt", 60)
-    counts = byte_bpe.word_counts()
+    counts = word_vocabularies.byte_bpe_counts()
     counts.add([s for d in documents for s in d])
-    loaded = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 320))
+    loaded = tokenizers.ByteBPE(*word_vocabularies.learn_byte_bpe(counts.words(), 320))
     loaded.save(tmp_path / "tok")
     built = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "out")
     sentences = {s for d in documents for s in d}

@@ -9,8 +9,8 @@ from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools.pretraining import lexicon, lexicon_file
-from tfrecords_tools.vocabulary import byte_bpe as byte_bpe_trainer
 from tfrecords_tools.vocabulary import sentencepiece as sentencepiece_trainer
+from tfrecords_tools.vocabulary import word_vocabularies as byte_bpe_trainer
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def byte_bpe(**options):
     merges = [tuple(pair.split()) for pair in (
         "e w", "N ew", "Y o", "r k", "Yo rk", "Ġ N", "ĠN ew", "Ġ Yo", "ĠYo rk", "e r", ". )",
     )]  # fmt: skip
-    pieces = [*byte_bpe_trainer.SPECIAL, *ALPHABET.values()]
+    pieces = [*byte_bpe_trainer.BYTE_BPE_SPECIALS, *ALPHABET.values()]
     return tokenizers.ByteBPE(pieces + ["".join(pair) for pair in merges], merges, **options)
 
 

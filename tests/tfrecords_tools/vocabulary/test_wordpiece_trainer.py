@@ -4,8 +4,8 @@ import pytest
 
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary import word_counts
-from tfrecords_tools.vocabulary.wordpiece import learn
-from tfrecords_tools.vocabulary.wordpiece import word_counts as counter
+from tfrecords_tools.vocabulary.word_vocabularies import learn_wordpiece
+from tfrecords_tools.vocabulary.word_vocabularies import wordpiece_counts as counter
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -50,31 +50,31 @@ def test_pairs_are_joined_most_frequent_first():
     # lo##w; 6 times n##e, ##w##est, ne##west; 3 times w##i, ##d##est, wi##dest; twice ##e##r,
     # low##er; nothing else is left that occurs twice.
     joined = "##es ##est lo low ne ##west newest wi ##dest widest ##er lower".split()
-    assert learn(counts, len(start) + 12, 1.0) == start + joined
-    assert learn(counts, len(start) + 5, 1.0) == start + joined[:5]
+    assert learn_wordpiece(counts, len(start) + 12, 1.0) == start + joined
+    assert learn_wordpiece(counts, len(start) + 5, 1.0) == start + joined[:5]
 
 
 def test_runs_of_one_letter():
     # a ##a ##a ##a ##a: ##a##a stands there twice without overlap, and both are joined.
-    pieces = learn({"aaaaa": 4}, 5 + 2 + 3, 1.0)
+    pieces = learn_wordpiece({"aaaaa": 4}, 5 + 2 + 3, 1.0)
     assert pieces[5:] == ["a", "##a", "##aa", "a##aa".replace("##", ""), "aaaaa"]
 
 
 def test_signs_and_chinese_characters_have_one_form():
-    pieces = learn({"!": 3, "中": 2, "ab": 2}, 5 + 4 + 2 + 1, 1.0)
+    pieces = learn_wordpiece({"!": 3, "中": 2, "ab": 2}, 5 + 4 + 2 + 1, 1.0)
     assert pieces[5:] == ["!", "a", "b", "中", "##a", "##b", "ab"]
 
 
 def test_rare_characters_are_left_out():
     counts = {"ab": 600, "ω": 1, "aωb": 1}
-    assert learn(counts, 5 + 4 + 1, 0.99)[5:] == ["a", "b", "##a", "##b", "ab"]
-    assert "ω" in learn(counts, 5 + 6 + 1, 1.0)
+    assert learn_wordpiece(counts, 5 + 4 + 1, 0.99)[5:] == ["a", "b", "##a", "##b", "ab"]
+    assert "ω" in learn_wordpiece(counts, 5 + 6 + 1, 1.0)
 
 
 def test_order_of_words_does_not_matter():
     words = {f"{a}{b}{c}": 2 for a in "abc" for b in "abc" for c in "abc"}
     back = dict(reversed(words.items()))
-    assert learn(words, 40, 1.0) == learn(back, 40, 1.0)
+    assert learn_wordpiece(words, 40, 1.0) == learn_wordpiece(back, 40, 1.0)
 
 
 def test_vocabulary_too_small_for_the_alphabet():
@@ -83,7 +83,7 @@ def test_vocabulary_too_small_for_the_alphabet():
         r"them in two forms, and 5 special tokens\); make it larger, or --character_coverage small"
     )
     with pytest.raises(UserError, match=message):
-        learn({"ab": 2, "!": 1}, 9, 1.0)
+        learn_wordpiece({"ab": 2, "!": 1}, 9, 1.0)
 
 
 def test_vocabulary_larger_than_the_text_supports():
@@ -92,12 +92,12 @@ def test_vocabulary_larger_than_the_text_supports():
         r"more; take --vocab_size=11 or more text"
     )
     with pytest.raises(UserError, match=message):
-        learn({"ab": 2, "ba": 1, "!": 1}, 100, 1.0)
-    assert len(learn({"ab": 2, "ba": 1, "!": 1}, 11, 1.0)) == 11
+        learn_wordpiece({"ab": 2, "ba": 1, "!": 1}, 100, 1.0)
+    assert len(learn_wordpiece({"ab": 2, "ba": 1, "!": 1}, 11, 1.0)) == 11
 
 
 def test_progress():
     words = {f"{a}{b}{c}": 2 for a in "abcdefghijkl" for b in "mnopqrstuv" for c in "wxyz01234"}
     reported = []
-    assert len(learn(words, 1100, 1.0, reported.append)) == 1100
+    assert len(learn_wordpiece(words, 1100, 1.0, reported.append)) == 1100
     assert reported == [1000]

@@ -16,7 +16,7 @@ from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents, file_ranges, sentences
 from tfrecords_tools.text.corpus import DocumentChunk
 from tfrecords_tools.text.file_ranges import PlainFile
-from tfrecords_tools.vocabulary import byte_bpe
+from tfrecords_tools.vocabulary import word_vocabularies
 
 ODD = [" ", "  ", "\t", "\x00", "\x1c ", "\x85", "\xa0", "\u2003", "\r", "\x0c", "\x07"]
 BLANK_LINES = ["\n\n", "\n\x1c\n", "\n \n"]  # which end a document of a text file
@@ -44,9 +44,11 @@ def corpus(seed=0, count=40, json_lines=True):
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "blank before a text"])
 def folder(request, tmp_path_factory):
     """Of a tokenizer with merges that have white space, signs and bytes of characters in them."""
-    counts = byte_bpe.word_counts()
+    counts = word_vocabularies.byte_bpe_counts()
     counts.add(corpus(seed=1))
-    tokenizer = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 400), request.param)
+    tokenizer = tokenizers.ByteBPE(
+        *word_vocabularies.learn_byte_bpe(counts.words(), 400), request.param
+    )
     path = tmp_path_factory.mktemp("made") / "tokenizer"
     tokenizer.save(path)
     return str(path)
