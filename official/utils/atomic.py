@@ -2,25 +2,33 @@
 
 After a power cut, a disk may have lost whatever was not synced, and may have a later write without
 an earlier one. So content is synced before the name that says that it is complete, and each folder
-after its entries have changed. Remote files appear when they are whole, and remote folders have a
-marker; see `official.utils.remote_writes`.
+after its entries have changed.
+
+A remote file appears when it is whole. A remote file system need not rename folders, so a folder is
+written in place. It is complete when it has its marker: a file, such as `manifest.json`, that is
+written last and that readers need. Until then it has the file `.unfinished`. A folder with this
+file and without the marker was left by a killed process, and is written anew. Other folders are
+never replaced. Remote file systems have no locks, so one process at a time may write a folder.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from official.utils import paths, remote_writes
+from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.gfile import PREFIX
 from official.utils.paths import AnyPath, RemotePath
 
+UNFINISHED = ".unfinished"
+LEFT_OVER = re.compile(re.escape(PREFIX) + r".+-[a-z0-9_]{8}")  # as `tempfile` ends its names
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR,
@@ -45,7 +53,7 @@ def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) ->
     """
     path = paths.path(path)
     if isinstance(path, RemotePath):
-        with disk_errors(path), remote_writes.folder(path, marker, in_place) as temporary:
+        with disk_errors(path), _remote_folder(path, marker, in_place) as temporary:
             yield temporary
         return
     with disk_errors(path):
@@ -84,8 +92,12 @@ def check_complete(path: str | os.PathLike, marker: str) -> None:
       UserError: the folder was left by a killed process, or is being written.
     """
     path = paths.path(path)
-    if isinstance(path, RemotePath):
-        remote_writes.check_complete(path, marker)
+    remote = isinstance(path, RemotePath)
+    if remote and (path / UNFINISHED).exists() and not (path / marker).exists():
+        raise UserError(
+            f"{path} is not complete: {marker}, which is written last, is missing. The command "
+            "that makes it was stopped, or still runs: give it again"
+        )
 
 
 @contextlib.contextmanager
@@ -99,7 +111,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = paths.path(path)
     if isinstance(path, RemotePath):
-        with disk_errors(path), remote_writes.replacing(path) as temporary:
+        with disk_errors(path), replacing_remote(path) as temporary:
             yield temporary
         return
     with disk_errors(path):
@@ -141,7 +153,10 @@ def append(path: str | os.PathLike, text: str) -> None:
     """
     path = paths.path(path)
     if isinstance(path, RemotePath):
-        remote_writes.append(path, text.encode())
+        data = text.encode()
+        with contextlib.suppress(FileNotFoundError):
+            data = path.read_bytes() + data
+        path.write_bytes(data)
         return
     with disk_errors(path), open(path, "ab", buffering=0) as stream:
         end = stream.seek(0, os.SEEK_END)
@@ -182,7 +197,7 @@ def remove(path: str | os.PathLike, marker: str = "") -> None:
     """
     path = paths.path(path)
     if isinstance(path, RemotePath):
-        remote_writes.remove(path, marker)
+        _remove_remote(path, marker)
         return
     if not path.is_dir() or path.is_symlink():
         path.unlink()
@@ -203,11 +218,13 @@ def remove_leftovers(parent: str | os.PathLike) -> None:
     """
     parent = paths.path(parent)
     if isinstance(parent, RemotePath):
-        remote_writes.remove_leftovers(parent)
+        for path in parent.glob(f"{PREFIX}*"):
+            if LEFT_OVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
         return
     with contextlib.suppress(BlockingIOError), _lock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in parent.glob(f"{PREFIX}*"):
-            if remote_writes.LEFT_OVER.fullmatch(path.name):
+            if LEFT_OVER.fullmatch(path.name):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:
@@ -305,3 +322,80 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _remote_folder(path: RemotePath, marker: str, in_place: bool) -> Iterator[AnyPath]:
+    """Yields an empty folder; see `folder`."""
+    if not marker:
+        raise ValueError(f"{path}: a remote folder needs a marker")
+    _claim(path, marker)
+    try:
+        if in_place:
+            yield path
+            if not (path / marker).exists():
+                raise ValueError(f"{path}: its marker {marker} was not written")
+        else:
+            with tempfile.TemporaryDirectory(prefix=PREFIX) as temporary:
+                yield Path(temporary)
+                copy_tree(Path(temporary), path, marker)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the next run removes what is left
+            (path / marker).unlink(missing_ok=True)
+            _empty(path)
+            (path / UNFINISHED).unlink(missing_ok=True)
+        raise
+    (path / UNFINISHED).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replacing_remote(path: RemotePath) -> Iterator[Path]:
+    """Yields a local file that becomes a remote one when the block ends without an error."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as temporary:
+        file = Path(temporary, path.name)
+        file.touch()
+        yield file
+        paths.copy(file, path)
+
+
+def _remove_remote(path: RemotePath, marker: str) -> None:
+    """Removes a file, or a folder with its marker first."""
+    if path.is_file():
+        path.unlink(missing_ok=True)
+        return
+    if marker:
+        (path / marker).unlink(missing_ok=True)
+    paths.remove_tree(path)
+
+
+def copy_tree(source: Path, target: RemotePath, marker: str) -> None:
+    """Copies a local folder, and its marker last."""
+    last = source / marker
+    for each in sorted(source.rglob("*"), key=lambda each: (each == last, each)):
+        copied = target / each.relative_to(source).as_posix()
+        if each.is_dir():
+            copied.mkdir(exist_ok=True)
+        else:
+            paths.copy(each, copied)
+
+
+def _claim(path: RemotePath, marker: str) -> None:
+    """Makes an empty folder with the file that says that it is not complete.
+
+    Raises:
+      UserError: there is a complete folder, or one of something else.
+    """
+    left = (path / UNFINISHED).exists() and not (path / marker).exists()
+    if not left and ((path / marker).exists() or (path.is_dir() and any(path.iterdir()))):
+        raise UserError(f"{path} is there already: name another folder or remove it first")
+    path.mkdir(parents=True, exist_ok=True)
+    (path / UNFINISHED).write_bytes(b"")
+    if left:
+        _empty(path)
+
+
+def _empty(path: RemotePath) -> None:
+    """Removes all that a folder contains but the file that says that it is not complete."""
+    for each in path.iterdir():
+        if each.name != UNFINISHED:
+            _remove_remote(each, "")

@@ -2,9 +2,8 @@
 
 An object that this program writes for itself has the SHA-256 of its content under `KEY`, so a
 flipped bit or an edited entry is detected when the object is read. Files of earlier versions have
-no checksum and are read without one.
-
-Reads and writes JSON objects with a checksum, and checks the types of their entries.
+no checksum and are read without one. `write_record` and `read_record` do it whole, for files in
+which every entry has its type.
 """
 
 import difflib
@@ -75,13 +74,6 @@ def checked(values: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any
     return content
 
 
-def _digest(values: Mapping[str, Any]) -> str:
-    # The form after reading: tuples are lists, and keys are text.
-    plain = json.loads(json.dumps(values))
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return checksums.hash_bytes(text.encode())
-
-
 def write_record(path: AnyPath, record: Mapping[str, Any]) -> None:
     """Writes an object with its checksum.
 
@@ -95,7 +87,7 @@ def write_record(path: AnyPath, record: Mapping[str, Any]) -> None:
 def read_record(
     path: AnyPath, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Reads an object that `write` wrote. Objects of older versions have no checksum.
+    """Reads an object that `write_record` wrote. Objects of older versions have no checksum.
 
     Args:
       path: the file.
@@ -124,3 +116,10 @@ def unreadable(path: AnyPath, error: Exception) -> UserError:
         return UserError(f"{path}: missing")
     reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
     return UserError(f"{path}: damaged ({reason or type(error).__name__})")
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    # The form after reading: tuples are lists, and keys are text.
+    plain = json.loads(json.dumps(values))
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return checksums.hash_bytes(text.encode())

@@ -7,8 +7,6 @@ of `pathlib.Path` that the project uses. It may be of any file system that `tf.i
 Remote file systems may have no locks, no renaming of folders and no appending, and a new file may
 be missing in listings for a while. `official.utils.atomic` says how files and folders are written
 there.
-
-Reads small files into memory, and refuses files that are too large.
 """
 
 import contextlib
@@ -32,6 +30,8 @@ from official.utils.errors import UserError
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
 _BROKEN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/[^/]")  # `pathlib` joins slashes
 _BUFFER = 1 << 20  # bytes
+# Of a file that is read into memory: the largest vocabularies and configs have a few MiB.
+MAX_BYTES = 64 << 20
 
 
 def path(name: str | os.PathLike) -> "AnyPath":
@@ -330,10 +330,6 @@ def remove_tree(folder: str | os.PathLike) -> None:
         gfile.retried(str(folder), lambda fs: fs.rmtree(str(folder)))
 
 
-# The largest vocabularies and configs have a few MiB.
-MAX_BYTES = 64 << 20
-
-
 def check_file(
     file: str | os.PathLike, max_bytes: int | None = MAX_BYTES, advice: str = ""
 ) -> None:
@@ -359,7 +355,7 @@ def check_file(
 
 
 def read_bytes(file: str | os.PathLike, max_bytes: int = MAX_BYTES, advice: str = "") -> bytes:
-    """Reads a file of a limited size; arguments and errors are those of `check`."""
+    """Reads a file of a limited size; arguments and errors are those of `check_file`."""
     check_file(file, max_bytes, advice)
     try:
         return path(file).read_bytes()

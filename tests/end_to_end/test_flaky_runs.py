@@ -11,7 +11,7 @@ import pytest
 
 from official import config as configs
 from official.saving import checkpoints, metrics_log
-from official.utils import remote_writes
+from official.utils import atomic
 from tests import ROOT, commands, flaky, small
 from tests.end_to_end.test_multi_worker import free_ports
 
@@ -146,7 +146,7 @@ def test_a_killed_conversion_is_refused_and_made_again(place):
     environment = flaky.environment(place, every=31, late=3)
     options = ["official.convert", "--source=hf", f"--input={GOLDEN}", "--output=flaky://converted"]
     process = commands.Command(*options, environment=environment, merge=True)
-    sign, marker = place / "converted" / remote_writes.UNFINISHED, place / "converted/config.yaml"
+    sign, marker = place / "converted" / atomic.UNFINISHED, place / "converted/config.yaml"
     while not sign.exists():
         assert process.returncode is None, process.output()
         time.sleep(0.001)

@@ -25,7 +25,7 @@ from official.saving import checkpoints, metrics_log
 from official.serving import saved_model
 from official.training import events
 from official.training.stop_signal import Stopped
-from official.utils import paths, remote_writes
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_frozen_encoder import task_shards
@@ -84,7 +84,7 @@ def test_a_remote_run_is_stopped_and_goes_on_to_the_bits_of_a_local_one(
     config = small.replace(config, eval_every=2, report_every=1)
     shards = small.shard_folder(tmp_path / "shards", config)
     remote = ram / "run"
-    remote_writes.copy_tree(shards, remote / "shards", "manifest.json")
+    atomic.copy_tree(shards, remote / "shards", "manifest.json")
 
     def train(folder, data):
         configs.save(config, folder / "run.yaml")

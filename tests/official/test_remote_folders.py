@@ -13,7 +13,7 @@ from official.evaluation import glue_submission
 from official.shards import manifest
 from official.training import sweep
 from official.training.sweep_values import Sweep
-from official.utils import paths, remote_writes
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tests import ROOT, small
 from tests.official.convert import test_convert_tf1 as bert_release
@@ -47,7 +47,7 @@ def test_tokenizers(ram, tmp_path, kind):
     with pytest.raises(UserError, match=f"tokenizer folder {ram}/none is missing"):
         tokenizers.load(ram / "none")
     (ram / "saved" / "tokenizer_config.json").unlink()
-    (ram / "saved" / remote_writes.UNFINISHED).write_bytes(b"")
+    (ram / "saved" / atomic.UNFINISHED).write_bytes(b"")
     with pytest.raises(UserError, match=f"{ram}/saved is not complete: tokenizer_config.json, whi"):
         tokenizers.load(ram / "saved")
 
@@ -59,7 +59,7 @@ def test_a_release_of_bert(ram, tmp_path):
     ):
         (tmp_path / name).write_text(text)
     bert_release.save(tmp_path, bert_release.release_tensors())
-    remote_writes.copy_tree(tmp_path, ram / "release", "vocab.txt")
+    atomic.copy_tree(tmp_path, ram / "release", "vocab.txt")
     here, there = tf1.read(tmp_path), tf1.read(str(ram / "release"))
     assert there.config.encoder == here.config.encoder and there.config.name == "release"
     assert here.variables.keys() == there.variables.keys()
@@ -103,7 +103,7 @@ def test_a_sweep(ram):
 def test_a_submission(ram, tmp_path):
     fill_submission(tmp_path)
     names = [path.name for path in tmp_path.iterdir()]
-    remote_writes.copy_tree(tmp_path, ram / "files", names[0])
+    atomic.copy_tree(tmp_path, ram / "files", names[0])
     glue_submission.pack([f"{ram}/files"], f"{ram}/submission.zip")
     glue_submission.pack([tmp_path], tmp_path / "submission.zip")
     packed = (ram / "submission.zip").read_bytes()
@@ -113,6 +113,6 @@ def test_a_submission(ram, tmp_path):
 
 
 def test_a_shard_folder_that_is_not_complete(ram):
-    (ram / "shards" / remote_writes.UNFINISHED).write_bytes(b"")
+    (ram / "shards" / atomic.UNFINISHED).write_bytes(b"")
     with pytest.raises(UserError, match=f"{ram}/shards is no shard folder, or no whole one; make"):
         manifest.read(ram / "shards")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from official.shards import manifest, shard_folder
-from official.utils import checksums, paths, remote_writes
+from official.utils import atomic, checksums, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath, RemotePath
 from tfrecords_tools.writing.shuffle import OVERHEAD_BYTES, ShardRecords
@@ -145,7 +145,7 @@ def write_file(
 
     path = paths.path(path)
     remote = isinstance(path, RemotePath)
-    with remote_writes.replacing(path) if remote else contextlib.nullcontext(path) as local:
+    with atomic.replacing_remote(path) if remote else contextlib.nullcontext(path) as local:
         writer = tf.io.TFRecordWriter(str(local))
         with disk_errors():
             for record in records:

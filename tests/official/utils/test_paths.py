@@ -257,7 +257,7 @@ def test_no_other_module_knows_file_systems():
     local = {
         "config/published", "distribution/devices", "fine_tuning", "saving/run_lock",
         "serving/keras_text", "shards/layer_states", "training/events", "utils/atomic",
-        "utils/paths", "utils/remote_writes",
+        "utils/paths",
     }  # fmt: skip
     folder = ROOT / "official"
     for file in folder.rglob("*.py"):

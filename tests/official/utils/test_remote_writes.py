@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.utils import atomic, checksums, paths, remote_writes
+from official.utils import atomic, checksums, gfile, paths
 from official.utils.errors import UserError
 
 
@@ -25,7 +25,7 @@ def killed(monkeypatch):
     def run(write):
         with monkeypatch.context() as patch:
             patch.setattr(paths.RemotePath, "unlink", lambda *args, **options: None)
-            patch.setattr(remote_writes, "remove", lambda *args: None)
+            patch.setattr(atomic, "_remove_remote", lambda *args: None)
             with pytest.raises(Killed):
                 write()
 
@@ -45,16 +45,16 @@ def written(folder, stop=False, **options):
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_folder_is_whole_when_its_marker_is_there(ram, in_place, monkeypatch):
     order = []
-    real = remote_writes.gfile.put
+    real = gfile.put
 
     def put(uri, source):
         order.append(uri.removeprefix(f"{ram}/out/"))
-        if order[-1] != remote_writes.UNFINISHED:
+        if order[-1] != atomic.UNFINISHED:
             with pytest.raises(UserError, match="out is not complete: last, which is written last"):
                 atomic.check_complete(ram / "out", "last")
         real(uri, source)
 
-    monkeypatch.setattr(remote_writes.gfile, "put", put)
+    monkeypatch.setattr(gfile, "put", put)
     written(str(ram / "out"), in_place=in_place)
     assert sorted(order) == [".unfinished", "last", "sub/a", "z"]
     assert order[0] == ".unfinished" and order[-1] == "last"
