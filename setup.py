@@ -1,7 +1,7 @@
 """Puts the published configs into the package; all other settings are in pyproject.toml.
 
 An installed `official` has the files of `configs/` as `official/configs/`, where
-`official.config.published` looks for a config that is not in the working directory.
+`official.config.loader` looks for a config that is not in the working directory.
 """
 
 import setuptools

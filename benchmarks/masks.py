@@ -13,7 +13,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from official.config.corruption import TARGET_UNITS, UNITS, PermutationConfig, TokenMasksConfig
+from official.config.corruptions import TARGET_UNITS, UNITS, PermutationConfig, TokenMasksConfig
 from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

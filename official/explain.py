@@ -34,8 +34,7 @@ import dataclasses
 
 from absl import flags
 
-from official.config.corruption import PermutationConfig
-from official.config.text_to_text import SentinelsConfig, TextToTextConfig
+from official.config.corruptions import PermutationConfig, SentinelsConfig, TextToTextConfig
 from official.utils import errors, paths
 from official.utils.errors import UserError
 

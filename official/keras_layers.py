@@ -7,9 +7,12 @@ Keras knows the layers of saved models by name once this module is imported:
 
 import importlib.util
 
-from official.config.bilm import BilmConfig
-from official.config.encoder_decoder import EncoderDecoderConfig
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import (
+    BilmConfig,
+    EncoderDecoderConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.modeling.encoders.bilm import Encoder as BilmEncoder
 from official.modeling.encoders.encoder_decoder import Encoder as EncoderDecoder
 from official.modeling.encoders.transformer import Encoder as TransformerEncoder

@@ -184,9 +184,9 @@ def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
     if FLAGS.list_configs:
-        from official.config import published
+        from official.config import yaml_files
 
-        print(*published.names(), sep="\n")
+        print(*yaml_files.published(), sep="\n")
         return
     required = {
         "generate": ("model_dir",),

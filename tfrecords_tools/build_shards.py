@@ -44,9 +44,9 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     if options.list_configs:
-        from official.config import published
+        from official.config import yaml_files
 
-        print(*published.names(), sep="\n")
+        print(*yaml_files.published(), sep="\n")
         return
     errors.require(options, "config", "input", "tokenizer", "output")
     where = execution.from_flags(argv)

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from official import config as configs
-from official.config.bilm import BilmConfig
+from official.config.encoders import BilmConfig
 from official.convert import elmo
 from official.saving import model_folder
 from official.tokenizers import Characters

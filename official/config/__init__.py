@@ -9,9 +9,9 @@ from official.config.loader import (
     save,
     to_dict,
 )
+from official.config.parts import Config
 from official.config.recipe import Optimizer, Recipe, Schedule
 from official.config.registry import module_of
-from official.config.sections import Config
 from official.config.segments import Segments
 
 __all__ = [

@@ -2,11 +2,10 @@
 
 import math
 
-from official.config.part import EncoderConfig, ObjectiveConfig
+from official.config.corruptions import TextToTextConfig
+from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.config.registry import OBJECTIVES, objective_fields
-from official.config.sections import Config
 from official.config.segments import TEXT_FORMATS
-from official.config.text_to_text import TextToTextConfig
 from official.tasks import KINDS
 from official.utils.errors import UserError
 

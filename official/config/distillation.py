@@ -2,13 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from official.config.part import EncoderConfig, ObjectiveConfig
+from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.strict import above, at_least, one_of
-
-if TYPE_CHECKING:
-    from official.config.sections import Config
 
 # The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
 # for each example, and over the tokens of a row.
@@ -28,45 +24,45 @@ class DistillationConfig(ObjectiveConfig):
     """Distillation: the outputs and layers of a frozen teacher. Terms with weight 0 are left out.
 
     Attributes:
-        teachers: model folders. Several teachers teach the mean of their probabilities, or of
-            their outputs; layers are matched with one teacher only.
-        checkpoint: the checkpoint of the teachers: `best`, `last`, a step or a path.
-        cache: a folder of `official.teacher_outputs` with the outputs of the teachers for the
-            shards. The teachers then do not run. "" = they run in each step.
-        head: the objective whose outputs are matched: its type, or its task if there are several.
-            "" = the only one.
-        temperature: T, which divides the outputs of both before the softmax.
-        square_temperature: whether the cross-entropy is multiplied by T^2, which keeps its
-            gradient of the same size at every T (Hinton et al., 2015, section 2).
-        positions: of outputs for each token, the tokens that are matched: 'real' = all but
-            padding; 'masked' = those that masked LM predicts.
-        cross_entropy: weight of the soft cross-entropy. The reported loss is KL(teacher || student)
-            = the cross-entropy minus the entropy of the teacher, which is a constant.
-        logits: weight of the mean squared error of the outputs before the softmax.
-        cosine: weight of 1 - cosine of the last hidden states (DistilBERT).
-        relation: weight of KL(teacher || student) of the `relations` of the last layer (MiniLM).
-        relations: 'attention' = the attention distributions; 'query', 'key' and 'value' = the
-            softmax of the scaled products of these vectors with each other. MiniLM has attention
-            and value, MiniLMv2 query, key and value.
-        relation_heads: the number of heads that query, key and value are split into again
-            (MiniLMv2: 48 or 64); 0 = the attention heads, of which both need the same number.
-        relation_layer: the layer of the teacher, from 1; None = the last one.
-        scores: weight of the mean squared error of the attention scores before the softmax
-            (TinyBERT), summed over the matched layers.
-        hidden: weight of the mean squared error of the hidden states (TinyBERT), summed over the
-            embeddings and the matched layers.
-        layers: the layer of the teacher, from 1, that each layer of the student is matched with.
-            Empty = each k-th one, where the teacher has k times as many layers.
-        projection: how hidden states are projected to the teacher's width: 'shared' = one
-            projection for all layers (the release), 'each' = one for each (the paper), or 'none'.
-        means: what the means of `scores` and `hidden` are over. 'intended' = real tokens, and pairs
-            of them; 'released' = all positions of a row with its padding, as the release of
-            TinyBERT computes them. The score of a key that is padding is then no error, nor is one
-            of -100 or less. The more padding, the less does `scores` weigh beside `hidden`.
-        teacher_layers: the number of layers of the teacher; filled in from it.
-        teacher_size: the hidden size of the teacher; filled in from it.
-        teacher_checksums: SHA-256 of the weights of each teacher; filled in from them.
-        weight: factor of all terms in the sum.
+      teachers: model folders. Several teachers teach the mean of their probabilities, or of
+        their outputs; layers are matched with one teacher only.
+      checkpoint: the checkpoint of the teachers: `best`, `last`, a step or a path.
+      cache: a folder of `official.teacher_outputs` with the outputs of the teachers for the
+        shards. The teachers then do not run. "" = they run in each step.
+      head: the objective whose outputs are matched: its type, or its task if there are several.
+        "" = the only one.
+      temperature: T, which divides the outputs of both before the softmax.
+      square_temperature: whether the cross-entropy is multiplied by T^2, which keeps its
+        gradient of the same size at every T (Hinton et al., 2015, section 2).
+      positions: of outputs for each token, the tokens that are matched: 'real' = all but
+        padding; 'masked' = those that masked LM predicts.
+      cross_entropy: weight of the soft cross-entropy. The reported loss is KL(teacher || student)
+        = the cross-entropy minus the entropy of the teacher, which is a constant.
+      logits: weight of the mean squared error of the outputs before the softmax.
+      cosine: weight of 1 - cosine of the last hidden states (DistilBERT).
+      relation: weight of KL(teacher || student) of the `relations` of the last layer (MiniLM).
+      relations: 'attention' = the attention distributions; 'query', 'key' and 'value' = the
+        softmax of the scaled products of these vectors with each other. MiniLM has attention
+        and value, MiniLMv2 query, key and value.
+      relation_heads: the number of heads that query, key and value are split into again
+        (MiniLMv2: 48 or 64); 0 = the attention heads, of which both need the same number.
+      relation_layer: the layer of the teacher, from 1; None = the last one.
+      scores: weight of the mean squared error of the attention scores before the softmax
+        (TinyBERT), summed over the matched layers.
+      hidden: weight of the mean squared error of the hidden states (TinyBERT), summed over the
+        embeddings and the matched layers.
+      layers: the layer of the teacher, from 1, that each layer of the student is matched with.
+        Empty = each k-th one, where the teacher has k times as many layers.
+      projection: how hidden states are projected to the teacher's width: 'shared' = one
+        projection for all layers (the release), 'each' = one for each (the paper), or 'none'.
+      means: what the means of `scores` and `hidden` are over. 'intended' = real tokens, and pairs
+        of them; 'released' = all positions of a row with its padding, as the release of
+        TinyBERT computes them. The score of a key that is padding is then no error, nor is one
+        of -100 or less. The more padding, the less does `scores` weigh beside `hidden`.
+      teacher_layers: the number of layers of the teacher; filled in from it.
+      teacher_size: the hidden size of the teacher; filled in from it.
+      teacher_checksums: SHA-256 of the weights of each teacher; filled in from them.
+      weight: factor of all terms in the sum.
     """
 
     type = "distillation"
@@ -156,7 +152,7 @@ class DistillationConfig(ObjectiveConfig):
         """Returns the objective whose outputs are matched.
 
         Raises:
-            ValueError: there is none, or there are several and `head` names none of them.
+          ValueError: there is none, or there are several and `head` names none of them.
         """
         objectives = list(objectives)
         heads = [objective for objective in objectives if objective.type in HEADS]
@@ -174,7 +170,7 @@ class DistillationConfig(ObjectiveConfig):
             f"objectives are {there}: add the one that the teacher has"
         )
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if not self.term_weights:
             raise ValueError(f"nothing is matched: give one of {', '.join(TERMS)} a weight")
@@ -207,7 +203,7 @@ class DistillationConfig(ObjectiveConfig):
         """Checks that the encoders of student and teacher can be matched.
 
         Raises:
-            ValueError: they cannot; the message has the key and both values.
+          ValueError: they cannot; the message has the key and both values.
         """
         if self.cosine and student.hidden_size != teacher.hidden_size:
             raise ValueError(
@@ -236,7 +232,7 @@ class DistillationConfig(ObjectiveConfig):
         """Returns the layer of the teacher, from 1, for each layer of the student.
 
         Raises:
-            ValueError: the student is deeper, or `layers` does not suit the two numbers.
+          ValueError: the student is deeper, or `layers` does not suit the two numbers.
         """
         if student_layers > teacher_layers:
             raise ValueError(

@@ -1,8 +1,12 @@
-"""Configs of the encoders: sizes and structure."""
+"""Configs of the encoders: sizes and structure.
+
+They are the transformer (BERT and its kin, GPT-2), Transformer-XL (XLNet too), the encoder-decoder
+(T5) and the bidirectional language model of ELMo.
+"""
 
 import dataclasses
 
-from official.config.part import EncoderConfig
+from official.config.parts import EncoderConfig
 from official.utils.strict import at_least, at_most, dropout_rate, omitted, one_of
 
 # Names in `official.modeling.layers`.
@@ -10,6 +14,14 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
 FAMILIES = ("ernie",)
+# Of the encoder-decoder.
+NORMS = ("rms", "layer")
+POSITIONS = ("relative", "sinusoidal")
+# Of ELMo's encoder.
+TOKENS = ("characters", "words")
+BILM_ACTIVATIONS = ("relu", "tanh")
+_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+_WIDTH = 50  # characters of a word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,42 +29,42 @@ class TransformerConfig(EncoderConfig):
     """A transformer encoder.
 
     Attributes:
-        vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
-        hidden_size: D.
-        num_layers: the number of layers.
-        num_heads: N; divides the hidden size.
-        intermediate_size: the inner size of the feed-forward network.
-        embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
-        max_positions: the largest number of tokens in a sequence.
-        segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
-        activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
-        dropout: the dropout rate of the embeddings and of the output of each sublayer.
-        attention_dropout: the dropout rate of the attention weights.
-        norm_epsilon: added to the variance.
-        norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the embeddings then
-            have no norm, and the last layer is followed by one).
-        causal: whether a position attends only to itself and the positions before it.
-        position_offset: the row of the position table for the first token.
-        layer_groups: the number of groups of layers that share parameters; None = no layers share
-            parameters.
-        inner_layers: the number of layers in a group.
-        pooler: whether there is a pooled output, a dense layer on one position.
-        pooler_activation: the activation of the pooler: 'tanh', or a name as in `activation`.
-        pooled_position: the position that is pooled: 'first', or 'last' = the last real one. None =
-            'first', or 'last' if causal is true, where the first position attends to no other.
-        initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
-            (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
-            Transformer-XL).
-        initializer_range: the standard deviation of the distribution. With `truncated_normal`,
-            which is cut at two standard deviations, that of the weights is 0.88 of it.
-        position_initializer_range: the same for the position table; None = `initializer_range`.
-        scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
-            because the residual sum has 2 L terms (GPT-2, section 2.3).
-        relative_buckets: the number of buckets of distances, each with a number for each head that
-            is added to the scores of all layers, beside the position table (MPNet). Distances of
-            128 and more share a bucket. None = there are none.
-        family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
-            as one. It computes what a BERT does. None = the other fields tell the family.
+      vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
+      hidden_size: D.
+      num_layers: the number of layers.
+      num_heads: N; divides the hidden size.
+      intermediate_size: the inner size of the feed-forward network.
+      embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
+      max_positions: the largest number of tokens in a sequence.
+      segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
+      activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
+      dropout: the dropout rate of the embeddings and of the output of each sublayer.
+      attention_dropout: the dropout rate of the attention weights.
+      norm_epsilon: added to the variance.
+      norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the embeddings then
+        have no norm, and the last layer is followed by one).
+      causal: whether a position attends only to itself and the positions before it.
+      position_offset: the row of the position table for the first token.
+      layer_groups: the number of groups of layers that share parameters; None = no layers share
+        parameters.
+      inner_layers: the number of layers in a group.
+      pooler: whether there is a pooled output, a dense layer on one position.
+      pooler_activation: the activation of the pooler: 'tanh', or a name as in `activation`.
+      pooled_position: the position that is pooled: 'first', or 'last' = the last real one. None =
+        'first', or 'last' if causal is true, where the first position attends to no other.
+      initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
+        (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
+        Transformer-XL).
+      initializer_range: the standard deviation of the distribution. With `truncated_normal`,
+        which is cut at two standard deviations, that of the weights is 0.88 of it.
+      position_initializer_range: the same for the position table; None = `initializer_range`.
+      scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
+        because the residual sum has 2 L terms (GPT-2, section 2.3).
+      relative_buckets: the number of buckets of distances, each with a number for each head that
+        is added to the scores of all layers, beside the position table (MPNet). Distances of
+        128 and more share a bucket. None = there are none.
+      family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
+        as one. It computes what a BERT does. None = the other fields tell the family.
     """
 
     type = "transformer"
@@ -134,39 +146,39 @@ class TransformerXLConfig(EncoderConfig):
     """A Transformer-XL encoder; the defaults are those of XLNet.
 
     Attributes:
-        vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
-        hidden_size: D, even.
-        num_layers: the number of layers.
-        num_heads: N.
-        head_size: H; None = the hidden size divided by the number of heads.
-        intermediate_size: the inner size of the feed-forward network.
-        segment_types: 2 = attention scores depend on whether two positions are in the same segment;
-            0 = they do not.
-        activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
-        dropout: the dropout rate of the embeddings, of the relative position encodings, of the
-            output of each sublayer and of the output.
-        attention_dropout: the dropout rate of the attention weights.
-        inner_dropout: the dropout rate of the activations within the feed-forward network.
-        norm_epsilon: added to the variance.
-        untie_biases: whether each layer has its own content and position biases.
-        attention: 'bi' = a position attends in both directions; 'uni' = it attends to itself, the
-            positions before it and the memory.
-        same_length: if attention is 'uni', whether every position attends to the same number of
-            positions, itself and the `memory_length` - 1 before it (Transformer-XL's release, in
-            evaluation). Otherwise it attends to the whole memory and all positions before it.
-        memory_length: M, the number of positions of earlier rows that are kept; 0 = none.
-        reuse_length: the number of positions at the start of a row that may become memory; 0 = all.
-        clamp_length: the largest relative distance; larger ones are clamped to it. 0 = no limit.
-        scale_embeddings: whether embeddings are multiplied by sqrt(D) (Transformer-XL).
-        query_stream: whether there is an initial vector for the query stream (XLNet).
-        pooler: whether there is a pooled output, tanh of a dense layer on one position.
-        pooled_position: the position that is pooled: 'last' = the last real one (XLNet), or
-            'first'.
-        initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
-            (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
-            Transformer-XL).
-        initializer_range: the standard deviation of the distribution. With `truncated_normal`,
-            which is cut at two standard deviations, that of the weights is 0.88 of it.
+      vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
+      hidden_size: D, even.
+      num_layers: the number of layers.
+      num_heads: N.
+      head_size: H; None = the hidden size divided by the number of heads.
+      intermediate_size: the inner size of the feed-forward network.
+      segment_types: 2 = attention scores depend on whether two positions are in the same segment;
+        0 = they do not.
+      activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
+      dropout: the dropout rate of the embeddings, of the relative position encodings, of the
+        output of each sublayer and of the output.
+      attention_dropout: the dropout rate of the attention weights.
+      inner_dropout: the dropout rate of the activations within the feed-forward network.
+      norm_epsilon: added to the variance.
+      untie_biases: whether each layer has its own content and position biases.
+      attention: 'bi' = a position attends in both directions; 'uni' = it attends to itself, the
+        positions before it and the memory.
+      same_length: if attention is 'uni', whether every position attends to the same number of
+        positions, itself and the `memory_length` - 1 before it (Transformer-XL's release, in
+        evaluation). Otherwise it attends to the whole memory and all positions before it.
+      memory_length: M, the number of positions of earlier rows that are kept; 0 = none.
+      reuse_length: the number of positions at the start of a row that may become memory; 0 = all.
+      clamp_length: the largest relative distance; larger ones are clamped to it. 0 = no limit.
+      scale_embeddings: whether embeddings are multiplied by sqrt(D) (Transformer-XL).
+      query_stream: whether there is an initial vector for the query stream (XLNet).
+      pooler: whether there is a pooled output, tanh of a dense layer on one position.
+      pooled_position: the position that is pooled: 'last' = the last real one (XLNet), or
+        'first'.
+      initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
+        (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
+        Transformer-XL).
+      initializer_range: the standard deviation of the distribution. With `truncated_normal`,
+        which is cut at two standard deviations, that of the weights is 0.88 of it.
     """
 
     type = "transformer_xl"
@@ -249,4 +261,232 @@ class TransformerXLConfig(EncoderConfig):
         return self.memory_length if self.same_length else 0
 
 
-PARTS = (TransformerConfig, TransformerXLConfig)
+@dataclasses.dataclass(frozen=True)
+class EncoderDecoderConfig(EncoderConfig):
+    """An encoder and a decoder; the defaults are those of T5 1.0 small.
+
+    | setting | T5 1.0 | T5 1.1 | Vaswani et al. (2017) |
+    |---|---|---|---|
+    | activation, gated | relu, false | gelu_tanh, true | relu, false |
+    | norm, norm_position | rms, pre | rms, pre | layer, post |
+    | use_bias, scale_scores | false, false | false, false | true, true |
+    | positions | relative | relative | sinusoidal |
+    | scale_embeddings | false | false | true |
+    | tied_output, scale_output | true, true | false, false | true, false |
+
+    Attributes:
+      vocab_size: rows of the token table, which encoder and decoder share; None = the size of
+        the tokenizer's vocabulary.
+      hidden_size: D, even if positions are sinusoidal.
+      num_layers: the number of layers of the encoder.
+      decoder_layers: the number of layers of the decoder; None = `num_layers`, 0 = there is no
+        decoder, so that the model encodes texts and cannot generate them.
+      num_heads: N.
+      head_size: H; None = the hidden size divided by the number of heads.
+      intermediate_size: the inner size of the feed-forward network.
+      activation: 'relu', 'gelu_tanh', 'gelu' (erf form) or 'silu'.
+      gated: whether the activation is that of a gate beside the inner map.
+      norm: 'rms' (no mean and no offset) or 'layer'.
+      norm_position: 'pre' (before the sublayer; each stack ends with a norm) or 'post' (after the
+        residual sum).
+      norm_epsilon: added to the mean square or variance.
+      use_bias: whether linear layers have biases.
+      scale_scores: whether attention scores are divided by sqrt(H). If not, the initial query
+        kernels are.
+      positions: 'relative' = a learned bias of scores for each bucket of distances, one table in
+        each stack; 'sinusoidal' = vectors that are added to the embeddings.
+      relative_buckets: the number of buckets, even.
+      relative_max_distance: the distance from which all distances share a bucket.
+      scale_embeddings: whether embeddings are multiplied by sqrt(D).
+      tied_output: whether the output is tied to the token table.
+      scale_output: whether the states are divided by sqrt(D) before a tied output; None =
+        `tied_output`.
+      dropout: the dropout rate of the embeddings, of the output of each sublayer and, with norm
+        position 'pre', of each stack's output.
+      attention_dropout: the dropout rate of the attention weights.
+      inner_dropout: the dropout rate of the activations within the feed-forward network.
+      share_dropout: whether the positions of a sequence share each mask of dropout, as in the
+        releases of T5; transformers' T5 draws one for each position.
+      initializer: the distribution of the initial weights. `fan_in` = normal, with the standard
+        deviation 1 / sqrt(I) for a kernel of I inputs; embeddings, after `scale_embeddings`,
+        have standard deviation 1 (T5). Or `normal` or `truncated_normal`.
+      initializer_range: the standard deviation of the last two.
+    """
+
+    type = "encoder_decoder"
+
+    vocab_size: int | None = None
+    hidden_size: int = 512
+    num_layers: int = 6
+    decoder_layers: int | None = None
+    num_heads: int = 8
+    head_size: int | None = None
+    intermediate_size: int = 2048
+    activation: str = "relu"
+    gated: bool = False
+    norm: str = "rms"
+    norm_position: str = "pre"
+    norm_epsilon: float = 1e-6
+    use_bias: bool = False
+    scale_scores: bool = False
+    positions: str = "relative"
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+    scale_embeddings: bool = False
+    tied_output: bool = True
+    scale_output: bool | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    inner_dropout: float = 0.1
+    share_dropout: bool = True
+    initializer: str = "fan_in"
+    initializer_range: float = 0.02
+
+    # Heads and tools read these of every encoder. Positions have no table, so only time and memory
+    # limit the length of a sequence.
+    embedding_size = None
+    max_positions = 2**16
+    segment_types = 0
+    pooler = False
+    pooled_position = "first"
+    layout = "cls_first"
+    # T5's texts are tokens and the end token (Raffel et al. 2020, section 3.1).
+    text_layout = "no_cls"
+
+    def __post_init__(self):
+        if self.decoder_layers is None:
+            object.__setattr__(self, "decoder_layers", self.num_layers)
+        if self.scale_output is None:
+            object.__setattr__(self, "scale_output", self.tied_output)
+        at_least(self, 1, "hidden_size", "num_layers", "num_heads")
+        at_least(self, 0, "decoder_layers")
+        at_least(self, 1, "intermediate_size", "vocab_size", "head_size", "relative_max_distance")
+        at_least(self, 4, "relative_buckets")
+        at_most(self, 1000, "num_layers", "decoder_layers")
+        at_least(self, 0, "norm_epsilon", "initializer_range")
+        dropout_rate(self, "dropout", "attention_dropout", "inner_dropout")
+        one_of("activation", self.activation, ACTIVATIONS)
+        one_of("norm", self.norm, NORMS)
+        one_of("norm_position", self.norm_position, ["pre", "post"])
+        one_of("positions", self.positions, POSITIONS)
+        one_of("initializer", self.initializer, ("fan_in", *INITIALIZERS))
+        if self.head_size is None and self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}: "
+                "set head_size, or another number"
+            )
+        if self.positions == "sinusoidal" and self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size: {self.hidden_size} is odd: half of it are sines, half cosines"
+            )
+        if self.relative_buckets % 4:
+            raise ValueError(
+                f"relative_buckets: {self.relative_buckets} is not a multiple of 4: each direction "
+                "has half of the buckets, and half of these have one distance each"
+            )
+        if self.relative_max_distance <= self.relative_buckets // 2:
+            raise ValueError(
+                f"relative_max_distance: {self.relative_max_distance} is not above "
+                f"{self.relative_buckets // 2}, the number of buckets with one distance each: "
+                "raise it, or lower relative_buckets"
+            )
+        if self.scale_output and not self.tied_output:
+            raise ValueError("scale_output: true is of a tied output, and tied_output is false")
+
+
+@dataclasses.dataclass(frozen=True)
+class BilmConfig(EncoderConfig):
+    """LSTMs of both directions over words (Peters et al., 2018); the defaults are the original.
+
+    Attributes:
+      vocab_size: the number of words that are predicted; None = the size of the tokenizer's
+        vocabulary.
+      tokens: 'characters' = a word is read by its characters; 'words' = it has a vector in a
+        table of the vocabulary.
+      character_size: the size of the vector of a character.
+      filters: the width and the number of the convolutions of each width.
+      highway_layers: the number of highway layers after the convolutions.
+      activation: of the convolutions: 'relu' or 'tanh'.
+      cell_size: C, the cells of an LSTM.
+      projection_size: P, the size of the vectors of words and of the outputs of each direction.
+      num_layers: L, the number of LSTMs of each direction.
+      cell_clip: the largest absolute value of a cell; 0 = no limit.
+      projection_clip: the largest absolute value of an output; 0 = no limit.
+      skip_connections: whether all LSTMs but the first add their input to their output.
+      dropout: the dropout rate of the input of each LSTM and of the last output.
+      memory_length: 1 = the state of a row is carried to the row that continues it, in training
+        and evaluation on streams; 0 = each row begins with a fresh state.
+      initializer: the distribution of the initial weights of heads: `normal` or
+        `truncated_normal`. That of the encoder is the release's.
+      initializer_range: the standard deviation of the distribution.
+    """
+
+    type = "bilm"
+
+    vocab_size: int | None = None
+    tokens: str = "characters"
+    character_size: int = 16
+    filters: tuple[tuple[int, int], ...] = _FILTERS
+    highway_layers: int = 2
+    activation: str = "relu"
+    cell_size: int = 4096
+    projection_size: int = 512
+    num_layers: int = 2
+    cell_clip: float = 3.0
+    projection_clip: float = 3.0
+    skip_connections: bool = True
+    dropout: float = 0.1
+    memory_length: int = 1
+    initializer: str = "truncated_normal"
+    initializer_range: float = 0.02
+
+    # Heads and tools read these of every encoder. Only time and memory limit the length.
+    embedding_size = None
+    max_positions = 2**16
+    segment_types = 0
+    reuse_length = 0
+    pooler = False
+    pooled_position = "first"
+    layout = "cls_first"
+
+    def __post_init__(self):
+        filters = tuple(tuple(pair) for pair in self.filters)
+        object.__setattr__(self, "filters", filters)
+        if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
+            raise ValueError(
+                f"filters: {self.filters}: give pairs of a width and a number of convolutions, "
+                "such as [[1, 32], [2, 64]]"
+            )
+        if widest := [width for width, _ in filters if width > _WIDTH]:
+            raise ValueError(f"filters: width {widest[0]} exceeds the {_WIDTH} ids of a word")
+        widths = [width for width, _ in filters]
+        if twice := {width for width in widths if widths.count(width) > 1}:
+            raise ValueError(f"filters: width {min(twice)} is there twice: give their sum")
+        at_least(self, 1, "vocab_size", "character_size", "cell_size", "projection_size")
+        at_least(self, 1, "num_layers")
+        at_least(self, 0, "highway_layers", "cell_clip", "projection_clip", "initializer_range")
+        at_least(self, 0, "memory_length")
+        at_most(self, 1, "memory_length")
+        at_most(self, 1000, "num_layers", "highway_layers")
+        dropout_rate(self, "dropout")
+        one_of("tokens", self.tokens, TOKENS)
+        one_of("activation", self.activation, BILM_ACTIVATIONS)
+        one_of("initializer", self.initializer, INITIALIZERS)
+
+    @property
+    def hidden_size(self) -> int:
+        """The size of the features: both directions, 2 P."""
+        return 2 * self.projection_size
+
+    @property
+    def num_heads(self) -> int:
+        """There is no attention."""
+        return 0
+
+    @property
+    def memory_shape(self) -> tuple[int, int, int]:
+        """The shape of what is kept of a row: 2 L states of C cells and P outputs."""
+        return 2 * self.num_layers, self.memory_length, self.cell_size + self.projection_size
+
+
+PARTS = (TransformerConfig, TransformerXLConfig, EncoderDecoderConfig, BilmConfig)

@@ -1,30 +1,45 @@
-"""Configs of the objectives of labelled tasks, each with a head of its own."""
+"""Configs of the objectives of labelled tasks, each with a head of its own.
+
+A head reads the last layer of the encoder, or a `Mix` of all layers.
+"""
 
 import dataclasses
 
-from official.config.mix import Mix, check_pooling
-from official.config.part import ObjectiveConfig
+from official.config.parts import ObjectiveConfig
 from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
+LOSSES = ("pairwise", "pointwise")
+NORMS = ("none", "layer", "token")  # of a mix
+EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
 
 
-def _check_pooling(config):
-    """Raises ValueError if the `pooling` or `dropout` of a head is not valid."""
-    one_of("pooling", config.pooling, POOLINGS)
-    dropout_rate(config, "dropout")
-    check_pooling(config)
-    if getattr(config, "activation", None) is not None:
-        one_of("activation", config.activation, ("relu",))
+@dataclasses.dataclass(frozen=True)
+class Mix:
+    """A learnt weighted sum of layers, which a head reads in place of the last layer.
 
+    See `official.modeling.layers.layer_mix`.
 
-def _fields(config, target):
-    """Returns the batch fields that a head reads: the target, and the weights of its task.
-
-    A head of weight 0 does not learn from targets, which may be missing (see `distillation`).
+    Attributes:
+      penalty: factor of the squared norm of the weights before the softmax, which is added to the
+        loss as the term `NAME_mix`. 1 keeps the weights nearly equal; 0 = no penalty.
+      norm: the norm of each layer before the sum: 'none', 'token' = of each position, or 'layer'
+        = one mean and one variance over all real positions of a batch (ELMo, as released).
+      dropout: the dropout rate of the mixed vectors.
+      layers: the layers that are mixed, 0 = the token layer and -1 = the last one; None = all.
     """
-    names = ((target,) if config.weight else ()) + (("example_weights",) if config.task else ())
-    return frozenset(config.field(name) for name in names)
+
+    penalty: float = 0.0
+    norm: str = "none"
+    dropout: float = 0.5
+    layers: tuple[int, ...] | None = omitted()
+
+    def __post_init__(self):
+        at_least(self, 0, "penalty")
+        one_of("norm", self.norm, NORMS)
+        dropout_rate(self, "dropout")
+        if self.layers is not None and not self.layers:
+            raise ValueError("layers: name at least one layer, or leave it out to mix all")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +47,15 @@ class ClassificationConfig(ObjectiveConfig):
     """The class of a text.
 
     Attributes:
-        labels: the names of the labels, in the order of their ids; filled in from the data.
-        num_labels: the number of labels; None = as many as `labels`.
-        dropout: the dropout rate of the pooled output.
-        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-            position, 'mean' = the mean over positions; see `base.Objective.pool`.
-        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-        activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
-        weight: factor of this loss in the sum.
-        task: the task of the head, if a model has several; see `official.data.mixture`.
+      labels: the names of the labels, in the order of their ids; filled in from the data.
+      num_labels: the number of labels; None = as many as `labels`.
+      dropout: the dropout rate of the pooled output.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
+      weight: factor of this loss in the sum.
+      task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
     type = "classification"
@@ -69,15 +84,15 @@ class MultiLabelConfig(ObjectiveConfig):
     """The labels of a text, any number of them, each by itself.
 
     Attributes:
-        labels: the names of the labels, in the order of their ids; filled in from the data.
-        num_labels: the number of labels; None = as many as `labels`.
-        thresholds: the probability from which on a text has the label, for each label; empty = 0.5
-            for all.
-        dropout: the dropout rate of the pooled output.
-        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-            position, 'mean' = the mean over positions; see `base.Objective.pool`.
-        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-        weight: factor of this loss in the sum.
+      labels: the names of the labels, in the order of their ids; filled in from the data.
+      num_labels: the number of labels; None = as many as `labels`.
+      thresholds: the probability from which on a text has the label, for each label; empty = 0.5
+        for all.
+      dropout: the dropout rate of the pooled output.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      weight: factor of this loss in the sum.
     """
 
     type = "multi_label"
@@ -110,13 +125,13 @@ class RegressionConfig(ObjectiveConfig):
     """A score of a text.
 
     Attributes:
-        dropout: the dropout rate of the pooled output.
-        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-            position, 'mean' = the mean over positions; see `base.Objective.pool`.
-        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-        activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
-        weight: factor of this loss in the sum.
-        task: the task of the head, if a model has several; see `official.data.mixture`.
+      dropout: the dropout rate of the pooled output.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
+      weight: factor of this loss in the sum.
+      task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
     type = "regression"
@@ -141,11 +156,11 @@ class MultipleChoiceConfig(ObjectiveConfig):
     """The right one of several choices.
 
     Attributes:
-        dropout: the dropout rate of the pooled output.
-        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-            position, 'mean' = the mean over positions; see `base.Objective.pool`.
-        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-        weight: factor of this loss in the sum.
+      dropout: the dropout rate of the pooled output.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      weight: factor of this loss in the sum.
     """
 
     type = "multiple_choice"
@@ -163,28 +178,19 @@ class MultipleChoiceConfig(ObjectiveConfig):
         return frozenset({"answer"})
 
 
-LOSSES = ("pairwise", "pointwise")
-
-
-def _check_loss(config):
-    """Raises ValueError if the `loss` or `margin` of a ranking is not valid."""
-    one_of("loss", config.loss, LOSSES)
-    above(config, 0, "margin")
-
-
 @dataclasses.dataclass(frozen=True)
 class RankingConfig(ObjectiveConfig):
     """The relevance of a document to a query.
 
     Attributes:
-        loss: 'pairwise' = the hinge loss max(0, margin - relevant + other) of two scores;
-            'pointwise' = the mean of the binary cross-entropies of both.
-        margin: the margin of the pairwise loss.
-        dropout: the dropout rate of the pooled output.
-        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-            position, 'mean' = the mean over positions; see `base.Objective.pool`.
-        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-        weight: factor of this loss in the sum.
+      loss: 'pairwise' = the hinge loss max(0, margin - relevant + other) of two scores;
+        'pointwise' = the mean of the binary cross-entropies of both.
+      margin: the margin of the pairwise loss.
+      dropout: the dropout rate of the pooled output.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      weight: factor of this loss in the sum.
     """
 
     type = "ranking"
@@ -205,19 +211,16 @@ class RankingConfig(ObjectiveConfig):
         return frozenset({"text_mask"})
 
 
-EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
-
-
 @dataclasses.dataclass(frozen=True)
 class KernelRankingConfig(ObjectiveConfig):
     """The relevance of a document to a query, by kernel pooling (Xiong et al., 2017).
 
     Attributes:
-        kernels: K: one kernel for equal tokens, and the others with evenly spaced means in (-1, 1).
-        sigma: the width of the other kernels.
-        loss: 'pairwise' or 'pointwise', as in `official.modeling.objectives.ranking`.
-        margin: the margin of the pairwise loss.
-        weight: factor of this loss in the sum.
+      kernels: K: one kernel for equal tokens, and the others with evenly spaced means in (-1, 1).
+      sigma: the width of the other kernels.
+      loss: 'pairwise' or 'pointwise', as in `official.modeling.objectives.ranking`.
+      margin: the margin of the pairwise loss.
+      weight: factor of this loss in the sum.
     """
 
     type = "kernel_ranking"
@@ -249,21 +252,21 @@ class SpanAnswerConfig(ObjectiveConfig):
     """The start and the end of the answer in a context.
 
     Attributes:
-        form: 'independent' = start and end are predicted separately (BERT); 'conditional' = the end
-            depends on the start, and a regression says whether there is an answer (XLNet).
-        candidates: the positions of possible answers: 'context' = the context and [CLS]; 'row' =
-            all real tokens, with the question, as in BERT's release (predictions are from the
-            context only).
-        max_answer_length: the largest number of tokens of a predicted answer.
-        n_best: the number of answers that are kept for a window, and for a question.
-        start_beam: of `conditional`, the number of starts in the beam.
-        end_beam: of `conditional`, the number of ends for each start.
-        null_threshold: a question has no answer if the null score exceeds the score of the best
-            answer (`independent`), or 0 (`conditional`), by more than this.
-        answerable_weight: of `conditional`, factor of the loss of the regression.
-        dropout: of `conditional`, the dropout rate before the last layer of the regression.
-        mix: the mix of all layers, which is read in place of the last layer; None = no mix.
-        weight: factor of this loss in the sum.
+      form: 'independent' = start and end are predicted separately (BERT); 'conditional' = the end
+        depends on the start, and a regression says whether there is an answer (XLNet).
+      candidates: the positions of possible answers: 'context' = the context and [CLS]; 'row' =
+        all real tokens, with the question, as in BERT's release (predictions are from the
+        context only).
+      max_answer_length: the largest number of tokens of a predicted answer.
+      n_best: the number of answers that are kept for a window, and for a question.
+      start_beam: of `conditional`, the number of starts in the beam.
+      end_beam: of `conditional`, the number of ends for each start.
+      null_threshold: a question has no answer if the null score exceeds the score of the best
+        answer (`independent`), or 0 (`conditional`), by more than this.
+      answerable_weight: of `conditional`, factor of the loss of the regression.
+      dropout: of `conditional`, the dropout rate before the last layer of the regression.
+      mix: the mix of all layers, which is read in place of the last layer; None = no mix.
+      weight: factor of this loss in the sum.
     """
 
     type = "span_answer"
@@ -292,6 +295,76 @@ class SpanAnswerConfig(ObjectiveConfig):
         return frozenset({*window.split(), "answer_start", "answer_end"})
 
 
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationConfig(ObjectiveConfig):
+    """The tag of each word, read from the first token of the word.
+
+    Attributes:
+      labels: the names of the tags, in the order of their ids; filled in from the data.
+      num_labels: the number of tags; None = as many as `labels`.
+      crf: whether the tags of a text are a linear-chain CRF (Lafferty et al., 2001); without one
+        each tag is predicted separately, as in BERT.
+      bilstm: the number of cells of each direction of a BiLSTM between the encoder and the tags
+        (Peters et al., 2018); None = the tags read the states.
+      dropout: the dropout rate of the states, and of what the tags read after the BiLSTM.
+      mix: the mix of all layers, which is read in place of the last layer; None = no mix.
+      output_mix: another mix of all layers, which the tags read beside the output of the BiLSTM
+        (Peters et al., 2018, section 3.3); None = no mix.
+      weight: factor of this loss in the sum.
+    """
+
+    type = "token_classification"
+
+    labels: tuple[str, ...] = ()
+    num_labels: int | None = None
+    crf: bool = False
+    bilstm: int | None = None
+    dropout: float = 0.1
+    mix: Mix | None = omitted()
+    output_mix: Mix | None = omitted()
+    weight: float = 1.0
+
+    def __post_init__(self):
+        dropout_rate(self, "dropout")
+        at_least(self, 2, "num_labels")
+        at_least(self, 1, "bilstm")
+        if self.output_mix is not None and self.bilstm is None:
+            raise ValueError("output_mix: stands beside the output of a BiLSTM: set bilstm, or mix")
+        labels_agree(self)
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"word_ids", "tag_ids"})
+
+
+def _check_pooling(config):
+    """Raises ValueError if the `pooling` or `dropout` of a head is not valid."""
+    one_of("pooling", config.pooling, POOLINGS)
+    dropout_rate(config, "dropout")
+    if config.mix is not None and config.pooling == "pooled":
+        raise ValueError(
+            "pooling: pooled is an output of the last layer, and mix reads all layers: set pooling "
+            "to first or mean"
+        )
+    if getattr(config, "activation", None) is not None:
+        one_of("activation", config.activation, ("relu",))
+
+
+def _check_loss(config):
+    """Raises ValueError if the `loss` or `margin` of a ranking is not valid."""
+    one_of("loss", config.loss, LOSSES)
+    above(config, 0, "margin")
+
+
+def _fields(config, target):
+    """Returns the batch fields that a head reads: the target, and the weights of its task.
+
+    A head of weight 0 does not learn from targets, which may be missing (see `distillation`).
+    """
+    names = ((target,) if config.weight else ()) + (("example_weights",) if config.task else ())
+    return frozenset(config.field(name) for name in names)
+
+
 PARTS = (
     ClassificationConfig,
     MultiLabelConfig,
@@ -300,4 +373,5 @@ PARTS = (
     KernelRankingConfig,
     SpanAnswerConfig,
     MultipleChoiceConfig,
+    TokenClassificationConfig,
 )

@@ -12,11 +12,9 @@ from typing import Any
 
 import yaml
 
-from official.config import compatibility, published, yaml_text
-from official.config.overrides import apply_override
-from official.config.part import CorruptionConfig
+from official.config import compatibility, yaml_files
+from official.config.parts import Config, CorruptionConfig
 from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
-from official.config.sections import Config
 from official.utils import atomic, checksums, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -36,7 +34,7 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
 
     Args:
       path: a YAML file, a folder with a `config.yaml`, or the name of a published config
-        (see `official.config.published`).
+        (see `official.config.yaml_files`).
       overrides: `a.b=value` each; the value is read as YAML. Items of `objectives` are named by
         their number or their type.
 
@@ -44,11 +42,11 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
       UserError: the file is missing, is not YAML, is not as it was saved, or has a value that is
         not valid.
     """
-    path = published.find(path)
+    path = yaml_files.find(path)
     if path.is_dir():
         path = path / "config.yaml"
     if not path.exists():
-        like = published.nearest(path)
+        like = yaml_files.similar(path)
         hint = f"; is it {' or '.join(like)}?" if like else "; --list_configs prints the published"
         raise UserError(f"{path}: no such config file{hint}")
     try:
@@ -57,7 +55,7 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
     _check_seal(text, path)
     try:
-        raw = yaml_text.parse(text)
+        raw = yaml_files.parse(text)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not YAML: {error}") from None
     if not isinstance(raw, dict):
@@ -148,3 +146,53 @@ def _check_seal(text: str, path: AnyPath) -> None:
             f"{path}: the text below its first line is not what was saved there: copy the file "
             "again; if it was changed on purpose, remove the first line"
         )
+
+
+def apply_override(raw: dict[str, Any], override: str) -> None:
+    """Changes one value of a config.
+
+    Args:
+      raw: the plain values of the config, which are changed in place.
+      override: `a.b=value`; the value is YAML. Items of lists are named by their number or `type`.
+
+    Raises:
+      UserError: the override has another form, or names an item that does not exist.
+    """
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise UserError(f"--override={override}: expected key.subkey=value")
+    try:
+        value = yaml_files.parse(text)
+    except yaml.YAMLError:
+        raise UserError(f"--override={override}: the value is not YAML") from None
+    *parents, last = path.split(".")
+    container: Any = raw
+    for key in parents:
+        container = _child(container, key, override)
+    if isinstance(container, list):
+        container[_index(container, last, override)] = value
+    else:
+        container[last] = value
+
+
+def _child(container: Any, key: str, override: str) -> Any:
+    """Returns the mapping or list under a key; adds a mapping if there is nothing."""
+    if isinstance(container, list):
+        return container[_index(container, key, override)]
+    if container.get(key) is None:
+        container[key] = {}
+    if not isinstance(container[key], dict | list):
+        raise UserError(f"--override={override}: {key} is a value and has no keys below it")
+    return container[key]
+
+
+def _index(items: list, key: str, override: str) -> int:
+    """Returns the index of the list item that a key names by its number or type."""
+    names = [item.get("type") if isinstance(item, dict) else None for item in items]
+    if key in names:
+        return names.index(key)
+    if key.isdigit() and int(key) < len(items):
+        return int(key)
+    raise UserError(
+        f"--override={override}: no item {key!r}: there are {', '.join(map(str, names))}"
+    )

@@ -1,23 +1,27 @@
-"""Configs of the pretraining objectives, but for those of `replaced_tokens`."""
+"""Configs of the pretraining objectives.
+
+The last two are replaced token detection (ELECTRA; Clark et al., 2020): a generator and the
+discriminator of what it replaces.
+"""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
-from official.config.part import EncoderConfig, ObjectiveConfig
+from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.config.segments import RELATIONS
-from official.utils.strict import at_least, one_of
+from official.utils.strict import above, at_least, one_of
 
-if TYPE_CHECKING:
-    from official.config.sections import Config
-
-
-def _check_token_table(whole: "Config") -> None:
-    """Raises ValueError if the encoder of the config `whole` has no token table."""
-    if whole.encoder is not None and whole.encoder.type == "bilm":
-        raise ValueError(
-            "its output is tied to a token table, and encoder.type: bilm has none: take the "
-            "objective bilm, or encoder.type: transformer"
-        )
+DIRECTIONS = ("forward", "backward")
+# The relations of two segments with a label, and its feature.
+LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
+POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
+# The embedding layers that encoder and generator share. The norm goes with the tables, as in the
+# release. With 'all' the generator is the encoder itself.
+SHARED = {
+    "none": (),
+    "token": ("token",),
+    "embeddings": ("token", "position", "segment", "norm"),
+    "all": None,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +29,7 @@ class MaskedLMConfig(ObjectiveConfig):
     """Masked LM: the original ids at the masked positions (BERT).
 
     Attributes:
-        weight: factor of this loss in the sum.
+      weight: factor of this loss in the sum.
     """
 
     type = "masked_lm"
@@ -37,7 +41,7 @@ class MaskedLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the encoder of the config `whole` has no token table."""
         _check_token_table(whole)
 
@@ -47,7 +51,7 @@ class AllTokensLMConfig(ObjectiveConfig):
     """All-tokens MLM: the original ids of all tokens (ELECTRA, section 3.5).
 
     Attributes:
-        weight: factor of this loss in the sum.
+      weight: factor of this loss in the sum.
     """
 
     type = "all_tokens_lm"
@@ -60,16 +64,13 @@ class AllTokensLMConfig(ObjectiveConfig):
         return frozenset({"padding_mask", "original_ids", "replaced"})
 
 
-DIRECTIONS = ("forward", "backward")
-
-
 @dataclasses.dataclass(frozen=True)
 class CausalLMConfig(ObjectiveConfig):
     """Causal LM: the next token, or the one before.
 
     Attributes:
-        weight: factor of this loss in the sum.
-        direction: `forward` (left to right) or `backward` (right to left).
+      weight: factor of this loss in the sum.
+      direction: `forward` (left to right) or `backward` (right to left).
     """
 
     type = "causal_lm"
@@ -85,7 +86,7 @@ class CausalLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"token_ids", "padding_mask"})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         stream = whole.segments is not None and whole.segments.format == "stream"
         if stream and self.direction == "backward":
@@ -122,7 +123,7 @@ class PermutationLMConfig(ObjectiveConfig):
     """Permutation LM: the target tokens in a random order (XLNet).
 
     Attributes:
-        weight: factor of this loss in the sum.
+      weight: factor of this loss in the sum.
     """
 
     type = "permutation_lm"
@@ -133,7 +134,7 @@ class PermutationLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective and its encoder read."""
         return frozenset({"permutation_mask", "masked_positions", "masked_ids", "masked_weights"})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if whole.encoder is not None:
             self.check_encoder(whole.encoder)
@@ -157,10 +158,10 @@ class Seq2SeqLMConfig(ObjectiveConfig):
     """Sequence-to-sequence LM: the targets of a decoder, from left to right (T5).
 
     Attributes:
-        weight: factor of this loss in the sum.
-        z_loss: factor of log(Z) ** 2 of each target, in training only. Z is the sum that the
-            softmax divides by.
-        start_id: the id that the decoder reads first, which is that of the padding in T5.
+      weight: factor of this loss in the sum.
+      z_loss: factor of log(Z) ** 2 of each target, in training only. Z is the sum that the
+        softmax divides by.
+      start_id: the id that the decoder reads first, which is that of the padding in T5.
     """
 
     type = "seq2seq_lm"
@@ -177,7 +178,7 @@ class Seq2SeqLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"target_ids", "target_mask"})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if whole.encoder is not None:
             self.check_encoder(whole.encoder)
@@ -195,10 +196,10 @@ class BidirectionalLMConfig(ObjectiveConfig):
     """Bidirectional LM: the next word in both directions (ELMo).
 
     Attributes:
-        weight: factor of this loss in the sum. The release takes the gradients of the loss times
-            the length of a row, 20; clipping and Adagrad then act on larger gradients.
-        samples: number of words of the sampled softmax of training; 0 = all words, as in
-            evaluation. The release has 8192.
+      weight: factor of this loss in the sum. The release takes the gradients of the loss times
+        the length of a row, 20; clipping and Adagrad then act on larger gradients.
+      samples: number of words of the sampled softmax of training; 0 = all words, as in
+        evaluation. The release has 8192.
     """
 
     type = "bilm"
@@ -213,7 +214,7 @@ class BidirectionalLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"target_ids", "backward_target_ids", "padding_mask"})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if whole.encoder is not None:
             self.check_encoder(whole.encoder)
@@ -231,19 +232,14 @@ class BidirectionalLMConfig(ObjectiveConfig):
             )
 
 
-# The relations of two segments with a label, and its feature.
-LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
-POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
-
-
 @dataclasses.dataclass(frozen=True)
 class SentencePairConfig(ObjectiveConfig):
     """The relation of two segments.
 
     Attributes:
-        relation: 'next_sentence' = the second segment continues the first (0) or is random (1);
-            'sentence_order' = the segments are in order (0) or swapped (1).
-        weight: factor of this loss in the sum.
+      relation: 'next_sentence' = the second segment continues the first (0) or is random (1);
+        'sentence_order' = the segments are in order (0) or swapped (1).
+      weight: factor of this loss in the sum.
     """
 
     type = "sentence_pair"
@@ -259,7 +255,7 @@ class SentencePairConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({LABELS[self.relation]})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the encoder of the config `whole` has no pooled output."""
         if whole.encoder is not None and not whole.encoder.pooler:
             raise ValueError(POOLER_MISSING)
@@ -270,9 +266,9 @@ class SpanBoundaryConfig(ObjectiveConfig):
     """Span boundary objective: the tokens of a span from the tokens beside it (SpanBERT).
 
     Attributes:
-        max_targets: the largest number of tokens that are predicted, from the start of the span.
-        offset_size: O, the size of the embedding of a position within the span.
-        weight: factor of this loss in the sum.
+      max_targets: the largest number of tokens that are predicted, from the start of the span.
+      offset_size: O, the size of the embedding of a position within the span.
+      weight: factor of this loss in the sum.
     """
 
     type = "span_boundary"
@@ -289,9 +285,158 @@ class SpanBoundaryConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})
 
-    def check(self, whole: "Config") -> None:
+    def check(self, whole: Config) -> None:
         """Raises ValueError if the encoder of the config `whole` has no token table."""
         _check_token_table(whole)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorConfig(ObjectiveConfig):
+    """A generator: a small masked LM whose draws replace the masked tokens.
+
+    Attributes:
+      size: the hidden size, feed-forward size and number of heads, as a share of the encoder's.
+      num_layers: the number of layers; None = as many as the encoder.
+      sharing: the variables that are shared with the encoder: 'none', 'token' (the token table),
+        'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
+        encoder's embedding size; tables of its own are scaled by `size`.
+      temperature: divides the logits before a token is drawn.
+      baseline: whether the generator predicts how well its draws fool the encoder;
+        `replaced_tokens` with an `adversarial_weight` needs it.
+      frozen: whether the generator keeps the weights given with --init and only the encoder
+        learns: the second stage of two-stage training (section 3.2). Both start from one model,
+        whose encoder and masked LM `recipe.init_weights: generator` loads.
+      weight: factor of the masked-LM loss in the sum; the loss of a frozen generator is only
+        reported.
+    """
+
+    type = "generator"
+    packs = True  # every token has a prediction of its own
+
+    size: float = 0.25
+    num_layers: int | None = None
+    sharing: str = "embeddings"
+    temperature: float = 1.0
+    baseline: bool = False
+    frozen: bool = False
+    weight: float = 1.0
+
+    def __post_init__(self):
+        one_of("sharing", self.sharing, SHARED)
+        above(self, 0, "size")
+        above(self, 0, "temperature")
+        at_least(self, 1, "num_layers")
+        if self.frozen and self.sharing != "none":
+            raise ValueError(
+                f"frozen: with sharing: {self.sharing} the encoder would train what they share: "
+                "set sharing to none"
+            )
+        if self.frozen and (self.size != 1.0 or self.num_layers is not None):
+            raise ValueError(
+                "frozen: generator and encoder start from the same model, so set size to 1.0 and "
+                "leave num_layers out"
+            )
+        if self.frozen and self.baseline:
+            raise ValueError("frozen: what does not learn needs no baseline")
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"masked_positions", "masked_ids", "masked_weights", "row_seeds"})
+
+    def gives(self) -> frozenset[str]:
+        """Returns the batch fields that `prepare` adds."""
+        fields = frozenset({"original_ids", "masked", "replaced"})
+        return fields | {"sample_log_probs", "baseline_logits"} if self.baseline else fields
+
+    def check(self, whole: Config) -> None:
+        """Raises ValueError if the generator does not suit the encoder of the config `whole`."""
+        if whole.encoder is not None:
+            self.network(whole.encoder)
+
+    def network(self, encoder):
+        """Returns the config of the generator's network.
+
+        Args:
+          encoder: the config of the encoder.
+
+        Raises:
+          ValueError: the sizes are not valid, or do not allow this sharing.
+        """
+        if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
+            raise ValueError(
+                "encoder.type: this one has embeddings as wide as its states, which a smaller "
+                "network cannot share: take transformer"
+            )
+        scaled = lambda n: max(1, round(n * self.size))  # noqa: E731
+        embedding_size = encoder.embedding_size or encoder.hidden_size
+        sizes = {
+            "hidden_size": scaled(encoder.hidden_size),
+            "intermediate_size": scaled(encoder.intermediate_size),
+            "num_heads": scaled(encoder.num_heads),
+            "num_layers": self.num_layers or encoder.num_layers,
+            "embedding_size": scaled(embedding_size) if self.sharing == "none" else embedding_size,
+        }
+        if self.sharing == "all":
+            for key, name in (("size", "hidden_size"), ("num_layers", "num_layers")):
+                if sizes[name] != getattr(encoder, name):
+                    raise ValueError(
+                        f"{key}: {getattr(self, key)} makes its {name} {sizes[name]}, and "
+                        "with sharing: all it is the encoder itself, whose "
+                        f"{name} is {getattr(encoder, name)}: set size to 1.0 and leave num_layers "
+                        "out, or share less"
+                    )
+        elif self.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
+            raise ValueError(
+                f"size: {self.size} makes it {sizes['hidden_size']} wide, wider than the "
+                f"encoder, {encoder.hidden_size}, whose tables it has with sharing: "
+                f"{self.sharing}: set size to at most 1.0, or sharing to none"
+            )
+        try:
+            return dataclasses.replace(encoder, **sizes, pooler=False)
+        except ValueError as error:
+            raise ValueError(f"size: {self.size} of the encoder: {error}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokensConfig(ObjectiveConfig):
+    """Replaced token detection: whether the generator replaced a token.
+
+    Attributes:
+      tokens: 'all' real tokens, or only the 'masked' ones, which the generator filled
+        (ELECTRA 15%, section 3.5).
+      weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
+      adversarial_weight: if above 0, the generator is trained to raise this loss, by policy
+        gradient (appendix F). It needs a generator with `baseline`.
+    """
+
+    type = "replaced_tokens"
+    packs = True  # every token has a prediction of its own
+
+    tokens: str = "all"
+    weight: float = 50.0
+    adversarial_weight: float = 0.0
+
+    def __post_init__(self):
+        at_least(self, 0, "adversarial_weight")
+        one_of("tokens", self.tokens, ["all", "masked"])
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        fields = frozenset({"padding_mask", "replaced"})
+        if self.tokens == "masked":
+            fields |= {"masked", "masked_weights"}
+        if self.adversarial_weight:
+            fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
+        return fields
+
+
+def _check_token_table(whole: Config) -> None:
+    """Raises ValueError if the encoder of the config `whole` has no token table."""
+    if whole.encoder is not None and whole.encoder.type == "bilm":
+        raise ValueError(
+            "its output is tied to a token table, and encoder.type: bilm has none: take the "
+            "objective bilm, or encoder.type: transformer"
+        )
 
 
 PARTS = (
@@ -303,4 +448,6 @@ PARTS = (
     PermutationLMConfig,
     Seq2SeqLMConfig,
     BidirectionalLMConfig,
+    GeneratorConfig,
+    ReplacedTokensConfig,
 )

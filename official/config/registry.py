@@ -4,35 +4,17 @@ import importlib
 import types
 from collections.abc import Iterable
 
-from official.config import (
-    bilm,
-    corruption,
-    distillation,
-    encoder_decoder,
-    encoders,
-    heads,
-    objectives,
-    rare_masks,
-    replaced_tokens,
-    tagging,
-    text_to_text,
-)
-from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
+from official.config import corruptions, distillation, encoders, heads, objectives
+from official.config.parts import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
 
 def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
     return {part.type: part for part in parts}
 
 
-CORRUPTIONS = _by_type(*corruption.PARTS, *rare_masks.PARTS, *text_to_text.PARTS)
-ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS, *bilm.PARTS)
-OBJECTIVES = _by_type(
-    *objectives.PARTS,
-    *replaced_tokens.PARTS,
-    *heads.PARTS,
-    *tagging.PARTS,
-    *distillation.PARTS,
-)
+CORRUPTIONS = _by_type(*corruptions.PARTS)
+ENCODERS = _by_type(*encoders.PARTS)
+OBJECTIVES = _by_type(*objectives.PARTS, *heads.PARTS, *distillation.PARTS)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",

@@ -16,8 +16,7 @@ import numpy as np
 
 from official import config as configs
 from official.config.encoders import TransformerConfig
-from official.config.objectives import MaskedLMConfig
-from official.config.replaced_tokens import GeneratorConfig
+from official.config.objectives import GeneratorConfig, MaskedLMConfig
 from official.convert import bert, converted_model
 from official.convert.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
 from official.convert.mapping import Row, linear

@@ -17,7 +17,7 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
-from official.config.bilm import BilmConfig
+from official.config.encoders import BilmConfig
 from official.convert import converted_model, hdf5
 from official.saving import model_folder
 from official.tokenizers import word_characters

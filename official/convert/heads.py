@@ -15,16 +15,16 @@ from official.config.heads import (
     MultipleChoiceConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.config.objectives import (
     CausalLMConfig,
     MaskedLMConfig,
     PermutationLMConfig,
+    ReplacedTokensConfig,
     SentencePairConfig,
     Seq2SeqLMConfig,
 )
-from official.config.replaced_tokens import ReplacedTokensConfig
-from official.config.tagging import TokenClassificationConfig
 from official.convert.mapping import Row, linear
 from official.utils.errors import UserError
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from official.config.part import EncoderConfig
+from official.config.parts import EncoderConfig
 from official.serving.text_vectors import EmbeddingSettings
 from official.utils import json_files, strict
 from official.utils.errors import UserError

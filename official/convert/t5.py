@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import EncoderDecoderConfig
 from official.convert.heads import Seq2SeqLM, table
 from official.convert.mapping import Row
 from official.convert.system import ACTIVATIONS, EncoderKeys, System

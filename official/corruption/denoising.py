@@ -1,6 +1,6 @@
 """The objectives of T5's study beside span corruption (Raffel et al. 2020, section 3.3.1).
 
-Each makes an input and a target of one text; `official.config.text_to_text.DenoisingConfig` lists
+Each makes an input and a target of one text; `official.config.corruptions.DenoisingConfig` lists
 them. The draws of a row depend only on its seed.
 
 Shapes: B rows, T tokens with padding.
@@ -9,7 +9,7 @@ Shapes: B rows, T tokens with padding.
 import numpy as np
 import tensorflow as tf
 
-from official.config.text_to_text import DenoisingConfig
+from official.config.corruptions import DenoisingConfig
 from official.corruption.sentinels import batch_of, compact
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

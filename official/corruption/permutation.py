@@ -24,7 +24,7 @@ Shapes: B rows, T tokens with padding, N blocks of a row, P predictions (padded)
 
 import tensorflow as tf
 
-from official.config.corruption import PermutationConfig
+from official.config.corruptions import PermutationConfig
 from official.corruption import partial_prediction, units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

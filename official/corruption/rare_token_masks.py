@@ -11,7 +11,7 @@ Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions
 import numpy as np
 import tensorflow as tf
 
-from official.config.rare_masks import RareTokenMasksConfig
+from official.config.corruptions import RareTokenMasksConfig
 from official.corruption import token_masks, units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

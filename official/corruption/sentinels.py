@@ -15,7 +15,7 @@ of a target.
 
 import tensorflow as tf
 
-from official.config.text_to_text import SentinelsConfig
+from official.config.corruptions import SentinelsConfig
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.seeding import Stream

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from official.config.corruption import RUNS, TokenMasksConfig
+from official.config.corruptions import RUNS, TokenMasksConfig
 from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

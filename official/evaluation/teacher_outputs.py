@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.distillation import EXAMPLE_HEADS
-from official.config.part import ObjectiveConfig
+from official.config.parts import ObjectiveConfig
 from official.data import ShardDataset
 from official.evaluation.evaluator import ReplicaLoop
 from official.modeling.objectives import outputs as outputs_of

@@ -16,8 +16,7 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 from official import config as configs
-from official.config.corruption import PermutationConfig
-from official.config.text_to_text import TextToTextConfig
+from official.config.corruptions import PermutationConfig, TextToTextConfig
 from official.corruption import permutation
 from official.corruption.vocabulary import Vocabulary, check_tokens
 from official.plots import figures

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from official import config as configs
 from official import tokenizers
 from official.config.distillation import TOKEN_HEADS, DistillationConfig
-from official.config.part import ObjectiveConfig
+from official.config.parts import ObjectiveConfig
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.utils import paths

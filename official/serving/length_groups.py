@@ -15,7 +15,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-from official.config.part import EncoderConfig
+from official.config.parts import EncoderConfig
 from official.tokenizers import word_characters
 
 POSITIONS = 1024

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from official.config import corruption_from_dict
-from official.config.part import CorruptionConfig
+from official.config.parts import CorruptionConfig
 from official.config.segments import Segments
 from official.shards.features import FEATURES
 from official.tasks import KINDS as TASK_KINDS

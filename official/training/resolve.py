@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from official import config as configs
 from official.config.compatibility import check_vocabulary
-from official.config.part import EncoderConfig, ObjectiveConfig
+from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.data.labels import labels_for
 from official.utils.errors import UserError
 

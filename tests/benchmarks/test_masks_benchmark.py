@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks import masks
-from official.config.corruption import TARGET_UNITS, UNITS
+from official.config.corruptions import TARGET_UNITS, UNITS
 from tests import commands
 
 ROWS = [*UNITS, *(f"permutation/{unit}" for unit in TARGET_UNITS)]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from official import explain, tokenizers
-from official.config.corruption import PermutationConfig
-from official.config.text_to_text import SentinelsConfig
+from official.config.corruptions import PermutationConfig, SentinelsConfig
 from official.convert import converted_model, huggingface
 from official.modeling.model import Model
 from official.plots import attention, corrupted_text

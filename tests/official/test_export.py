@@ -8,11 +8,10 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
-from official.config.corruption import TokenMasksConfig
+from official.config.corruptions import TokenMasksConfig
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.objectives import MaskedLMConfig
-from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
+from official.config.objectives import GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import loaded_model, saved_model
 from official.utils.errors import UserError

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 import official
-from official.config.bilm import BilmConfig
-from official.config.encoder_decoder import EncoderDecoderConfig
-from official.config.encoders import TransformerXLConfig
+from official.config.encoders import BilmConfig, EncoderDecoderConfig, TransformerXLConfig
 from official.config.registry import OBJECTIVES
 from official.utils import strict
 from tests.official.modeling.test_model import BATCH, ENCODER

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from official import config as configs
+from official.config.corruptions import TextToTextConfig
 from official.config.segments import TEXT_FORMATS
-from official.config.text_to_text import TextToTextConfig
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.manifest import PretrainingSettings
 from official.utils import paths

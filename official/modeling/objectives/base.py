@@ -36,9 +36,9 @@ class Objective(keras.Layer):
     """A training objective with its head.
 
     Each module of `official.modeling.objectives` has a subclass `Objective`. Its config is an
-    `official.config.part.ObjectiveConfig`, whose `type` is the name of the module. The config names
-    the batch fields that the objective reads (`needs`) and those that `prepare` adds for other
-    objectives (`gives`).
+    `official.config.parts.ObjectiveConfig`, whose `type` is the name of the module. The config
+    names the batch fields that the objective reads (`needs`) and those that `prepare` adds for
+    other objectives (`gives`).
 
     For each part of a batch, the loop runs `prepare`, `weight_sums`, the encoder and `terms`.
     Every objective may read `example_weights` [B], which multiply all losses: 1 for a real example

@@ -14,8 +14,7 @@ import zlib
 
 from keras import ops
 
-from official.config.objectives import MaskedLMConfig
-from official.config.replaced_tokens import SHARED
+from official.config.objectives import SHARED, MaskedLMConfig
 from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers import gather
 from official.modeling.layers.base import parts

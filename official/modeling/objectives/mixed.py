@@ -10,7 +10,7 @@ from official.utils.errors import UserError
 
 
 class Reader(base.Objective):
-    """An objective whose config has `mix`: None, or an `official.config.mix.Mix`.
+    """An objective whose config has `mix`: None, or an `official.config.heads.Mix`.
 
     With a mix, the variables `mix/weights` and `mix/gamma` come before those of the head, and the
     penalty of the weights is the term `NAME_mix`.

@@ -7,7 +7,7 @@ import yaml
 
 from official import config
 from official.config import segments
-from official.config.corruption import TokenMasksConfig
+from official.config.corruptions import TokenMasksConfig
 from official.utils.errors import UserError
 
 SMALL = {

@@ -3,8 +3,7 @@ import re
 import pytest
 
 from official import config, tasks
-from official.config.mix import Mix
-from official.config.tagging import TokenClassificationConfig
+from official.config.heads import Mix, TokenClassificationConfig
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"

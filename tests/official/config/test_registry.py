@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from official.config import encoders, registry
-from official.config.corruption import WORD_START_RULES
+from official.config.corruptions import WORD_START_RULES
 from official.modeling.layers import activation, random
 from official.tokenizers import word_starts
 

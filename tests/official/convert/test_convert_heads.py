@@ -16,8 +16,8 @@ from official.config.heads import (
     MultipleChoiceConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
-from official.config.tagging import TokenClassificationConfig
 from official.convert import converted_model, electra, huggingface, tf1, xlnet
 from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError

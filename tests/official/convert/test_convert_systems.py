@@ -11,8 +11,7 @@ from official import config as configs
 from official.config.distillation import DistillationConfig
 from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.objectives import CausalLMConfig, MaskedLMConfig
-from official.config.replaced_tokens import GeneratorConfig
+from official.config.objectives import CausalLMConfig, GeneratorConfig, MaskedLMConfig
 from official.convert import bert, converted_model, huggingface
 from official.saving import model_folder
 from official.utils.errors import UserError

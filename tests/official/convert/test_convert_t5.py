@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import official
 from official import tokenizers
-from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
 from official.convert import converted_model, huggingface, t5, tf1
 from official.distribution import numerics

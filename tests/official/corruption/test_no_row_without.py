@@ -12,7 +12,7 @@ import sentencepiece
 import tensorflow as tf
 
 from official import data, tokenizers
-from official.config.corruption import (
+from official.config.corruptions import (
     COUNTS,
     RUNS,
     TARGET_UNITS,

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.corruption import TARGET_UNITS, PermutationConfig
+from official.config.corruptions import TARGET_UNITS, PermutationConfig
 from official.corruption import permutation
 from official.utils.errors import UserError
 from tests.official.corruption.test_token_masks import (

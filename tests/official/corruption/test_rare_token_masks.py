@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.rare_masks import RareTokenMasksConfig
+from official.config.corruptions import RareTokenMasksConfig
 from official.corruption import rare_token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

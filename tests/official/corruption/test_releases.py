@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.config.corruption import TokenMasksConfig
+from official.config.corruptions import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

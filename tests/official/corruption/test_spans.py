@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from official.config.corruption import SPAN_FIELDS
+from official.config.corruptions import SPAN_FIELDS
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.corruptions import METHODS, DenoisingConfig, SentinelsConfig
 from official.config.segments import Segments
-from official.config.text_to_text import METHODS, DenoisingConfig, SentinelsConfig
 from official.corruption import denoising, sentinels
 from official.corruption.sentinels import compact
 from official.corruption.vocabulary import Vocabulary

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official.config import Segments
-from official.config.corruption import RUNS, TokenMasksConfig
-from official.config.corruption import UNITS as ALL_UNITS
+from official.config.corruptions import RUNS, TokenMasksConfig
+from official.config.corruptions import UNITS as ALL_UNITS
 from official.corruption import token_masks, units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding

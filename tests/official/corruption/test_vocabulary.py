@@ -3,7 +3,7 @@ import types
 import numpy as np
 import pytest
 
-from official.config.corruption import TokenMasksConfig
+from official.config.corruptions import TokenMasksConfig
 from official.corruption.vocabulary import Vocabulary, check_tokens
 from official.utils.errors import UserError
 

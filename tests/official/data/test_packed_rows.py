@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official import data
 from official.config import segments
-from official.config.corruption import COUNTS, TokenMasksConfig
+from official.config.corruptions import COUNTS, TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing

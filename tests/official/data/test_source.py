@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from official import data, tokenizers
 from official.config import Config, Recipe, Segments
-from official.config.corruption import TokenMasksConfig
+from official.config.corruptions import TokenMasksConfig
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import ClassificationConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.config.encoders import TransformerConfig
-from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.mix import Mix
+from official.config.heads import ClassificationConfig, Mix, RegressionConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig, SpanBoundaryConfig
 from official.modeling import masks
 from official.modeling.layers.random import Draws

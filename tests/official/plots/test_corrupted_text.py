@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from official import tokenizers
-from official.config.corruption import PermutationConfig
+from official.config.corruptions import PermutationConfig
 from official.plots import corrupted_text
 from official.utils.errors import UserError
 from tests import small

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import EncoderDecoderConfig
 
 
 def encoder_config(config):

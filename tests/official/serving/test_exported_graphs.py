@@ -15,9 +15,12 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.config.bilm import BilmConfig
-from official.config.encoder_decoder import EncoderDecoderConfig
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import (
+    BilmConfig,
+    EncoderDecoderConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.config.heads import (
     ClassificationConfig,
     KernelRankingConfig,
@@ -26,9 +29,9 @@ from official.config.heads import (
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLMConfig
-from official.config.tagging import TokenClassificationConfig
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.serving.signatures import table

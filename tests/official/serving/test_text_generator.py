@@ -11,7 +11,7 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
-from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
 from official.modeling import greedy
 from official.saving import checkpoints, model_folder, named_arrays

@@ -10,9 +10,8 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
-from official.config.bilm import BilmConfig
-from official.config.heads import ClassificationConfig
-from official.config.mix import Mix
+from official.config.encoders import BilmConfig
+from official.config.heads import ClassificationConfig, Mix
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.serving import embedder, saved_model

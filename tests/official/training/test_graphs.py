@@ -17,33 +17,37 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.bilm import BilmConfig
 from official.config.distillation import DistillationConfig
-from official.config.encoder_decoder import EncoderDecoderConfig
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import (
+    BilmConfig,
+    EncoderDecoderConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.config.heads import (
     ClassificationConfig,
     KernelRankingConfig,
+    Mix,
     MultiLabelConfig,
     MultipleChoiceConfig,
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
-from official.config.mix import Mix
 from official.config.objectives import (
     AllTokensLMConfig,
     BidirectionalLMConfig,
     CausalLMConfig,
+    GeneratorConfig,
     MaskedLMConfig,
     PermutationLMConfig,
+    ReplacedTokensConfig,
     SentencePairConfig,
     Seq2SeqLMConfig,
     SpanBoundaryConfig,
 )
 from official.config.registry import ENCODERS, OBJECTIVES
-from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
-from official.config.tagging import TokenClassificationConfig
 from official.distribution import numerics
 from official.modeling.model import Model
 from official.training import optimizers, train_step

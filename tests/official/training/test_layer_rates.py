@@ -7,10 +7,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.encoders import TransformerConfig, TransformerXLConfig
-from official.config.heads import ClassificationConfig
-from official.config.mix import Mix
+from official.config.heads import ClassificationConfig, Mix, TokenClassificationConfig
 from official.config.objectives import MaskedLMConfig
-from official.config.tagging import TokenClassificationConfig
 from official.modeling.model import Model
 from official.training import optimizers
 from official.training.optimizers import layer_rates

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.config import Segments
-from official.config.corruption import TokenMasksConfig
+from official.config.corruptions import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.shards import parsing

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official.config.bilm import BilmConfig
+from official.config.encoders import BilmConfig
 from official.convert import elmo
 from official.modeling import weight_counts
 from official.modeling.encoders.bilm import Encoder

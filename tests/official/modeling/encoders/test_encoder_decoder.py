@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import EncoderDecoderConfig
 from official.modeling import weight_counts
 from official.modeling.encoders import encoder_decoder
 from official.modeling.encoders.inputs import encode

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
+from official.config.objectives import GeneratorConfig, ReplacedTokensConfig
 from official.utils.errors import UserError
 from tests import small
 from tests.official.modeling.objectives.test_generator import (

@@ -8,11 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.objectives import (
-    BidirectionalLMConfig,
-    MaskedLMConfig,
-    SpanBoundaryConfig,
-)
+from official.config.objectives import BidirectionalLMConfig, MaskedLMConfig, SpanBoundaryConfig
 from official.modeling.layers import log_uniform
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import bilm

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from official.config.distillation import DistillationConfig
-from official.config.encoder_decoder import EncoderDecoderConfig
-from official.config.encoders import TransformerConfig
+from official.config.encoders import EncoderDecoderConfig, TransformerConfig
 from official.config.heads import (
     ClassificationConfig,
     MultipleChoiceConfig,

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from official.config.encoders import TransformerConfig
-from official.config.objectives import MaskedLMConfig
-from official.config.replaced_tokens import SHARED, GeneratorConfig, ReplacedTokensConfig
+from official.config.objectives import SHARED, GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gather
 from official.modeling.layers.random import Draws

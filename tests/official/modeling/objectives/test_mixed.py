@@ -7,17 +7,16 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.encoder_decoder import EncoderDecoderConfig
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import EncoderDecoderConfig, TransformerConfig, TransformerXLConfig
 from official.config.heads import (
     ClassificationConfig,
+    Mix,
     MultipleChoiceConfig,
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
-from official.config.mix import Mix
-from official.config.tagging import TokenClassificationConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.corruption import PermutationConfig
+from official.config.corruptions import PermutationConfig
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.objectives import PermutationLMConfig
 from official.corruption import permutation

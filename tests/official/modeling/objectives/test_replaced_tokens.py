@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 
-from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
+from official.config.objectives import GeneratorConfig, ReplacedTokensConfig
 from official.distribution.statistics import area_under_curve
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config import compatibility
-from official.config.mix import Mix
-from official.config.tagging import TokenClassificationConfig
+from official.config.heads import Mix, TokenClassificationConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives import token_classification

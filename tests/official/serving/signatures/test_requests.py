@@ -10,9 +10,13 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow.core.framework import tensor_pb2
 
-from official.config.heads import MultipleChoiceConfig, RankingConfig, SpanAnswerConfig
+from official.config.heads import (
+    MultipleChoiceConfig,
+    RankingConfig,
+    SpanAnswerConfig,
+    TokenClassificationConfig,
+)
 from official.config.objectives import CausalLMConfig
-from official.config.tagging import TokenClassificationConfig
 from official.serving import saved_model
 from tests import ROOT
 from tests.official import test_export

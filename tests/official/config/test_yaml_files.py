@@ -3,7 +3,7 @@
 import pytest
 
 from official import config
-from official.config import published
+from official.config import yaml_files
 from official.utils.errors import UserError
 from tests import CONFIGS, ROOT, commands
 
@@ -12,7 +12,7 @@ NAME = "configs/pretrain/bert_mini.yaml"
 
 def test_a_published_config_is_found_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert published.find(NAME) == CONFIGS / "pretrain/bert_mini.yaml"
+    assert yaml_files.find(NAME) == CONFIGS / "pretrain/bert_mini.yaml"
     assert config.load(NAME) == config.load(CONFIGS / "pretrain/bert_mini.yaml")
 
 
@@ -21,7 +21,7 @@ def test_a_file_of_the_working_directory_comes_first(tmp_path, monkeypatch):
     own = tmp_path / NAME
     own.parent.mkdir(parents=True)
     own.write_text((CONFIGS / "pretrain/bert_mini.yaml").read_text().replace("bert_mini", "own"))
-    assert published.find(NAME).resolve() == own
+    assert yaml_files.find(NAME).resolve() == own
     assert config.load(NAME).name == "own"
 
 

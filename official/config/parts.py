@@ -1,0 +1,133 @@
+"""The config of a run, made of five sections, and the base classes of the parts that YAML names.
+
+A part is a frozen dataclass of settings and imports no Keras. Its `type` is its name in YAML. The
+layer or function that runs it is in the module that `official.config.registry.module_of` imports.
+"""
+
+import dataclasses
+from typing import ClassVar, Self
+
+from official.config.recipe import Recipe
+from official.config.segments import Segments
+from official.utils.strict import Tagged
+
+
+class Part(Tagged):
+    """A part of a config; `type` is its name in YAML."""
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the part reads."""
+        return frozenset()
+
+    def gives(self) -> frozenset[str]:
+        """Returns the batch fields that the part adds."""
+        return frozenset()
+
+
+class EncoderConfig(Part):
+    """Sizes and settings of an encoder: what heads and tools read of every one.
+
+    Attributes:
+      vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
+      hidden_size: D, the width of the states.
+      embedding_size: E, the width of the token table; None = the hidden size.
+      num_layers: the number of layers.
+      num_heads: N, the number of attention heads; 0 = there is no attention.
+      max_positions: the largest number of tokens in a sequence.
+      segment_types: rows of the segment table; 0 = no table.
+      pooler: whether there is a pooled output.
+      pooled_position: the position that is pooled, `first` or `last`.
+      layout: the layout of a task's texts; see `official.tokenizers.pair_packing`.
+      initializer: the distribution of the initial weights, of heads as well.
+      initializer_range: its standard deviation.
+      memory_length: the positions of earlier rows that are kept; 0 = none.
+      reuse_length: the positions at the start of a row that may become memory; 0 = all.
+    """
+
+    vocab_size: int | None
+    hidden_size: int
+    embedding_size: int | None
+    num_layers: int
+    num_heads: int
+    max_positions: int
+    segment_types: int
+    pooler: bool
+    pooled_position: str
+    layout: ClassVar[str]
+    initializer: str
+    initializer_range: float
+    memory_length: int = 0
+    reuse_length: int = 0
+
+    @property
+    def text_layout(self) -> str:
+        """The layout of texts that the encoder reads without the head of a task."""
+        return self.layout
+
+    @property
+    def num_states(self) -> int:
+        """The number of layers whose states it returns, the token layer among them."""
+        return self.num_layers + 1
+
+    def without_memory(self) -> Self:
+        """Returns the encoder for rows that are read by themselves."""
+        names = {field.name for field in dataclasses.fields(self)}
+        off = {name: 0 for name in ("memory_length", "reuse_length") if name in names}
+        return dataclasses.replace(self, **off) if getattr(self, "memory_length", 0) else self
+
+
+class CorruptionConfig(Part):
+    """Settings of a corruption, which hides tokens from the model.
+
+    Attributes:
+      static: whether masks can be drawn once, when shards are made.
+      packs: whether several sequences may share a row.
+    """
+
+    static: ClassVar[bool] = True
+    packs: ClassVar[bool] = False
+
+    def check(self, segments: Segments) -> None:
+        """Raises ValueError if the sequences of `segments` are too short for the corruption."""
+
+
+class ObjectiveConfig(Part):
+    """Settings of an objective, a loss that the encoder learns from.
+
+    Attributes:
+      packs: whether several sequences may share a row.
+      weight: factor of the loss in the sum of all losses.
+    """
+
+    packs: ClassVar[bool] = False
+
+    def check(self, whole: "Config") -> None:
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
+
+    def field(self, name: str) -> str:
+        """Returns the name of a batch field, with the task's name in front if there is one."""
+        task = getattr(self, "task", "")
+        return f"{task}/{name}" if task else name
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The config of one run. A fine-tuning run has neither segments nor corruption.
+
+    Attributes:
+      name: the name of the run.
+      seed: the seed of every random draw.
+      segments: how documents become sequences; None for fine-tuning.
+      corruption: how tokens are hidden; None if the objectives need no hidden tokens.
+      encoder: the network; None = the encoder of the model given with `--init`.
+      objectives: the losses, in the order in which their terms are reported.
+      recipe: optimizer, schedule, batches and steps.
+    """
+
+    name: str
+    seed: int = 0
+    segments: Segments | None = None
+    corruption: CorruptionConfig | None = None
+    encoder: EncoderConfig | None = None
+    objectives: tuple[ObjectiveConfig, ...] = ()
+    recipe: Recipe = Recipe(steps=1)
