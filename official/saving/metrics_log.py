@@ -1,12 +1,18 @@
-"""Reads `metrics.jsonl` of a model folder: the metrics of its training, one JSON object a line."""
+"""Reads `metrics.jsonl` of a model folder: the metrics of its training, one JSON object a line.
+
+The scale of metrics: the best value of each is 1, but for losses and perplexities.
+
+Model folders of earlier versions have exact match and F1 of answers, BLEU and ROUGE in percent,
+beside fractions. What is written now has the entry `scale`, and what lacks it is converted.
+"""
 
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from official.saving import scale
+from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -33,7 +39,7 @@ class Record(NamedTuple):
         """Returns the line of the record."""
         # JSON has no NaN and no infinity.
         plain = {k: (v if math.isfinite(v) else str(v)) for k, v in self.metrics.items()}
-        marks = {"step": self.step, "split": self.split, **scale.SCALE}
+        marks = {"step": self.step, "split": self.split, **SCALE}
         return json.dumps({**marks, **plain}) + "\n"
 
 
@@ -87,9 +93,7 @@ def renewed(model_dir: str | os.PathLike, records: Iterable[Record]) -> list[Rec
 
     task = model_folder.task_description(model_dir)
     return [
-        Record(record.step, record.split, scale.fractions(record.metrics, task))
-        if record.old
-        else record
+        Record(record.step, record.split, fractions(record.metrics, task)) if record.old else record
         for record in records
     ]
 
@@ -109,7 +113,7 @@ def parse(line: bytes) -> Record:
     if not isinstance(values, dict):
         raise ValueError(f"a {type(values).__name__} where an object is wanted")
     step, split = values.pop("step", None), values.pop("split", None)
-    old = values.pop(scale.KEY, None) is None and split != "train"
+    old = values.pop(SCALE_KEY, None) is None and split != "train"
     if type(step) is not int or step < 0:
         raise ValueError(f"step: {step!r} is not a whole number from 0 on")
     if not isinstance(split, str):
@@ -121,3 +125,55 @@ def parse(line: bytes) -> Record:
             raise ValueError(f"{name}: {value!r} is not a number")
         metrics[name] = float(value)
     return Record(step, split, metrics, old)
+
+
+SCALE_KEY = "scale"
+SCALE = {SCALE_KEY: 1}
+
+_Task = Description | MixtureDescription | None
+_WHICH = ("", "has_answer_", "no_answer_", "best_")
+_PERCENT = {
+    "span": tuple(f"{which}{name}" for which in _WHICH for name in ("exact_match", "f1")),
+    "generation": ("bleu", "rouge_1", "rouge_2", "rouge_l"),
+}
+
+
+def percentages(task: _Task) -> Collection[str]:
+    """Returns the names of the metrics of a task that earlier versions had in percent."""
+    if isinstance(task, MixtureDescription):
+        names = {f"{name}/{each}" for name, t in task.tasks.items() for each in percentages(t)}
+        return names | {AVERAGE} if names else names
+    return _PERCENT.get((task.answers or task.kind) if task else "", ())
+
+
+def fractions(metrics: Mapping[str, float], task: _Task) -> dict[str, float]:
+    """Returns metrics of an earlier version in today's scale.
+
+    The average of several tasks is made again of the first metric of each, if all are given.
+    """
+    percent = percentages(task)
+    found = {name: v / 100 if name in percent else v for name, v in metrics.items()}
+    if AVERAGE in percent and AVERAGE in metrics:
+        firsts = [found.get(f"{name}/{each.metrics[0]}") for name, each in task.tasks.items()]
+        found[AVERAGE] = metrics[AVERAGE] if None in firsts else sum(firsts) / len(firsts)
+    return found
+
+
+def rescaled_state(
+    state: Mapping[str, Any], best: Mapping[str, Any], task: _Task
+) -> dict[str, Any]:
+    """Returns the figures and the best evaluation of `state.json` in today's scale.
+
+    Args:
+      state: of a checkpoint of this or an earlier version, with `figures` and `best`.
+      best: the figures of the best evaluation, as far as they are known.
+      task: the task of the run.
+    """
+    if SCALE_KEY in state:
+        return dict(state)
+    record = state["best"]
+    if record:
+        metric = record["metric"]
+        value = fractions({**best, metric: record["value"]}, task)[metric]
+        record = {**record, "value": value}
+    return {**state, "figures": fractions(state["figures"], task), "best": record}

@@ -20,7 +20,7 @@ from typing import Any
 
 from official import config as configs
 from official.data import mixture
-from official.saving import checkpoints, model_folder, run_lock, scale
+from official.saving import checkpoints, metrics_log, model_folder, run_lock
 from official.training import run as training
 from official.training.best_metric import best_metric
 from official.training.sweep_summary import summarise, table, write_table
@@ -153,8 +153,8 @@ def best_result(model_dir: AnyPath) -> dict[str, Any]:
         "higher": higher,
         "metrics": list(dict.fromkeys([metric, *(task.metrics if task else ())])),
         "step": state["step"],
-        "figures": scale.of_state({"best": None, **state}, {}, task)["figures"],
-        **scale.SCALE,
+        "figures": metrics_log.rescaled_state({"best": None, **state}, {}, task)["figures"],
+        **metrics_log.SCALE,
     }
 
 
@@ -183,9 +183,9 @@ def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{'; ...' if len(changed) > 4 else ''}). Name another --model_dir"
         )
     for run in record["runs"]:
-        if "figures" in run and scale.KEY not in run:
+        if "figures" in run and metrics_log.SCALE_KEY not in run:
             task = model_folder.task_description(model_dir / run["folder"])
-            run |= {"figures": scale.fractions(run["figures"], task), **scale.SCALE}
+            run |= {"figures": metrics_log.fractions(run["figures"], task), **metrics_log.SCALE}
     return record
 
 

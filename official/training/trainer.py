@@ -22,7 +22,7 @@ from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
-from official.saving import checkpoints, named_arrays, scale
+from official.saving import checkpoints, metrics_log, named_arrays
 from official.training import optimizers, reporting, resuming
 from official.training.best_checkpoint import BestCheckpoint
 from official.training.best_metric import best_metric
@@ -208,7 +208,7 @@ class Trainer:
                         # Without the evaluation at this step, which is compared later.
                         "waited": self.best.waited,
                         "best": self.best.record,
-                        **scale.SCALE,
+                        **metrics_log.SCALE,
                     },
                     keep=self.config.recipe.keep_checkpoints,
                 )
@@ -228,7 +228,9 @@ class Trainer:
             self.memory.assign(checkpoint.variables, str(checkpoint.path))
         if "best" not in state:  # in checkpoints of older versions
             state = {**state, "best": checkpoints.best(self.model_dir)}
-        state = scale.of_state(state, self._figures_of_best(state), self.source.manifest.task)
+        state = metrics_log.rescaled_state(
+            state, self._figures_of_best(state), self.source.manifest.task
+        )
         self._metrics, self.best.waited = state["figures"], state["waited"]
         self.best.record = state["best"]
         return checkpoint

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from official.saving import metrics_log, model_folder, scale
+from official.saving import metrics_log, model_folder
 from official.tasks import Description, MixtureDescription
 from official.training import reporting
 
@@ -38,21 +38,21 @@ MIXTURE = MixtureDescription(("average",), {"asked": QUESTIONS, "mrpc": PAIRS, "
     ],
 )  # fmt: skip
 def test_metrics_of_earlier_versions(task, old, new):
-    assert scale.fractions(old, task) == pytest.approx(new, abs=1e-12)
+    assert metrics_log.fractions(old, task) == pytest.approx(new, abs=1e-12)
 
 
 def test_a_state_of_an_earlier_version():
     best = {"step": 2, "metric": "f1", "value": 60.0}
     state = {"step": 4, "figures": {"f1": 50.0}, "best": best}
-    assert scale.of_state(state, {}, SPAN) == {
+    assert metrics_log.rescaled_state(state, {}, SPAN) == {
         "step": 4, "figures": {"f1": 0.5}, "best": {"step": 2, "metric": "f1", "value": 0.6},
     }  # fmt: skip
-    now = {"figures": {"f1": 0.5}, "best": {**best, "value": 0.6}, **scale.SCALE}
-    assert scale.of_state(now, {}, SPAN) == now
+    now = {"figures": {"f1": 0.5}, "best": {**best, "value": 0.6}, **metrics_log.SCALE}
+    assert metrics_log.rescaled_state(now, {}, SPAN) == now
     # An average is made again from the best evaluation.
     best = {"step": 2, "metric": "average", "value": (60 + 0.8 + 10) / 3}
     found = {"asked/f1": 60.0, "mrpc/accuracy": 0.8, "news/rouge_1": 10.0, "average": 23.6}
-    state = scale.of_state({"figures": {}, "best": best}, found, MIXTURE)
+    state = metrics_log.rescaled_state({"figures": {}, "best": best}, found, MIXTURE)
     assert state["best"]["value"] == pytest.approx(0.5)
 
 
