@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
         errors.require(FLAGS, "pieces")
     atomic.check_new(FLAGS.output)
     from official import tokenizers
-    from official.saving import larger_vocabulary, model_folder
+    from official.saving import derived_models, model_folder
     from official.tokenizers import extension
 
     config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
@@ -91,9 +91,9 @@ def main(argv: list[str]) -> None:
             reasons = "; ".join(f"{word!r} {why}" for word, why in found)
             raise UserError(f"no word can be added: {reasons or 'there is none'}")
         new = extended.tokenizer
-        sources = larger_vocabulary.grown(size, new.vocab_size, extended.rows)
+        sources = derived_models.grown(size, new.vocab_size, extended.rows)
         lines = _added(tokenizer, extended)
-    grown, variables = larger_vocabulary.with_rows(config, variables, sources)
+    grown, variables = derived_models.with_rows(config, variables, sources)
     model_folder.write_new(
         grown,
         new,

@@ -7,7 +7,7 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints, larger_vocabulary, named_arrays
+from official.saving import checkpoints, derived_models, named_arrays
 from official.utils import paths
 
 _POOLER = "encoder/pooler/"
@@ -55,7 +55,7 @@ def start_from(
             if known.fingerprint != tokenizer.fingerprint:
                 size = model.encoder.config.vocab_size
                 initial = configs.load(init)
-                arrays = larger_vocabulary.for_tokenizer(initial, arrays, known, tokenizer, size)
+                arrays = derived_models.for_tokenizer(initial, arrays, known, tokenizer, size)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
         if weights == "encoder" and not any(path.startswith(_POOLER) for path in arrays):

@@ -63,11 +63,11 @@ def main(argv: list[str]) -> None:
         _write_word_table()
         return
     errors.require(FLAGS, "layers")
-    from official.saving import model_folder, students
+    from official.saving import derived_models, model_folder
 
-    layers = students.layers_from(FLAGS.layers)
+    layers = derived_models.layers_from(FLAGS.layers)
     config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
-    plan = students.Start(
+    plan = derived_models.Start(
         layers=layers,
         hidden_size=FLAGS.hidden,
         segments=FLAGS.segments,
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> None:
         seed=FLAGS.seed,
     )
     variables = {path: variable.numpy() for path, variable in model.variables_by_path().items()}
-    student, arrays = students.start(config, variables, plan, FLAGS.teacher)
+    student, arrays = derived_models.start(config, variables, plan, FLAGS.teacher)
     model_folder.write_new(student, tokenizer, arrays, FLAGS.output)
     count = sum(array.size for array in arrays.values())
     print(f"wrote {FLAGS.output}: {len(layers)} layers, {count:,} parameters")
@@ -84,12 +84,12 @@ def main(argv: list[str]) -> None:
 
 def _write_word_table() -> None:
     """Writes an ELMo with a table of words."""
-    from official.saving import model_folder, word_table
+    from official.saving import derived_models, model_folder
 
     if FLAGS.layers:
         raise errors.UserError("--word_table keeps all layers: leave --layers out")
     config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
-    config, arrays = word_table.replace(config, tokenizer, model, FLAGS.teacher)
+    config, arrays = derived_models.with_word_table(config, tokenizer, model, FLAGS.teacher)
     model_folder.write_new(config, tokenizer, arrays, FLAGS.output)
     print(f"wrote {FLAGS.output}: a table of {len(tokenizer.pieces):,} words")
 

@@ -5,7 +5,7 @@ import pytest
 
 import official
 from official import tokenizers
-from official.saving import larger_vocabulary, model_folder
+from official.saving import derived_models, model_folder
 from official.tokenizers import extension
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
 from official.tokenizers.byte_vocabulary import ALPHABET
@@ -85,8 +85,8 @@ def test_every_table_bias_and_head_grows(name):
     draw = np.random.default_rng(0)
     shapes = model_folder.shapes(config)
     variables = {path: draw.normal(size=shape) for path, shape in shapes.items()}
-    sources = larger_vocabulary.grown(size, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]})
-    grown, new = larger_vocabulary.with_rows(config, variables, sources)
+    sources = derived_models.grown(size, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]})
+    grown, new = derived_models.with_rows(config, variables, sources)
     assert grown.encoder.vocab_size == size + 2
     assert {path: array.shape for path, array in new.items()} == model_folder.shapes(grown)
     wider = [path for path in shapes if size in shapes[path]]

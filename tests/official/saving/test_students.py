@@ -10,7 +10,7 @@ from official import tokenizers
 from official.config.encoders import TransformerConfig
 from official.config.objectives import CausalLMConfig, MaskedLMConfig, SentencePairConfig
 from official.modeling.model import Model
-from official.saving import model_folder, named_arrays, students
+from official.saving import derived_models, model_folder, named_arrays
 from official.students import __main__ as command
 from official.utils.errors import UserError
 from tests import small
@@ -44,7 +44,7 @@ BERT = teacher(MaskedLMConfig(), SentencePairConfig())
 
 def test_every_copied_weight_is_the_teachers_bit_for_bit():
     config, variables = BERT
-    student, arrays = students.start(config, variables, students.Start(LAYERS))
+    student, arrays = derived_models.start(config, variables, derived_models.Start(LAYERS))
     assert student.encoder == dataclasses.replace(
         config.encoder, num_layers=6, segment_types=0, pooler=False
     )
@@ -76,11 +76,11 @@ def embedded(config, arrays):
     return model.encode({"token_ids": IDS}, output_all=True)["hidden_states"]
 
 
-@pytest.mark.parametrize("segments", students.SEGMENTS)
+@pytest.mark.parametrize("segments", derived_models.SEGMENTS)
 def test_embeddings_of_one_segment_are_the_teachers(segments):
     config, variables = BERT
-    student, arrays = students.start(
-        config, variables, students.Start(tuple(range(12)), segments=segments)
+    student, arrays = derived_models.start(
+        config, variables, derived_models.Start(tuple(range(12)), segments=segments)
     )
     mine, theirs = embedded(student, arrays), embedded(config, variables)
     apart = [np.abs(np.asarray(a) - np.asarray(b)).max() for a, b in zip(mine, theirs, strict=True)]
@@ -93,8 +93,8 @@ def test_embeddings_of_one_segment_are_the_teachers(segments):
 
 def test_what_is_copied_only_if_it_is_asked_for():
     config, variables = BERT
-    plan = students.Start((11,), pooler=True, transform=True, segments="keep", seed=3)
-    student, arrays = students.start(config, variables, plan)
+    plan = derived_models.Start((11,), pooler=True, transform=True, segments="keep", seed=3)
+    student, arrays = derived_models.start(config, variables, plan)
     assert student.encoder.pooler and student.seed == 3
     for path, array in arrays.items():
         theirs = path.replace("layer_0", "layer_11")
@@ -106,7 +106,7 @@ def test_a_gpt2_keeps_its_final_norm():
         CausalLMConfig(), norm="pre", causal=True, segment_types=0, pooler=False,
         pooled_position=None,
     )  # fmt: skip
-    student, arrays = students.start(config, variables, students.Start((0, 11)))
+    student, arrays = derived_models.start(config, variables, derived_models.Start((0, 11)))
     assert student.objectives == (CausalLMConfig(),)
     np.testing.assert_array_equal(
         arrays["encoder/final_norm/scale"], variables["encoder/final_norm/scale"]
@@ -121,23 +121,23 @@ def test_a_gpt2_keeps_its_final_norm():
     "plan, message",
     [
         (
-            students.Start(tuple(range(13))),
+            derived_models.Start(tuple(range(13))),
             "--layers: 13 layers, and the teacher T has 12: a student cannot be deeper",
         ),
         (
-            students.Start((0, 12)),
+            derived_models.Start((0, 12)),
             "--layers: 12 is no layer of the teacher: T has 12 layers, numbered from 0 to 11",
         ),
-        (students.Start((0, 3, 3)), "--layers: 3 is given twice"),
+        (derived_models.Start((0, 3, 3)), "--layers: 3 is given twice"),
         (
-            students.Start((0,), hidden_size=4),
+            derived_models.Start((0,), hidden_size=4),
             "--hidden=4: the teacher T has hidden_size 8, and layers are copied as they are",
         ),
     ],
 )
 def test_bad_plans(plan, message):
     with pytest.raises(UserError) as caught:
-        students.start(*BERT, plan, "T")
+        derived_models.start(*BERT, plan, "T")
     assert message in str(caught.value)
 
 
@@ -146,11 +146,11 @@ def test_layers_that_cannot_be_taken_apart():
         BERT[0], encoder=dataclasses.replace(ENCODER, layer_groups=1, pooler=True)
     )
     with pytest.raises(UserError, match="encoder.layer_groups: 1: its layers share weights"):
-        students.start(config, {}, students.Start((0,)), "T")
+        derived_models.start(config, {}, derived_models.Start((0,)), "T")
     for text in ([], ["0", "x"], ["-1"]):
         with pytest.raises(UserError, match="name layers of the teacher by their numbers from 0"):
-            students.layers_from(text)
-    assert students.layers_from(["0", " 2"]) == (0, 2)
+            derived_models.layers_from(text)
+    assert derived_models.layers_from(["0", " 2"]) == (0, 2)
 
 
 def test_the_command_writes_a_model_folder(tmp_path, monkeypatch, capsys):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import official
-from official.saving import model_folder, word_table
+from official.saving import derived_models, model_folder
 from official.utils.errors import UserError
 from tests import commands, sentences
 from tests.official.serving.test_words_in_context import HEAD, write
@@ -32,7 +32,7 @@ def test_words_of_the_vocabulary_have_the_vectors_of_their_characters(tmp_path):
 def test_weights_of_heads_and_layers_stay(tmp_path):
     larger = {"vocab_size": len(sentences.VOCABULARY) + 3}
     config, tokenizer, model = model_folder.restore(write(tmp_path / "model", HEAD, **larger))
-    changed, arrays = word_table.replace(config, tokenizer, model, "model")
+    changed, arrays = derived_models.with_word_table(config, tokenizer, model, "model")
     assert changed.objectives == config.objectives
     for path, variable in model.variables_by_path().items():
         if not path.startswith("encoder/words/"):
@@ -40,4 +40,4 @@ def test_weights_of_heads_and_layers_stay(tmp_path):
     made = model_folder.build(changed).variables_by_path()
     assert {path: v.shape for path, v in made.items()} == {p: a.shape for p, a in arrays.items()}
     with pytest.raises(UserError, match="encoder.type: bilm: this encoder does not read the char"):
-        word_table.replace(changed, tokenizer, model, "model")
+        derived_models.with_word_table(changed, tokenizer, model, "model")

@@ -2,6 +2,13 @@
 
 The student has the teacher's embeddings, some of its layers, and the output bias of its masked LM.
 Everything else is fresh.
+
+An ELMo whose character network is replaced by a table of the vectors of a vocabulary.
+
+The network reads a word without its context, so its vector can be computed once (as the token
+embeddings of ELMo's release). A word that the vocabulary lacks has the vector of `<UNK>`.
+
+Gives a model the rows of another vocabulary.
 """
 
 import dataclasses
@@ -9,9 +16,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from official import config as configs
+from official import tokenizers
+from official.modeling.model import Model
 from official.saving import model_folder
+from official.tokenizers import Characters, extension, word_characters
 from official.utils.errors import UserError
 
 # What becomes of the segment table: row 0 is added to the position table, or the table is dropped
@@ -133,3 +144,125 @@ def layers_from(text: Sequence[str]) -> tuple[int, ...]:
             "as 0,2,4,7,9,11"
         )
     return tuple(int(each) for each in text)
+
+
+_NETWORK = "encoder/words/"
+_AT_ONCE = 1024  # words
+
+
+def with_word_table(
+    config: configs.Config, tokenizer: Characters, model: Model, source: str
+) -> tuple[configs.Config, dict[str, np.ndarray]]:
+    """Returns the config and the variables of the model with a table.
+
+    Args:
+      config: the config of the model.
+      tokenizer: its tokenizer.
+      model: the model with its weights.
+      source: its folder, for messages.
+
+    Raises:
+      UserError: the encoder reads no characters.
+    """
+    encoder = config.encoder
+    if getattr(encoder, "tokens", None) != "characters":
+        raise UserError(
+            f"--word_table: {source}: encoder.type: {encoder.type}: this encoder does not read the "
+            "characters of words: take an ELMo (encoder.type: bilm, tokens: characters)"
+        )
+    rows = []
+    ids = _characters(tokenizer)
+    for start in range(0, len(ids), _AT_ONCE):
+        rows.append(model.encoder.words(ids[start : start + _AT_ONCE][:, None])[:, 0].numpy())
+    variables = model.variables_by_path()
+    arrays = {p: v.numpy() for p, v in variables.items() if not p.startswith(_NETWORK)}
+    # The vocabulary of the language model may have more entries than the tokenizer.
+    table = np.zeros((encoder.vocab_size or len(ids), encoder.projection_size), np.float32)
+    table[: len(ids)] = np.concatenate(rows)
+    arrays[f"{_NETWORK}table"] = table
+    encoder = dataclasses.replace(encoder, tokens="words", vocab_size=len(table))
+    return dataclasses.replace(config, name=f"{config.name}_words", encoder=encoder), arrays
+
+
+def _characters(tokenizer: Characters) -> np.ndarray:
+    """Returns the characters of the vocabulary, with the marks of a sentence: int32 [V, C]."""
+    ids = word_characters.of_words(tf.constant(tokenizer.pieces)).numpy()
+    ids[tokenizer.cls_id] = word_characters.mark(word_characters.SENTENCE_BEGIN)
+    ids[tokenizer.sep_id] = word_characters.mark(word_characters.SENTENCE_END)
+    return ids
+
+
+def with_rows(
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    sources: Sequence[Sequence[int]],
+) -> tuple[configs.Config, dict[str, np.ndarray]]:
+    """Changes what has a row for each piece: tables, output biases, and other heads.
+
+    Args:
+      config: the config of the model.
+      variables: its variables by path.
+      sources: for each row of the result, the old rows whose mean it is.
+
+    Returns:
+      The new config, and the variables.
+    """
+    old_size = config.encoder.vocab_size
+
+    def sized(size: int) -> configs.Config:
+        return dataclasses.replace(
+            config, encoder=dataclasses.replace(config.encoder, vocab_size=size)
+        )
+
+    # What grows with the vocabulary has a row for each piece.
+    shapes, larger = model_folder.shapes(config), model_folder.shapes(sized(old_size + 1))
+    first = np.array([source[0] for source in sources])
+    means = {i: list(source) for i, source in enumerate(sources) if len(source) > 1}
+    result = {}
+    for path, array in variables.items():
+        for axis, count in enumerate(shapes[path]):
+            if larger[path][axis] == count:
+                continue
+            old = np.moveaxis(array, axis, 0)
+            new = old[first]
+            for i, source in means.items():
+                new[i] = old[source].mean(axis=0, dtype=np.float64)
+            array = np.ascontiguousarray(np.moveaxis(new, 0, axis))
+        result[path] = array
+    return sized(len(sources)), result
+
+
+def for_tokenizer(
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    old: tokenizers.Tokenizer,
+    new: tokenizers.Tokenizer,
+    size: int,
+) -> dict[str, np.ndarray]:
+    """Gives each piece of a larger vocabulary its row: the known ones keep theirs.
+
+    A new piece gets the mean of the rows of the old pieces that spell it.
+
+    Args:
+      config: the config of the model.
+      variables: its variables by path.
+      old: the tokenizer of the model.
+      new: the larger tokenizer, which may have other ids.
+      size: the number of rows, at least those of `new`; rows behind it stay as they are.
+
+    Returns:
+      The variables.
+    """
+    behind = [[i] for i in range(new.vocab_size, size)]
+    return with_rows(config, variables, [*extension.spelled_by(old, new), *behind])[1]
+
+
+def grown(size: int, pieces: int, rows: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
+    """Returns the sources of a table that keeps its rows.
+
+    Args:
+      size: the number of old rows.
+      pieces: the number of pieces of the new tokenizer.
+      rows: {id of a new piece: ids of the old pieces that spell it}.
+    """
+    return [rows.get(i, (i,)) for i in range(max(size, pieces))]
