@@ -91,7 +91,7 @@ def main(argv: list[str]) -> None:
             reasons = "; ".join(f"{word!r} {why}" for word, why in found)
             raise UserError(f"no word can be added: {reasons or 'there is none'}")
         new = extended.tokenizer
-        sources = derived_models.grown(size, new.vocab_size, extended.rows)
+        sources = derived_models.grown_rows(size, new.vocab_size, extended.rows)
         lines = _added(tokenizer, extended)
     grown, variables = derived_models.with_rows(config, variables, sources)
     model_folder.write_new(

@@ -1,14 +1,11 @@
-"""Starts a student from the layers of its teacher (Sanh et al., 2019, section 3).
+"""Models that are made from the weights of others.
 
-The student has the teacher's embeddings, some of its layers, and the output bias of its masked LM.
-Everything else is fresh.
-
-An ELMo whose character network is replaced by a table of the vectors of a vocabulary.
-
-The network reads a word without its context, so its vector can be computed once (as the token
-embeddings of ELMo's release). A word that the vocabulary lacks has the vector of `<UNK>`.
-
-Gives a model the rows of another vocabulary.
+* A student starts from some layers of its teacher (Sanh et al., 2019, section 3). It has the
+  teacher's embeddings, and the output bias of its masked LM. Everything else is fresh.
+* An ELMo has a table of the vectors of a vocabulary in place of its character network. The network
+  reads a word without its context, so its vector can be computed once (as the token embeddings of
+  ELMo's release). A word that the vocabulary lacks has the vector of `<UNK>`.
+* A model with another vocabulary has the rows that spell its pieces.
 """
 
 import dataclasses
@@ -33,10 +30,12 @@ _LAYER = re.compile(r"encoder/layer_(\d+)/")
 _POSITIONS = "encoder/embeddings/position_embedding/table"
 _SEGMENTS = "encoder/embeddings/segment_embedding/table"
 _FRESH = ("masked_lm/transform/", "masked_lm/norm/")
+_NETWORK = "encoder/words/"
+_AT_ONCE = 1024  # words
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class StudentPlan:
     """What a student takes from its teacher.
 
     Attributes:
@@ -93,10 +92,10 @@ class Start:
             )
 
 
-def start(
+def make_student(
     config: configs.Config,
     variables: Mapping[str, np.ndarray],
-    plan: Start,
+    plan: StudentPlan,
     source: str = "teacher",
 ) -> tuple[configs.Config, dict[str, np.ndarray]]:
     """Returns the config and the variables of a student.
@@ -108,7 +107,7 @@ def start(
       source: the folder of the teacher, for messages.
 
     Raises:
-      UserError: see `Start.check`.
+      UserError: see `StudentPlan.check`.
     """
     plan.check(config, source)
     changes = {"num_layers": len(plan.layers), "pooler": plan.pooler and config.encoder.pooler}
@@ -132,7 +131,7 @@ def start(
     return student, arrays
 
 
-def layers_from(text: Sequence[str]) -> tuple[int, ...]:
+def parse_layers(text: Sequence[str]) -> tuple[int, ...]:
     """Reads the numbers of layers.
 
     Raises:
@@ -144,10 +143,6 @@ def layers_from(text: Sequence[str]) -> tuple[int, ...]:
             "as 0,2,4,7,9,11"
         )
     return tuple(int(each) for each in text)
-
-
-_NETWORK = "encoder/words/"
-_AT_ONCE = 1024  # words
 
 
 def with_word_table(
@@ -232,7 +227,7 @@ def with_rows(
     return sized(len(sources)), result
 
 
-def for_tokenizer(
+def rows_for_tokenizer(
     config: configs.Config,
     variables: Mapping[str, np.ndarray],
     old: tokenizers.Tokenizer,
@@ -257,7 +252,7 @@ def for_tokenizer(
     return with_rows(config, variables, [*extension.spelled_by(old, new), *behind])[1]
 
 
-def grown(size: int, pieces: int, rows: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
+def grown_rows(size: int, pieces: int, rows: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
     """Returns the sources of a table that keeps its rows.
 
     Args:

@@ -1,9 +1,8 @@
 """Reads `metrics.jsonl` of a model folder: the metrics of its training, one JSON object a line.
 
-The scale of metrics: the best value of each is 1, but for losses and perplexities.
-
-Model folders of earlier versions have exact match and F1 of answers, BLEU and ROUGE in percent,
-beside fractions. What is written now has the entry `scale`, and what lacks it is converted.
+The best value of each metric is 1, but for losses and perplexities. Model folders of earlier
+versions have exact match and F1 of answers, BLEU and ROUGE in percent, beside fractions. What is
+written now has the entry `scale`, and what lacks it is converted.
 """
 
 import json
@@ -18,6 +17,14 @@ from official.utils.errors import UserError
 
 FILE = "metrics.jsonl"
 _MAX_BYTES = 1 << 30
+SCALE_KEY = "scale"
+SCALE = {SCALE_KEY: 1}
+_Task = Description | MixtureDescription | None
+_WHICH = ("", "has_answer_", "no_answer_", "best_")
+_PERCENT = {
+    "span": tuple(f"{which}{name}" for which in _WHICH for name in ("exact_match", "f1")),
+    "generation": ("bleu", "rouge_1", "rouge_2", "rouge_l"),
+}
 
 
 class Record(NamedTuple):
@@ -125,17 +132,6 @@ def parse(line: bytes) -> Record:
             raise ValueError(f"{name}: {value!r} is not a number")
         metrics[name] = float(value)
     return Record(step, split, metrics, old)
-
-
-SCALE_KEY = "scale"
-SCALE = {SCALE_KEY: 1}
-
-_Task = Description | MixtureDescription | None
-_WHICH = ("", "has_answer_", "no_answer_", "best_")
-_PERCENT = {
-    "span": tuple(f"{which}{name}" for which in _WHICH for name in ("exact_match", "f1")),
-    "generation": ("bleu", "rouge_1", "rouge_2", "rouge_l"),
-}
 
 
 def percentages(task: _Task) -> Collection[str]:

@@ -27,7 +27,7 @@ def start_from(
     encoder has more positions, the other table of positions is repeated, so that what attention
     has learned about near positions remains valid within each copy (Longformer, Beltagy et al.,
     2020, section 5). Of another vocabulary each piece gets the row that it has in the other model,
-    or the mean of those that spell it (see `larger_vocabulary`).
+    or the mean of those that spell it (see `derived_models`).
 
     Args:
       model: the new model.
@@ -55,7 +55,7 @@ def start_from(
             if known.fingerprint != tokenizer.fingerprint:
                 size = model.encoder.config.vocab_size
                 initial = configs.load(init)
-                arrays = derived_models.for_tokenizer(initial, arrays, known, tokenizer, size)
+                arrays = derived_models.rows_for_tokenizer(initial, arrays, known, tokenizer, size)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
         if weights == "encoder" and not any(path.startswith(_POOLER) for path in arrays):

@@ -65,9 +65,9 @@ def main(argv: list[str]) -> None:
     errors.require(FLAGS, "layers")
     from official.saving import derived_models, model_folder
 
-    layers = derived_models.layers_from(FLAGS.layers)
+    layers = derived_models.parse_layers(FLAGS.layers)
     config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
-    plan = derived_models.Start(
+    plan = derived_models.StudentPlan(
         layers=layers,
         hidden_size=FLAGS.hidden,
         segments=FLAGS.segments,
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> None:
         seed=FLAGS.seed,
     )
     variables = {path: variable.numpy() for path, variable in model.variables_by_path().items()}
-    student, arrays = derived_models.start(config, variables, plan, FLAGS.teacher)
+    student, arrays = derived_models.make_student(config, variables, plan, FLAGS.teacher)
     model_folder.write_new(student, tokenizer, arrays, FLAGS.output)
     count = sum(array.size for array in arrays.values())
     print(f"wrote {FLAGS.output}: {len(layers)} layers, {count:,} parameters")

@@ -123,8 +123,8 @@ def test_pretraining_on_two_replicas_and_compiled_is_the_same(tmp_path, mirrored
     """DistilBERT's terms and MiniLM's, from copied layers, in float64."""
     teacher, tokenizer = folder_of(tmp_path / "teacher", MASKED_LM, encoder__num_layers=4)
     config, _, model = model_folder.restore(teacher)
-    student, arrays = derived_models.start(
-        config, named_arrays.values(model.variables_by_path()), derived_models.Start((0, 3))
+    student, arrays = derived_models.make_student(
+        config, named_arrays.values(model.variables_by_path()), derived_models.StudentPlan((0, 3))
     )
     model_folder.write_new(student, tokenizer, arrays, tmp_path / "student")
     raw = configs.to_dict(

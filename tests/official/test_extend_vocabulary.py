@@ -85,7 +85,7 @@ def test_every_table_bias_and_head_grows(name):
     draw = np.random.default_rng(0)
     shapes = model_folder.shapes(config)
     variables = {path: draw.normal(size=shape) for path, shape in shapes.items()}
-    sources = derived_models.grown(size, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]})
+    sources = derived_models.grown_rows(size, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]})
     grown, new = derived_models.with_rows(config, variables, sources)
     assert grown.encoder.vocab_size == size + 2
     assert {path: array.shape for path, array in new.items()} == model_folder.shapes(grown)

@@ -1,10 +1,11 @@
-"""A student that starts from layers of its teacher has them bit for bit."""
+"""A student has layers of its teacher bit for bit; an ELMo with a table of words reads alike."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
+import official
 from official import config as configs
 from official import tokenizers
 from official.config.encoders import TransformerConfig
@@ -13,7 +14,8 @@ from official.modeling.model import Model
 from official.saving import derived_models, model_folder, named_arrays
 from official.students import __main__ as command
 from official.utils.errors import UserError
-from tests import small
+from tests import commands, sentences, small
+from tests.official.serving.test_words_in_context import HEAD, write
 
 ENCODER = TransformerConfig(
     vocab_size=125,
@@ -44,7 +46,9 @@ BERT = teacher(MaskedLMConfig(), SentencePairConfig())
 
 def test_every_copied_weight_is_the_teachers_bit_for_bit():
     config, variables = BERT
-    student, arrays = derived_models.start(config, variables, derived_models.Start(LAYERS))
+    student, arrays = derived_models.make_student(
+        config, variables, derived_models.StudentPlan(LAYERS)
+    )
     assert student.encoder == dataclasses.replace(
         config.encoder, num_layers=6, segment_types=0, pooler=False
     )
@@ -79,8 +83,8 @@ def embedded(config, arrays):
 @pytest.mark.parametrize("segments", derived_models.SEGMENTS)
 def test_embeddings_of_one_segment_are_the_teachers(segments):
     config, variables = BERT
-    student, arrays = derived_models.start(
-        config, variables, derived_models.Start(tuple(range(12)), segments=segments)
+    student, arrays = derived_models.make_student(
+        config, variables, derived_models.StudentPlan(tuple(range(12)), segments=segments)
     )
     mine, theirs = embedded(student, arrays), embedded(config, variables)
     apart = [np.abs(np.asarray(a) - np.asarray(b)).max() for a, b in zip(mine, theirs, strict=True)]
@@ -93,8 +97,8 @@ def test_embeddings_of_one_segment_are_the_teachers(segments):
 
 def test_what_is_copied_only_if_it_is_asked_for():
     config, variables = BERT
-    plan = derived_models.Start((11,), pooler=True, transform=True, segments="keep", seed=3)
-    student, arrays = derived_models.start(config, variables, plan)
+    plan = derived_models.StudentPlan((11,), pooler=True, transform=True, segments="keep", seed=3)
+    student, arrays = derived_models.make_student(config, variables, plan)
     assert student.encoder.pooler and student.seed == 3
     for path, array in arrays.items():
         theirs = path.replace("layer_0", "layer_11")
@@ -106,7 +110,9 @@ def test_a_gpt2_keeps_its_final_norm():
         CausalLMConfig(), norm="pre", causal=True, segment_types=0, pooler=False,
         pooled_position=None,
     )  # fmt: skip
-    student, arrays = derived_models.start(config, variables, derived_models.Start((0, 11)))
+    student, arrays = derived_models.make_student(
+        config, variables, derived_models.StudentPlan((0, 11))
+    )
     assert student.objectives == (CausalLMConfig(),)
     np.testing.assert_array_equal(
         arrays["encoder/final_norm/scale"], variables["encoder/final_norm/scale"]
@@ -121,23 +127,23 @@ def test_a_gpt2_keeps_its_final_norm():
     "plan, message",
     [
         (
-            derived_models.Start(tuple(range(13))),
+            derived_models.StudentPlan(tuple(range(13))),
             "--layers: 13 layers, and the teacher T has 12: a student cannot be deeper",
         ),
         (
-            derived_models.Start((0, 12)),
+            derived_models.StudentPlan((0, 12)),
             "--layers: 12 is no layer of the teacher: T has 12 layers, numbered from 0 to 11",
         ),
-        (derived_models.Start((0, 3, 3)), "--layers: 3 is given twice"),
+        (derived_models.StudentPlan((0, 3, 3)), "--layers: 3 is given twice"),
         (
-            derived_models.Start((0,), hidden_size=4),
+            derived_models.StudentPlan((0,), hidden_size=4),
             "--hidden=4: the teacher T has hidden_size 8, and layers are copied as they are",
         ),
     ],
 )
 def test_bad_plans(plan, message):
     with pytest.raises(UserError) as caught:
-        derived_models.start(*BERT, plan, "T")
+        derived_models.make_student(*BERT, plan, "T")
     assert message in str(caught.value)
 
 
@@ -146,11 +152,11 @@ def test_layers_that_cannot_be_taken_apart():
         BERT[0], encoder=dataclasses.replace(ENCODER, layer_groups=1, pooler=True)
     )
     with pytest.raises(UserError, match="encoder.layer_groups: 1: its layers share weights"):
-        derived_models.start(config, {}, derived_models.Start((0,)), "T")
+        derived_models.make_student(config, {}, derived_models.StudentPlan((0,)), "T")
     for text in ([], ["0", "x"], ["-1"]):
         with pytest.raises(UserError, match="name layers of the teacher by their numbers from 0"):
-            derived_models.layers_from(text)
-    assert derived_models.layers_from(["0", " 2"]) == (0, 2)
+            derived_models.parse_layers(text)
+    assert derived_models.parse_layers(["0", " 2"]) == (0, 2)
 
 
 def test_the_command_writes_a_model_folder(tmp_path, monkeypatch, capsys):
@@ -174,3 +180,36 @@ def test_the_command_writes_a_model_folder(tmp_path, monkeypatch, capsys):
         BERT[1]["encoder/layer_7/attention/output/kernel"],
     )
     assert "2 layers" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_words_of_the_vocabulary_have_the_vectors_of_their_characters(tmp_path):
+    folder = write(tmp_path / "model")
+    commands.run(
+        "official.students", f"--teacher={folder}", "--word_table",
+        f"--output={tmp_path}/faster", status=0,
+    )  # fmt: skip
+    whole, faster = official.load(folder), official.load(tmp_path / "faster")
+    assert faster.config.encoder.tokens == "words"
+    texts = ["w1 né  w2", "", "東京 w39"]
+    np.testing.assert_allclose(
+        faster.encode(texts, layer="all"), whole.encode(texts, layer="all"), atol=1e-6
+    )
+    # Other words have the vector of the text "<UNK>".
+    found = faster.tokens(["w1 other"], layer=0)[0].vectors
+    np.testing.assert_allclose(found, whole.tokens(["w1 <UNK>"], layer=0)[0].vectors, atol=1e-6)
+    assert np.abs(found - whole.tokens(["w1 other"], layer=0)[0].vectors).max() > 0.01
+
+
+def test_weights_of_heads_and_layers_stay(tmp_path):
+    larger = {"vocab_size": len(sentences.VOCABULARY) + 3}
+    config, tokenizer, model = model_folder.restore(write(tmp_path / "model", HEAD, **larger))
+    changed, arrays = derived_models.with_word_table(config, tokenizer, model, "model")
+    assert changed.objectives == config.objectives
+    for path, variable in model.variables_by_path().items():
+        if not path.startswith("encoder/words/"):
+            np.testing.assert_array_equal(arrays[path], variable)
+    made = model_folder.build(changed).variables_by_path()
+    assert {path: v.shape for path, v in made.items()} == {p: a.shape for p, a in arrays.items()}
+    with pytest.raises(UserError, match="encoder.type: bilm: this encoder does not read the char"):
+        derived_models.with_word_table(changed, tokenizer, model, "model")
