@@ -13,7 +13,7 @@ from official.utils import keras_private
 
 if keras.backend.backend() == "tensorflow":
     # In evaluation as in training, so that metrics do not depend on what a process did before.
-    kernels.compile_with(functools.partial(tf.function, jit_compile=True, autograph=False))
+    kernels.configure(compiler=functools.partial(tf.function, jit_compile=True, autograph=False))
 
 
 def restrict_graph_optimizer():

@@ -386,7 +386,7 @@ class Embedder:
 
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             batch = pack_all([tokens], self.tokenizer, max_length, self._layout)
-            with kernels.left_out():
+            with kernels.using(gradients=False):
                 encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
             if layer == ALL:

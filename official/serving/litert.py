@@ -52,7 +52,7 @@ def export(
     if parts.filler is not None:
         server.filler = parts.filler.weights.module
     with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
-        with kernels.left_out():
+        with kernels.using(gradients=False):
             tf.saved_model.save(server, temporary, signatures=kept)
         parts.tokenizer.save(folder / TOKENIZER)
         saved_model.write_labels(parts, folder)

@@ -113,7 +113,7 @@ class MaskFiller:
 
     def encoded(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the states of the encoder for a batch, [B, T, D]."""
-        with kernels.left_out(), self.weights.read():
+        with kernels.using(gradients=False), self.weights.read():
             return encode(self._encoder, batch)["sequence_output"]
 
     def best(
@@ -131,7 +131,7 @@ class MaskFiller:
         Returns:
           The ids int32 [R, K] and their probabilities float32 [R, K].
         """
-        with kernels.left_out(), self.weights.read():
+        with kernels.using(gradients=False), self.weights.read():
             logits = self._head.logits(states, self._encoder)
         every = tf.range(self.source.tokenizer.vocab_size)
         if candidates is None:

@@ -62,8 +62,7 @@ def export(
     )
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
-        kernels.left_out(),
-        kernels.slots_written_by(token_loop.write_slots),
+        kernels.using(gradients=False, write_slots=token_loop.write_slots),
     ):
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)

@@ -294,10 +294,10 @@ def write_slots(slots: tf.Tensor, new: tf.Tensor, first: int | tf.Tensor) -> tf.
 
 
 def in_place_graph(function: Callable) -> tf.types.experimental.PolymorphicFunction:
-    """Returns the graph of a function, in which `cache.write` makes no copy."""
+    """Returns the graph of a function, in which writing to a cache makes no copy."""
 
     def traced(*args, **kwargs):
-        with kernels.slots_written_by(write_slots):
+        with kernels.using(write_slots=write_slots):
             return function(*args, **kwargs)
 
     return tf.function(traced, autograph=False)

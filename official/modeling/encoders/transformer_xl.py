@@ -319,7 +319,7 @@ def make_streams(
         dtype: dtype of the one-hot segments.
 
     Returns:
-        The `Stream` of the content, and if there are queries that of the queries.
+        The `AttentionStream` of the content, and if there are queries that of the queries.
     """
     earlier = None
     if causal:

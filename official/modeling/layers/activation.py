@@ -12,35 +12,36 @@ import math
 import keras
 from keras import ops
 
-from official.modeling.layers.kernels import accurate, is_left_out, one_pass, with_gradient
+from official.modeling.layers.kernels import accurate, context, one_pass, with_gradient
 
 
-def _activation(parts):
+def _activation(formula):
     """Returns an activation.
 
     Args:
-        parts: a function from z to the value and the slope at z, elementwise.
+        formula: a function from z to the value and the slope at z, elementwise.
     """
 
     @one_pass
-    def scaled_parts(x, *kept, scale):
-        both = parts(ops.cast(x, accurate(x.dtype)))
+    def value_and_slope(x, *kept, scale):
+        both = formula(ops.cast(x, accurate(x.dtype)))
         if kept:
-            both = [ops.where(kept[0], part * scale, 0) for part in both]
-        return tuple(ops.cast(part, x.dtype) for part in both)
+            both = [ops.where(kept[0], y * scale, 0) for y in both]
+        return tuple(ops.cast(y, x.dtype) for y in both)
 
     @with_gradient
     def activation(x, *kept, scale):
-        value, slope = scaled_parts(x, *kept, scale=scale)
+        value, slope = value_and_slope(x, *kept, scale=scale)
         return value, lambda upstream: (_product(upstream, slope), *[None for _ in kept])
 
-    @functools.wraps(parts)
+    @functools.wraps(formula)
     def activate(x, kept=None, rate=0.0):
-        if kept is None and is_left_out() and keras.backend.standardize_dtype(x.dtype) == "float32":
-            return PLAIN[parts.__name__](x)
-        if kept is None:
-            return activation(x, scale=1.0)
-        return activation(x, kept, scale=1 / (1 - rate))
+        if kept is not None:
+            return activation(x, kept, scale=1 / (1 - rate))
+        in_float32 = keras.backend.standardize_dtype(x.dtype) == "float32"
+        if in_float32 and not context().gradients:
+            return PLAIN[formula.__name__](x)
+        return activation(x, scale=1.0)
 
     return activate
 

@@ -11,9 +11,14 @@ from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers import gather
-from official.modeling.layers import kernels as slots
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import accurate, draw, softmax, times_transposed
+from official.modeling.layers.kernels import (
+    accurate,
+    dropout_mask,
+    softmax,
+    times_transposed,
+    write_slots,
+)
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Scaled
 
@@ -127,7 +132,7 @@ class _Heads(Layer):
         masked = scores
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
-        kept = draw(ops.shape(masked), self.dropout, rng, self.dropout_axis)
+        kept = dropout_mask(ops.shape(masked), self.dropout, rng, self.dropout_axis)
         kept = softmax(masked, self.compute_dtype, kept, self.dropout)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
@@ -189,9 +194,8 @@ class Attention(_Heads):
             attention_mask = masks.rows(attention_mask, query_positions)
             bias = masks.rows(bias, query_positions)
         if cache is not None:
-            key, value = (
-                slots.write_slots(*pair, slot) for pair in zip(cache, (key, value), strict=True)
-            )
+            old_key, old_value = cache
+            key, value = write_slots(old_key, key, slot), write_slots(old_value, value, slot)
         return self._attend(query, key, value, attention_mask, bias, rng)
 
 

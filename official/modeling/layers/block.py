@@ -13,7 +13,7 @@ from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import draw, dropout
+from official.modeling.layers.kernels import dropout, dropout_mask
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import NORMS, LayerNorm
 from official.modeling.layers.relative_attention import RelativeAttention
@@ -88,7 +88,7 @@ class FeedForward(Layer):
             rows = self.outer(activation(self.inner(rows)))
             return ops.reshape(rows, ops.shape(x))
         inner = self.inner(x)
-        kept = draw(ops.shape(inner), self.dropout, rng, self.dropout_axis)
+        kept = dropout_mask(ops.shape(inner), self.dropout, rng, self.dropout_axis)
         return self.outer(self.activation(inner, kept, self.dropout))
 
 

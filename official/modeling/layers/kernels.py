@@ -1,50 +1,97 @@
 """Kernels: read each function as the plain operation of its name.
 
-Some gradients of this package are written by hand. The automatic ones make several passes over
-memory where one is enough, or have a form that optimizers misread. Chains of elementwise operations
-are computed in one pass over memory: TensorFlow computes one operation after the other, each in a
-pass of its own, and XLA compiles a chain to one loop. The products of matrices stay outside: for
-them a CPU has faster kernels than XLA's.
+| here                                | the same, plainly                                          |
+|-------------------------------------|------------------------------------------------------------|
+| `times_transposed(x, y)`            | `x @ transpose(y)`                                         |
+| `transposed_times(x, y)`            | `transpose(x) @ y`                                         |
+| `sum_rows(x)`                       | `ops.sum(x, axis=0)`                                       |
+| `softmax(x, dtype, kept, rate)`     | `ops.softmax(x)`, then dropout, then a cast                |
+| `dropout(x, rate, rng)`             | dropout with the mask `dropout_mask(shape, rate, rng)`     |
+| `scan(step, state, sequences)`      | `ops.scan(step, state, sequences)`                         |
+| `write_slots(slots, new, first)`    | `ops.slice_update(slots, (0, 0, first, 0), new)`           |
+| `@one_pass`                         | the function that it decorates                             |
+| `@with_gradient`                    | the first result of the function that it decorates         |
 
-Shapes: R and O rows, I inner size, S keys or slots, B batch, N heads, T new positions, H head size.
+What they have beside these is speed. Automatic gradients make several passes over memory where one
+is enough, or have a form that optimizers misread: `with_gradient` gives a function its gradient by
+hand. TensorFlow computes a chain of elementwise operations one after the other, each in a pass of
+its own: `one_pass` compiles the chain to one loop. The products of matrices stay outside of it,
+since for them a CPU has faster kernels than XLA's.
+
+Three things decide how the functions compute, and none of them changes a result: whether there are
+gradients, which compiler there is, and what writes the slots of a cache. They are the attributes of
+`Context`. `configure` sets them for the process, and `using` inside a block.
+
+Shapes: R and O rows, I inner size, S keys or slots, B batch, N heads, T positions, H head size.
 """
 
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+# From this number of elements on, passes over memory cost more than the start of compiled code.
+SMALLEST = 1 << 16
+# The assumed size of a dynamic dimension. In training this is the length of a batch, one of
+# `recipe.bucket_lengths`.
+_DYNAMIC_SIZE = 32
+# With an option, Keras passes `einsum` on to TensorFlow, whose kernel reads an operand transposed.
+# Without one, and in `matmul` of a transposed operand, the transposed operand is written to memory
+# first: `official.distribution` turns off the rewrite that would avoid it.
+_EINSUM = {"optimize": "greedy"} if keras.backend.backend() == "tensorflow" else {}
+# In Keras for PyTorch, a function with its own gradient has one value.
+_ONE_VALUE = keras.backend.backend() == "torch"
 
-def accurate(dtype):
-    """Returns the dtype of sums, softmax, norms and losses: float64 for float64, else float32."""
-    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """How the functions of this module compute.
+
+    Attributes:
+        gradients: whether functions have the gradients that are written by hand. False is for
+            graphs that are never trained. A backend does not fuse operations across a function with
+            its own gradient, for example a product, its bias and the activation after it.
+        compiler: compiles functions of `one_pass`; takes and returns a function of tensors. None =
+            they are not compiled.
+        write_slots: takes the place of `write_slots`, which copies all slots on TensorFlow.
+            `official.serving.token_loop` has a function that does not. None = no other function.
+    """
+
+    gradients: bool = True
+    compiler: Callable | None = None
+    write_slots: Callable | None = None
 
 
-_LEFT_OUT = contextvars.ContextVar("gradients_left_out", default=False)
+_process = Context()
+_block: contextvars.ContextVar[Context | None] = contextvars.ContextVar("kernels", default=None)
+
+
+def context() -> Context:
+    """Returns the context of the running code."""
+    return _block.get() or _process
+
+
+def configure(**attributes: Any) -> None:
+    """Sets attributes of the `Context` of the process, in all its threads."""
+    global _process
+    _process = dataclasses.replace(_process, **attributes)
 
 
 @contextlib.contextmanager
-def left_out() -> Iterator[None]:
-    """Leaves the gradients out inside the block, for graphs that are never trained.
-
-    A backend does not fuse operations across a function with its own gradient, for example a
-    product, its bias and the activation after it.
-    """
-    token = _LEFT_OUT.set(True)
+def using(**attributes: Any) -> Iterator[None]:
+    """Sets attributes of the `Context` inside the block, in this thread."""
+    token = _block.set(dataclasses.replace(context(), **attributes))
     try:
         yield
     finally:
-        _LEFT_OUT.reset(token)
-
-
-def is_left_out() -> bool:
-    """Whether the code runs inside `left_out`."""
-    return _LEFT_OUT.get()
+        _block.reset(token)
 
 
 def with_gradient(function):
@@ -58,7 +105,7 @@ def with_gradient(function):
 
     @functools.wraps(function)
     def wrapped(*tensors, **constants):
-        if is_left_out():
+        if not context().gradients:
             return function(*[ops.convert_to_tensor(tensor) for tensor in tensors], **constants)[0]
 
         shapes = []
@@ -83,61 +130,12 @@ def with_gradient(function):
     return wrapped
 
 
-# In Keras for PyTorch, a function with its own gradient has one value.
-_ONE_VALUE = keras.backend.backend() == "torch"
-
-
-def _joined(parts):
-    """Joins tensors of one dtype in a line."""
-    return ops.concatenate([ops.reshape(part, (-1,)) for part in parts])
-
-
-def _split(line, shapes):
-    """Returns the tensors of `_joined`, which have these shapes."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
-    parts = zip(ops.split(line, ends), shapes, strict=True)
-    return tuple(ops.reshape(part, shape) for part, shape in parts)
-
-
-def _of_joined(backward, shapes):
-    """Returns the gradient of joined values from that of the tensors."""
-    return lambda upstream: backward(*_split(upstream, shapes))
-
-
-def _tensor(x):
-    """Returns the value of a variable; a differentiable function must not capture the variable."""
-    return ops.reshape(x, x.shape) if isinstance(x, keras.Variable) else x
-
-
-def sum_rows(x):
-    """Sums x [R, O] over its rows: [O].
-
-    The sum is a product with a row of ones. On a CPU this is several times faster than a reduction,
-    and it sums bfloat16 in float32.
-    """
-    return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
-
-
-# From this number of elements on, passes over memory cost more than the start of compiled code.
-SMALLEST = 1 << 16
-# The assumed size of a dynamic dimension. In training this is the length of a batch, one of
-# `recipe.bucket_lengths`.
-_DYNAMIC_SIZE = 32
-
-_compilers: list[Callable] = []  # at most one
-
-
-def compile_with(compiler: Callable) -> None:
-    """Sets the function that compiles the chains, which takes and returns a function of tensors."""
-    _compilers[:] = [compiler]
-
-
 def one_pass(function):
     """Decorates a function of tensors whose large results a compiler computes in one pass.
 
-    The decorated function is the same function. It is compiled where there is a compiler
-    (`compile_with`) and the largest tensor has at least `SMALLEST` elements. It is not compiled in
-    a graph without gradients, where the backend fuses its operations with a product.
+    The decorated function is the same function. It is compiled where the context has a compiler and
+    gradients, and the largest tensor has at least `SMALLEST` elements. (In a graph without
+    gradients, the backend fuses its operations with a product.)
 
     Shapes may have dynamic dimensions. The function is then compiled when the graph runs, once for
     each shape.
@@ -150,45 +148,46 @@ def one_pass(function):
 
     @functools.wraps(function)
     def run(*tensors, **constants):
+        how = context()
         shapes = [tuple(tensor.shape) for tensor in tensors]
         shapes += [constants["shape"]] if "shape" in constants else []
-        large = not is_left_out() and _largest(shapes) >= SMALLEST
-        chosen = compiled(*_compilers) if large and _compilers else function
-        return chosen(*tensors, **constants)
+        if how.compiler is None or not how.gradients or _largest(shapes) < SMALLEST:
+            return function(*tensors, **constants)
+        return compiled(how.compiler)(*tensors, **constants)
 
     return run
 
 
-def _largest(shapes):
-    """Returns the largest number of elements; a dynamic dimension counts as `_DYNAMIC_SIZE`."""
-    known = (
-        [size if isinstance(size, int) else _DYNAMIC_SIZE for size in shape] for shape in shapes
-    )
-    return max(map(math.prod, known))
-
-
-# With an option, Keras passes `einsum` on to TensorFlow, whose kernel reads an operand transposed.
-# Without one, and in `matmul` of a transposed operand, the transposed operand is written to memory
-# first: `official.distribution.numerics` turns off the rewrite that would avoid it.
-_OPTIONS = {"optimize": "greedy"} if keras.backend.backend() == "tensorflow" else {}
+def accurate(dtype):
+    """Returns the dtype of sums, softmax, norms and losses: float64 for float64, else float32."""
+    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
 
 
 def times_transposed(x, y):
     """Returns `x` times the transpose of `y`: [..., R, I] and [..., O, I] to [..., R, O]."""
-    if is_left_out():
+    if not context().gradients:
         # Here the rewrites are on, and the product is fused with the operations after it. If `x` is
         # a scaled output of `unstack` or `split`, it has to be the first one, as a query is: the
         # rewrite takes it for that.
         axes = list(range(len(y.shape)))
         return ops.matmul(x, ops.transpose(y, (*axes[:-2], axes[-1], axes[-2])))
     leading = "abcd"[: len(x.shape) - 2]
-    return ops.einsum(f"{leading}ri,{leading}oi->{leading}ro", x, y, **_OPTIONS)
+    return ops.einsum(f"{leading}ri,{leading}oi->{leading}ro", x, y, **_EINSUM)
 
 
 def transposed_times(x, y):
     """Returns the transpose of `x` times `y`: [..., I, R] and [..., I, O] to [..., R, O]."""
     leading = "abcd"[: len(x.shape) - 2]
-    return ops.einsum(f"{leading}ir,{leading}io->{leading}ro", x, y, **_OPTIONS)
+    return ops.einsum(f"{leading}ir,{leading}io->{leading}ro", x, y, **_EINSUM)
+
+
+def sum_rows(x):
+    """Sums x [R, O] over its rows: [O].
+
+    The sum is a product with a row of ones. On a CPU this is several times faster than a reduction,
+    and it sums bfloat16 in float32.
+    """
+    return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
 
 
 def softmax(scores, dtype=None, kept=None, rate=0.0):
@@ -197,33 +196,30 @@ def softmax(scores, dtype=None, kept=None, rate=0.0):
     Args:
         scores: [..., S].
         dtype: of the result; None = that of the scores.
-        kept: what dropout keeps of the result, broadcastable to its shape; None = all.
+        kept: the mask of dropout of the result, broadcastable to its shape; None = no dropout.
         rate: that of dropout.
     """
     dtype = dtype or scores.dtype
     if kept is None:
-        return _softmax_of(scores, dtype=dtype, scale=1.0)
-    return _softmax_of(scores, kept, dtype=dtype, scale=1 / (1 - rate))
+        return _softmax(scores, dtype=dtype, scale=1.0)
+    return _softmax(scores, kept, dtype=dtype, scale=1 / (1 - rate))
 
 
 @with_gradient
-def _softmax_of(scores, *kept, dtype, scale):
+def _softmax(scores, *kept, dtype, scale):
     # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
     weights = ops.softmax(scores) if scores.shape[-1] != 1 else ops.ones_like(scores)
 
     def backward(upstream):
         return _softmax_gradient(upstream, weights, *kept, scale=scale), *[None for _ in kept]
 
-    value = (
-        _softmax_kept(weights, *kept, dtype=dtype, scale=scale)
-        if kept
-        else ops.cast(weights, dtype)
-    )
-    return value, backward
+    if kept:
+        return _kept_weights(weights, *kept, dtype=dtype, scale=scale), backward
+    return ops.cast(weights, dtype), backward
 
 
 @one_pass
-def _softmax_kept(weights, kept, *, dtype, scale):
+def _kept_weights(weights, kept, *, dtype, scale):
     return ops.cast(ops.where(kept, weights * scale, 0), dtype)
 
 
@@ -245,11 +241,11 @@ def dropout(x, rate, rng, shared_axis=None):
         rng: `Draws`, or None for inference, which returns `x` itself.
         shared_axis: an axis along which elements are zeroed together; None = each by itself.
     """
-    kept = draw(ops.shape(x), rate, rng, shared_axis)
+    kept = dropout_mask(ops.shape(x), rate, rng, shared_axis)
     return x if kept is None else _dropped(x, kept, scale=1 / (1 - rate))
 
 
-def draw(shape, rate, rng, shared_axis=None):
+def dropout_mask(shape, rate, rng, shared_axis=None):
     """Returns what dropout keeps: bool of `shape`, with size 1 at `shared_axis`; None = all."""
     if rng is None or rate == 0:
         return None
@@ -260,10 +256,10 @@ def draw(shape, rate, rng, shared_axis=None):
 
 @with_gradient
 def _dropped(x, kept, *, scale):
-    return _scaled(x, kept, scale=scale), lambda upstream: (
-        _scaled(upstream, kept, scale=scale),
-        None,
-    )
+    def backward(upstream):
+        return _scaled(upstream, kept, scale=scale), None
+
+    return _scaled(x, kept, scale=scale), backward
 
 
 @one_pass
@@ -298,30 +294,38 @@ def scan(step, state, sequences, reverse=False):
     return ops.scan(at, state, numbers, reverse=reverse)
 
 
-_WRITER = contextvars.ContextVar("cache_writer", default=None)
-
-
-def empty_slots(batch, num_heads, slots, head_size, dtype):
-    """Returns empty slots: [B, N, S, H]."""
-    return ops.zeros((batch, num_heads, slots, head_size), dtype)
-
-
-@contextlib.contextmanager
-def slots_written_by(writer: Callable) -> Iterator[None]:
-    """Replaces `write` inside the block by a function with the same arguments and result.
-
-    On TensorFlow, `write` copies all slots. `official.serving.token_loop` has a function that does
-    not.
-    """
-    token = _WRITER.set(writer)
-    try:
-        yield
-    finally:
-        _WRITER.reset(token)
-
-
 def write_slots(slots, new, first):
-    """Writes `new` [B, N, T, H] into slots [B, N, S, H], from slot `first` on."""
-    if (writer := _WRITER.get()) is not None:
+    """Writes keys or values `new` [B, N, T, H] into slots [B, N, S, H], from slot `first` on."""
+    if (writer := context().write_slots) is not None:
         return writer(slots, new, first)
     return ops.slice_update(slots, (0, 0, first, 0), new)
+
+
+def _largest(shapes):
+    """Returns the largest number of elements; a dynamic dimension counts as `_DYNAMIC_SIZE`."""
+    known = (
+        [size if isinstance(size, int) else _DYNAMIC_SIZE for size in shape] for shape in shapes
+    )
+    return max(map(math.prod, known))
+
+
+def _tensor(x):
+    """Returns the value of a variable; a differentiable function must not capture the variable."""
+    return ops.reshape(x, x.shape) if isinstance(x, keras.Variable) else x
+
+
+def _joined(parts):
+    """Joins tensors of one dtype in a line."""
+    return ops.concatenate([ops.reshape(part, (-1,)) for part in parts])
+
+
+def _split(line, shapes):
+    """Returns the tensors of `_joined`, which have these shapes."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
+    parts = zip(ops.split(line, ends), shapes, strict=True)
+    return tuple(ops.reshape(part, shape) for part, shape in parts)
+
+
+def _of_joined(backward, shapes):
+    """Returns the gradient of joined values from that of the tensors."""
+    return lambda upstream: backward(*_split(upstream, shapes))

@@ -87,7 +87,7 @@ def shift_to(scores, first, *, keys):
 
     Args:
         scores: [B, N, P, R].
-        first: int [B, P], the column of key 0: see `Stream`.
+        first: int [B, P], the column of key 0: see `AttentionStream`.
         keys: S.
 
     Returns:

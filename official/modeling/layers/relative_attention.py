@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers import kernels as slots
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import accurate, draw, softmax
+from official.modeling.layers.kernels import accurate, dropout_mask, softmax, write_slots
 from official.modeling.layers.linear import Linear, linear
 from official.modeling.layers.positions import distance_vectors, from_slot, shift, shift_to
 
@@ -75,8 +74,8 @@ class RelativeAttention(Layer):
 
     Call arguments:
         x: [B, rows, D], the rows of all streams, one stream after the other.
-        streams: one or two `Stream`s; of two, the second has `first`, and the layer gets `content`.
-            None = the rows of the content, which attend to all keys.
+        streams: one or two `AttentionStream`s; of two, the second has `first`, and the layer gets
+            `content`. None = the rows of the content, which attend to all keys.
         distances: [1, R, D], or [2, R, D] with `backward`; not used with a cache. None = those in
             both directions.
         backward: bool [B], True for rows whose distances have the opposite sign; None = no row.
@@ -182,10 +181,7 @@ class RelativeAttention(Layer):
             distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
         else:
             old_key, old_value, distance_key = cache
-            key, value = (
-                slots.write_slots(old_key, key, slot),
-                slots.write_slots(old_value, value, slot),
-            )
+            key, value = write_slots(old_key, key, slot), write_slots(old_value, value, slot)
             cache = (key, value, distance_key)
             distance_key = from_slot(distance_key, slot, ops.shape(x)[1])
         key = ops.transpose(self._with_segments(key, key_segments), (0, 1, 3, 2))
@@ -228,7 +224,7 @@ class RelativeAttention(Layer):
 
     def _context(self, scores, value, stream, rng):
         """Returns the weighted values of a stream: [B, N, Q, H]."""
-        kept = draw(ops.shape(scores), self.dropout, rng)
+        kept = dropout_mask(ops.shape(scores), self.dropout, rng)
         context = ops.matmul(softmax(scores, self.compute_dtype, kept, self.dropout), value)
         if stream.first is None or stream.mask is None:
             return context
@@ -248,9 +244,8 @@ class RelativeAttention(Layer):
             the same for every position.
         """
         keys = self._distance_keys(distances, None)
-        empty = slots.empty_slots(
-            batch, self.num_heads, keys.shape[3] // 2, self.head_size, self.compute_dtype
-        )
+        shape = (batch, self.num_heads, keys.shape[3] // 2, self.head_size)
+        empty = ops.zeros(shape, self.compute_dtype)
         return empty, empty, keys
 
     def _project(self, x, content, memory):

@@ -10,7 +10,6 @@ import tensorflow as tf
 from official.modeling.layers import activation, embeddings, gather, kernels, linear, norm
 from official.modeling.layers.kernels import (
     dropout,
-    left_out,
     sum_rows,
     times_transposed,
     transposed_times,
@@ -138,7 +137,7 @@ def test_a_gradient_that_is_left_out_is_not_in_the_graph():
 
     value = linear.linear(x, *args)
     assert "IdentityN" in types()
-    with left_out():
+    with kernels.using(gradients=False):
         np.testing.assert_array_equal(linear.linear(x, *args), value)
         assert "IdentityN" not in types()
         # Variables may be given here, too.
@@ -177,7 +176,7 @@ def test_products_and_gradients_are_those_of_numpy(product, leading):
     np.testing.assert_allclose(of_x, wanted, rtol=1e-12)
     wanted = np.einsum(f"...ro,{left}->{right}", upstream, x)
     np.testing.assert_allclose(of_y, wanted, rtol=1e-12)
-    with kernels.left_out():
+    with kernels.using(gradients=False):
         np.testing.assert_allclose(product(x, y), result, rtol=1e-12)
 
 
@@ -231,7 +230,7 @@ def test_new_rows_replace_the_slots_from_the_first_on(writer, length, first):
     new = -np.arange(2 * 3 * length * 4, dtype=np.float32).reshape(2, 3, length, 4)
     expected = SLOTS.copy()
     expected[:, :, first : first + length] = new
-    with kernels.slots_written_by(writer):
+    with kernels.using(write_slots=writer):
         for slot in (first, tf.constant(first)):
             actual = kernels.write_slots(tf.constant(SLOTS), tf.constant(new), slot)
             np.testing.assert_array_equal(actual, expected)
@@ -242,7 +241,7 @@ def test_a_loop_of_a_graph_keeps_what_others_read():
     """The slots begin as one constant, and so share memory: each gets its own rows."""
 
     def loop(rows):
-        empty = kernels.empty_slots(2, 3, 5, 4, "float32")
+        empty = tf.zeros([2, 3, 5, 4])
 
         def step(i, a, b):
             row = rows + tf.cast(i, tf.float32)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official.distribution import numerics  # noqa: F401, which names the compiler
 from official.modeling.layers import activation, embeddings, kernels, norm
-from official.modeling.layers.kernels import dropout, left_out, softmax
+from official.modeling.layers.kernels import dropout, softmax
 from official.modeling.layers.random import Draws
 from official.modeling.objectives.cross_entropy import cross_entropy
 
@@ -158,7 +158,7 @@ def test_it_is_compiled_only_where_that_pays(monkeypatch):
 
     twice(tf.ones([3]))
     assert compiled.pop()
-    with left_out():
+    with kernels.using(gradients=False):
         twice(tf.ones([3]))
     assert not compiled.pop()
     monkeypatch.setattr(kernels, "SMALLEST", 4)
