@@ -1,18 +1,17 @@
-"""The tasks of GLUE (Wang et al., 2018), in the files as distributed.
+"""The tasks with names: their files as distributed, their labels and their metrics.
 
-The metrics are those of the benchmark. AX, its diagnostic set, is predicted with a model of MNLI.
-
-Classification tasks of single texts: reviews, news, encyclopedia articles, questions.
-
-Tasks of reading comprehension: the answer is a span of a text, or one of several choices.
-
-Tagging tasks: named entities in CoNLL files.
+`GLUE` has the benchmark's tasks (Wang et al., 2018) with its metrics; AX, its diagnostic set, is
+predicted with a model of MNLI. `TEXTS` are classifications of single texts: reviews, news,
+encyclopedia articles, questions. `READING` is reading comprehension, where the answer is a span of
+a text, or one of several choices. `TAGGING` is named entities in CoNLL files.
 """
 
 from collections.abc import Mapping
 
 from official.tasks.kinds import METRICS
 from official.tasks.task import Columns, Submission, Task
+
+CONLL_COLUMNS = Columns("0", None, "-1", header=False)  # the word, and the tag
 
 
 def _glue(
@@ -267,9 +266,6 @@ READING = (
     ),
 )
 
-
-# The word, and the tag.
-CONLL_COLUMNS = Columns("0", None, "-1", header=False)
 
 TAGGING = (
     # Tjong Kim Sang and De Meulder, 2003: word, part of speech, chunk, entity; IOB1.

@@ -1,6 +1,6 @@
-"""What a shard folder and a model folder record of a task.
+"""A fine-tuning task: `Task` defines its files, columns, labels and metrics.
 
-The definition of a fine-tuning task: its files, columns, labels and metrics.
+`Description` is what a shard folder and a model folder record of it.
 """
 
 import dataclasses
@@ -12,6 +12,13 @@ from official.tasks.kinds import KINDS, METRICS
 from official.utils import strict, word_rules
 from official.utils.errors import UserError
 from official.utils.strict import omitted, one_of
+
+# The splits. The mismatched ones are MNLI's texts of genres that are not in the training file.
+SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the names of choices, in order
+SEPARATOR = "|"  # between the labels of a text that may have several
+# A metric of several tasks: the mean of the first metric of each. It picks the best checkpoint.
+AVERAGE = "average"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +81,6 @@ class Description:
         return {self.name: self}
 
 
-AVERAGE = "average"  # of the first metric of each task; it picks the best checkpoint
-
-
 @dataclasses.dataclass(frozen=True)
 class MixtureDescription:
     """Several tasks that one model learns.
@@ -110,16 +114,6 @@ def description_from_dict(
     """
     mixture = isinstance(values, Mapping) and "tasks" in values
     return strict.build(MixtureDescription if mixture else Description, values, source, place)
-
-
-# The splits. The mismatched ones are MNLI's texts of genres that are not in the training file.
-SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
-
-# The names of choices, in order.
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-SEPARATOR = "|"  # between the labels of a text that may have several
 
 
 @dataclasses.dataclass(frozen=True)
