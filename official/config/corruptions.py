@@ -16,13 +16,12 @@ from typing import ClassVar, NamedTuple
 
 from official.config.parts import CorruptionConfig
 from official.config.segments import TEXT_FORMATS, Segments
+from official.tokenizers.word_starts import RULES as WORD_START_RULES
 from official.utils.strict import at_least, fraction, one_of, positive_fraction
 
 # The batch fields that `official.corruption.units` and `token_masks` add.
 TARGET_FIELDS = frozenset({"masked_positions", "masked_ids", "masked_weights"})
 SPAN_FIELDS = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
-# Rules for the SentencePiece pieces that begin a word; see `official.tokenizers.word_starts`.
-WORD_START_RULES = ("xlnet", "albert", "blank")
 # The features that mark the units.
 _NEEDS = {"phrase": {"phrase_inner"}, "entity": {"entity_inner"}}
 TARGET_UNITS = ("token", "token_span", "word_span")  # of a permutation
