@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from official import tasks
-from tfrecords_tools.tasks.readers import choice_files, tables
+from tfrecords_tools.tasks import choice_files, tables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,14 +22,13 @@ from absl import flags
 
 from official.utils import errors, paths
 from official.utils.errors import UserError
-from tfrecords_tools.tasks import bm25
-from tfrecords_tools.tasks.readers import collections
+from tfrecords_tools.tasks import ranking_data
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
     flags.DEFINE_enum(
-        "format", None, collections.FORMATS, "format of the collection", flag_values=values
+        "format", None, list(ranking_data.READERS), "format of the collection", flag_values=values
     )
     flags.DEFINE_string("input", None, "folder of the files", flag_values=values)
     flags.DEFINE_string("output", None, "folder to create", flag_values=values)
@@ -51,13 +50,13 @@ def main(argv: list[str]) -> None:
             f"--validation={options.validation} and --test={options.test} leave nothing to learn "
             "from: their sum must be less than 1"
         )
-    collection = collections.READERS[options.format](paths.path(options.input))
+    collection = ranking_data.READERS[options.format](paths.path(options.input))
     if not collection.splits:
-        collection.splits = collections.split_queries(
+        collection.splits = ranking_data.split_queries(
             collection.queries, options.validation, options.test, options.seed
         )
         collection.splits = {name: them for name, them in collection.splits.items() if them}
-    sizes = bm25.write(collection, paths.path(options.output), options.depth)
+    sizes = ranking_data.write(collection, paths.path(options.output), options.depth)
     for reason, count in sorted(collection.left_out.items()):
         if count:
             print(f"left out: {count:,} {reason}")

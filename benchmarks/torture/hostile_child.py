@@ -19,7 +19,7 @@ from official.tasks import tag_files, trec
 from official.tasks.task import Columns
 from official.utils.errors import UserError
 from tfrecords_tools import inspect_shards
-from tfrecords_tools.tasks.readers import squad, tables
+from tfrecords_tools.tasks import squad, tables
 from tfrecords_tools.text import file_ranges
 
 _COLUMNS, _WORDS = ("sentence", "label"), Columns(text="0", label="-1")

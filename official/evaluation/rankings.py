@@ -21,7 +21,6 @@ SUFFIX = ".run"
 # Measures of ir-measures by our names. Documents of grade 1 or more are relevant, and the gain of a
 # document is its grade.
 _MEASURES = {"ndcg_10": "nDCG@10", "ndcg_20": "nDCG@20", "mrr": "RR", "map": "AP"}
-MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 
 
 class Scorer:
@@ -160,11 +159,12 @@ def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:
     """
     total, reading = 0.0, 1.0
     for rank, grade in enumerate(list(grades)[:cutoff], 1):
-        if grade > MAX_GRADE:
+        if grade > trec.MAX_GRADE:
             raise UserError(
-                f"grade {grade}: the expected reciprocal rank wants grades of at most {MAX_GRADE}"
+                f"grade {grade}: the expected reciprocal rank wants grades of at most "
+                f"{trec.MAX_GRADE}"
             )
-        satisfied = (2 ** max(grade, 0) - 1) / 2**MAX_GRADE
+        satisfied = (2 ** max(grade, 0) - 1) / 2**trec.MAX_GRADE
         total += reading * satisfied / rank
         reading *= 1 - satisfied
     return total

@@ -164,12 +164,12 @@ class Task:
       files: the file of each split.
       other_files: other names that the file of a split may have, such as those of the release.
       split_columns: the columns of splits with other columns.
-      format_columns: the columns of files in formats (of `tfrecords_tools.tasks.readers.tables`)
+      format_columns: the columns of files in formats (of `tfrecords_tools.tasks.tables`)
         with column names, if the files as distributed have none.
       line_break: the text that represents a line break in the files as distributed; it is read as
         a blank.
       skipped: the reasons for which rows of the files as distributed are left out and counted, as
-        `tfrecords_tools.tasks.readers.tables` names them. All rows of a test file are predicted.
+        `tfrecords_tools.tasks.tables` names them. All rows of a test file are predicted.
       submissions: the submission file of each test split of GLUE.
       no_answers: of spans, whether some questions have no answer in their text.
       blank: of a choice, whether a run of underscores in a question is replaced by the choice,

@@ -18,6 +18,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 Qrels = dict[str, dict[str, int]]  # query → document → grade
+MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 Run = dict[str, dict[str, float]]  # query → document → score
 
 # Called for a line that is not valid, with the kind of fault and the whole message.

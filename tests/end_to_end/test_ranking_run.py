@@ -22,7 +22,7 @@ from official.utils.errors import UserError
 from tests import ROOT, commands
 from tests.official.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import ranking as ranking_shards
-from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.tasks import tables
 
 WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split()
 ODD = ["\u00ad\u200b", "dog " * 90, "ünïcødé 猫 😀", "[MASK] [SEP]", "a\u00ad\u200bb", "İSTANBUL ß"]

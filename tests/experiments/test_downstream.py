@@ -12,7 +12,7 @@ from official import tasks, tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards.side_texts import Question
 from tests import choices, small, squads
-from tfrecords_tools.tasks.readers import choice_files
+from tfrecords_tools.tasks import choice_files
 
 ROOT = Path(downstream.__file__).parents[1]
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]

@@ -16,7 +16,7 @@ from official.tokenizers import Tokenizer, pair_packing
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.tasks import tables
 
 SUMMED = ("examples", "tokens", "truncated")  # the counts that are summed over the splits
 

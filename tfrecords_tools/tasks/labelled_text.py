@@ -24,9 +24,8 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits
+from tfrecords_tools.tasks import splits, tables
 from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.tasks.readers import tables
 from tfrecords_tools.writing.execution import Execution
 
 ROWS_AT_ONCE = 4096  # tokenizers are several times faster on thousands of texts than on one

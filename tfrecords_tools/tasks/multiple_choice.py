@@ -18,10 +18,9 @@ from official.tasks import LETTERS, SPLITS, Task, choice_text
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from tfrecords_tools.tasks import choice_files, splits, tables
 from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.tasks.readers import choice_files, tables
 from tfrecords_tools.writing.execution import Execution
 
 QUESTIONS_AT_ONCE = 1024

@@ -20,9 +20,8 @@ from official.tokenizers import Tokenizer, windows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits
+from tfrecords_tools.tasks import splits, squad, tables
 from tfrecords_tools.tasks.folder import Example
-from tfrecords_tools.tasks.readers import squad, tables
 from tfrecords_tools.writing.execution import Execution
 
 QUESTIONS_AT_ONCE = 512

@@ -24,9 +24,8 @@ from official.serving import length_groups, saved_model
 from official.tasks import text_to_text, trec
 from tests import ROOT, squads
 from tests.official.test_export import GOLDEN, ask
-from tfrecords_tools.tasks import labelled_text, multiple_choice, ranking, span
+from tfrecords_tools.tasks import labelled_text, multiple_choice, ranking, span, tables
 from tfrecords_tools.tasks import text_to_text as text_to_text_shards
-from tfrecords_tools.tasks.readers import tables
 
 # How many strings for each head.
 STRINGS = int(os.environ.get("GARDEN_STRINGS", "40"))

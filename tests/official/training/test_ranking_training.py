@@ -14,8 +14,7 @@ from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_systems import assert_close
-from tfrecords_tools.tasks import ranking
-from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.tasks import ranking, tables
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2,

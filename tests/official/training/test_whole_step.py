@@ -14,8 +14,7 @@ from official.distribution import numerics
 from official.saving import checkpoints
 from official.tasks import text_to_text as forms
 from tests import choices, small, squads, xla
-from tfrecords_tools.tasks import labelled_text, ranking, tagging, text_to_text
-from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.tasks import labelled_text, ranking, tables, tagging, text_to_text
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 8, "num_layers": 1, "num_heads": 2,

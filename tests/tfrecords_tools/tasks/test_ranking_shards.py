@@ -11,8 +11,7 @@ from official.tasks import trec
 from official.utils.errors import UserError
 from tests import commands, small
 from tfrecords_tools import build_task_shards, inspect_shards
-from tfrecords_tools.tasks import ranking
-from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.tasks import ranking, tables
 
 QUERIES = {"q1": "ba be", "q2": "bi", "q3": "bo bu", "q4": "da"}
 DOCUMENTS = {f"d{i}": " ".join(small.WORDS[i : i + 3 + i]) for i in range(8)}

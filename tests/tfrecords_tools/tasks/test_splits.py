@@ -20,11 +20,11 @@ from tfrecords_tools.tasks import (
     ranking,
     span,
     splits,
+    tables,
     tagging,
     text_to_text,
 )
-from tfrecords_tools.tasks.readers import tables
-from tfrecords_tools.tasks.readers.collections import Collection
+from tfrecords_tools.tasks.ranking_data import Collection
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.execution import Execution
 

@@ -15,7 +15,7 @@ from official.tokenizers import word_windows
 from official.utils.errors import UserError
 from official.utils.text_lines import BadRows
 from tests import GOLDEN, small
-from tfrecords_tools.tasks import tagged_words, tagging
+from tfrecords_tools.tasks import tagging
 
 TASK = tasks.generic("tagging", "0", label="-1")
 CONLL = "-DOCSTART- -X- O\n\nbaba X B-PER\nbebo X I-PER\n \t\nbi  X O\n\n\n"
@@ -35,7 +35,7 @@ def read(path, text, rule="words", nested="refuse", widen=False, **options):
     path.write_text(text)
     bad = options.setdefault("bad", BadRows())
     records = tag_files.read(path, TASK.columns, **options)
-    return list(tagged_words.texts(records, None, rule, bad, nested, widen))
+    return list(tagging.as_words(records, None, rule, bad, nested, widen))
 
 
 def build(tmp_path, files, kind="wordpiece", max_length=32, **options):

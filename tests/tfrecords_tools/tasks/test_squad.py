@@ -14,9 +14,8 @@ from official.shards import manifest, parsing, shard_folder, side_texts
 from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
-from tfrecords_tools.tasks import span
-from tfrecords_tools.tasks.readers import squad
-from tfrecords_tools.tasks.readers.tables import BadRows
+from tfrecords_tools.tasks import span, squad
+from tfrecords_tools.tasks.tables import BadRows
 
 
 def write(path, *paragraphs, **more):

@@ -7,7 +7,7 @@ import pytest
 
 from official import tasks
 from official.utils.errors import UserError
-from tfrecords_tools.tasks.readers import choice_files, tables
+from tfrecords_tools.tasks import choice_files, tables
 
 GENERIC = dataclasses.replace(tasks.choice(), labels=("A", "B"))
 

@@ -1,13 +1,19 @@
-"""Reads the rows of TSV, CSV and JSON Lines files, each with its line number.
+"""Reads the rows of labelled texts: TSV, CSV and JSON Lines, folders, and TREC's questions.
 
 TSV is read as GLUE distributes it: tabs separate columns, line ends separate rows, and every other
 character is part of the text, quotation marks too. CSV is read with its quoting, so a quoted cell
 may span several lines. JSON Lines has one object on each line. All three are UTF-8, may begin with
-a byte-order mark and may be compressed (.gz). Blank lines are not rows. Folders of texts and TREC's
-questions are read as rows too: see `layouts`.
+a byte-order mark and may be compressed (.gz). Blank lines are not rows.
+
+A folder has a folder for each label, with one text in each file (aclImdb's `train/pos/0_9.txt`).
+The columns are `label` and `text`. A line of a `.label` file is `COARSE:fine question`. The columns
+are `label` (COARSE), `fine_label` (COARSE:fine) and `text`.
 """
 
+import csv
 import json
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,14 +22,16 @@ from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, location
-from tfrecords_tools.tasks.readers import layouts, records
 
 FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl",
     ".label": "trec",
 }  # fmt: skip
+FOLDER_COLUMNS = ("label", "text")
+TREC_COLUMNS = ("label", "fine_label", "text")
+_QUESTION = re.compile(r"(\w+):(\w+)\s+(.*)")
 # The columns of formats that have no header.
-_KNOWN_COLUMNS = {"folders": layouts.FOLDER_COLUMNS, "trec": layouts.TREC_COLUMNS}
+_KNOWN_COLUMNS = {"folders": FOLDER_COLUMNS, "trec": TREC_COLUMNS}
 
 
 class Row(NamedTuple):
@@ -109,11 +117,11 @@ def _cells(
 ) -> Iterator[Row]:
     damaged: list[int | str] = []
     if format == "folders":
-        source = layouts.folder_records(path, labels, damaged)
+        source = folder_records(path, labels, damaged)
     elif format == "trec":
-        source = records.trec_records(path)
+        source = trec_records(path)
     else:
-        source = (records.tsv_records if format == "tsv" else records.csv_records)(path, damaged)
+        source = (tsv_records if format == "tsv" else csv_records)(path, damaged)
     known = _KNOWN_COLUMNS.get(format)
     header = header and known is None
     names: Sequence[str] | None = None
@@ -226,3 +234,85 @@ def _text(value: str | float | bool | None) -> str | None:
         return json.dumps(value)
     # JSON can escape half of a surrogate pair, which is no character.
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def tsv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line number and the cells of each row; see `text_lines.lines` for `damaged`."""
+    for number, line in enumerate(text_lines.lines(path, damaged), 1):
+        if line:
+            yield number, line.split("\t")
+
+
+def csv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the first line number and the cells of each row; see `text_lines.lines` for `damaged`.
+
+    Raises:
+      UserError: the file is not CSV.
+    """
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((line + "\n" for line in text_lines.lines(path, damaged)), strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        # For an open quotation mark, the reader's line number is the end of the file.
+        raise UserError(
+            f"{path}, line {line}: not CSV from here on ({error}); is a quotation mark left open, "
+            "or the file really TSV (--format=tsv)?"
+        ) from error
+
+
+def trec_records(path: AnyPath) -> Iterator[tuple[int, list[str] | None]]:
+    """Yields the line number and the cells of each question; None for other lines."""
+    for number, line in enumerate(text_lines.lines(path, []), 1):
+        if line.strip():
+            yield number, trec_cells(line)
+
+
+def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Iterator[tuple]:
+    """Yields the texts of a folder, label by label, in the order of the file names.
+
+    Args:
+      path: the folder.
+      labels: the names of the folders to read; empty = all.
+      damaged: a list to which the name of each file that is not UTF-8 is appended.
+
+    Yields:
+      The name of the file, relative to `path`, and the cells of `FOLDER_COLUMNS`.
+
+    Raises:
+      UserError: a label has no folder, or there are no folders.
+    """
+    there = sorted(p.name for p in path.iterdir() if p.is_dir())
+    if not there:
+        raise UserError(
+            f"{path} is a folder where a file is wanted, or one with a folder of texts for each "
+            "label"
+        )
+    if missing := [label for label in labels if label not in there]:
+        raise UserError(
+            f"{path} has no folder {missing[0]!r}, the texts of that label: it has "
+            f"{', '.join(there)}"
+        )
+    for label in labels or there:
+        for file in sorted(p for p in (path / label).iterdir() if p.is_file()):
+            content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+            name = f"{label}/{file.name}"
+            try:
+                text = content.decode("utf-8")
+            except UnicodeDecodeError:
+                damaged.append(name)
+                text = ""
+            yield name, [label, text.strip()]
+
+
+def trec_cells(line: str) -> list[str] | None:
+    """Returns the cells of `TREC_COLUMNS`; None if the line is no labelled question.
+
+    One byte of the train file is no character. It stands for a space and is read as one.
+    """
+    match = _QUESTION.fullmatch(line.replace("\ufffd", " ").strip())
+    return [match[1], f"{match[1]}:{match[2]}", match[3]] if match else None

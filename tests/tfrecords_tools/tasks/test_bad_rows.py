@@ -12,8 +12,7 @@ from official.tasks import tag_files
 from official.utils.errors import UserError
 from official.utils.text_lines import BadRows
 from tests import squads
-from tfrecords_tools.tasks import labelled_text, pairs_of_texts, tagged_words
-from tfrecords_tools.tasks.readers import choice_files, squad
+from tfrecords_tools.tasks import choice_files, labelled_text, squad, tagging, text_to_text
 
 ODD = [None, True, -1, 1.5, "", " ", "x\n\ty", "\ud800", [], {}, [[]], [None], {"text": 1}]
 CHOICE = dataclasses.replace(tasks.choice(), labels=("A", "B"))
@@ -35,12 +34,12 @@ def rows(task, path, split, bad):
 
 
 def texts(task, path, split, bad):
-    return pairs_of_texts.pairs(tasks.text_to_text.from_task(task), split, path, None, bad)
+    return text_to_text.pairs(tasks.text_to_text.from_task(task), split, path, None, bad)
 
 
 def tags(task, path, split, bad):
     records = tag_files.read(path, task.columns, None, split != "test", bad)
-    return tagged_words.texts(records, None, "words", bad)
+    return tagging.as_words(records, None, "words", bad)
 
 
 def paragraph(name):

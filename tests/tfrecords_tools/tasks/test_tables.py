@@ -3,8 +3,8 @@ import gzip
 import pytest
 
 from official.utils.errors import UserError
-from tfrecords_tools.tasks.readers import tables
-from tfrecords_tools.tasks.readers.tables import BadRows, Row
+from tfrecords_tools.tasks import tables
+from tfrecords_tools.tasks.tables import BadRows, Row
 
 
 def _file(folder, name, content):

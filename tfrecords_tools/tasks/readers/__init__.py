@@ -1,1 +1,0 @@
-"""Readers of the file formats of labelled data sets."""
