@@ -6,7 +6,7 @@ import finetune_work as work
 
 from official import config as configs
 from official.data import ShardDataset
-from official.data.labels import task_labels
+from official.data.checks import task_labels
 from official.distribution import numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator

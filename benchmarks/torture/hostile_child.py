@@ -13,7 +13,7 @@ from typing import Any
 from official import config as configs
 from official import tokenizers
 from official.convert import elmo, huggingface, tf1
-from official.data import ShardDataset, retries
+from official.data import ShardDataset, each_batch
 from official.serving import loaded_model
 from official.tasks import tag_files, trec
 from official.tasks.task import Columns
@@ -32,7 +32,7 @@ def _shards(folder: str) -> Any:
 
 
 def _examples(folder: str) -> Any:
-    for _ in retries.each_batch(_shards(folder), 64):
+    for _ in each_batch(_shards(folder), 64):
         pass
 
 

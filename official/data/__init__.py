@@ -1,5 +1,5 @@
 """Reads shards as batches: `ShardDataset`."""
 
-from official.data.source import ShardDataset
+from official.data.source import ShardDataset, each_batch
 
-__all__ = ["ShardDataset"]
+__all__ = ["ShardDataset", "each_batch"]

@@ -16,8 +16,8 @@ from official.config.distillation import TEACHER_LOGITS
 from official.config.segments import PART_FIELDS, SENTENCE_FEATURES, SENTENCE_FIELDS
 from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
-from official.data import packing as packed
 from official.data import sequences, tagged, words
+from official.data import shared_rows as packed
 from official.shards import features, layer_states, parsing
 from official.tokenizers import pair_packing, windows
 from official.utils import seeding

@@ -5,14 +5,13 @@ Every function raises UserError with the folder, what it has, and what the confi
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from official import config as configs
 from official.config.segments import TEXT_FORMATS
 from official.data.batches import STATIC_MASKS
 from official.shards import features as feature_names
-from official.shards import manifest
-from official.shards import shard_folder as shard_folder
+from official.shards import manifest, shard_folder
 from official.utils.errors import UserError
 
 
@@ -128,6 +127,48 @@ def _raw_tokens(folder: str, content: manifest.Manifest, config: configs.Config)
         )
 
 
+def stream_rows(
+    folder: str, config: configs.Config, manifests: Sequence[manifest.Manifest]
+) -> int | None:
+    """Returns the number of rows of a stream; None if the shards are no stream.
+
+    Args:
+      folder: the folders, for messages.
+      config: the config, whose segments and recipe are used.
+      manifests: the manifests of the folders, which have the same features.
+
+    Raises:
+      UserError: the shards do not match the config's `segments`, or have different numbers of rows.
+    """
+    all_settings = [each.segments for each in manifests]
+    theirs, ours = all_settings[0], config.segments
+    stream = theirs is not None and theirs.format == "stream"
+    if ours is not None and (stream or ours.format == "stream"):
+        kind = "row-continuous" if stream else "shuffled, not row-continuous,"
+        for name in ("format", "reuse_length", "backward", "sentences"):
+            shards_say, config_says = getattr(theirs, name, None), getattr(ours, name)
+            if shards_say != config_says:
+                raise UserError(
+                    f"{folder} has {kind} shards of segments.{name}: {shards_say}, and the "
+                    f"config says {config_says}: change the config, or make the shards again "
+                    "with it"
+                )
+    if not stream:
+        return None
+    counts = sorted({settings.rows for settings in all_settings})
+    if len(counts) > 1:
+        raise UserError(
+            f"{folder} are streams of {' and '.join(map(str, counts))} rows, which cannot be read "
+            "one after the other: make all with the same segments.rows"
+        )
+    if config.recipe.bucket_lengths:
+        raise UserError(
+            f"{folder} is a stream, whose rows are all of one length: leave out "
+            "recipe.bucket_lengths"
+        )
+    return counts[0]
+
+
 def objectives(folder: str, split: str, fields: frozenset[str], config: configs.Config) -> None:
     """Checks that the batches have the fields that the objectives read."""
     for objective in config.objectives:
@@ -148,3 +189,64 @@ def positions(folder: str, longest: int, config: configs.Config) -> None:
             f"{limit} (encoder.max_positions): make the shards again with max_length {limit} or "
             "less, or take an encoder with more positions"
         )
+
+
+def batch_parts(batch_size: int, replicas: int, accumulation: int) -> None:
+    """Checks that a batch can be split into equal parts.
+
+    Args:
+      batch_size: examples of a batch.
+      replicas: the number of replicas on all workers together.
+      accumulation: the number of accumulation steps of each replica.
+
+    Raises:
+      UserError: the batch size is not a multiple of the number of parts.
+    """
+    parts = replicas * accumulation
+    if batch_size % parts:
+        steps = f" × {accumulation} accumulation steps" if accumulation > 1 else ""
+        below = batch_size - batch_size % parts
+        near = f"{below} or {below + parts}" if below else f"{parts}"
+        raise UserError(
+            f"a batch of {batch_size} cannot be shared by {replicas} replicas{steps} = {parts} "
+            f"parts: make it a multiple of {parts}, such as {near}"
+        )
+
+
+def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
+    """Returns the labels that an objective learns: those of its task, or of the only task."""
+    labels = labels or {}
+    if task := getattr(objective, "task", ""):
+        return labels.get(task, ())
+    return next(iter(labels.values()), ()) if len(labels) == 1 else ()
+
+
+def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:
+    """Returns the labels of each task of a manifest, by the name of the task."""
+    tasks = content.task.by_name if content.task else {}
+    return {name: task.labels for name, task in tasks.items()}
+
+
+def check_labels(config: configs.Config, content: manifest.Manifest, folder: str) -> None:
+    """Checks that the labels of the data are those of a trained model.
+
+    The names may differ, as they do for converted models. The number of labels must be the same,
+    and the same names must have the same ids.
+
+    Args:
+      config: the config of the model.
+      content: the manifest of the data.
+      folder: the folder of the data, for messages.
+
+    Raises:
+      UserError: the labels differ.
+    """
+    for objective in config.objectives:
+        ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(content))
+        if not ours or not labels:
+            continue
+        if len(ours) != len(labels) or (ours != labels and set(ours) == set(labels)):
+            raise UserError(
+                f"{folder}: its labels are {', '.join(labels)}, and the model knows "
+                f"{', '.join(ours)}: name the shards of the model's own task"
+            )

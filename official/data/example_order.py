@@ -1,14 +1,16 @@
-"""Examples in the order of their numbers, and their grouping into batches.
+"""Examples in the order of their numbers, their grouping into batches, and the parts of batches.
 
 The examples of a split are numbered 0, 1, … through the shards in their order. `in_order` reads
 them once. `official.data.lanes` reads examples in random order, and `official.data.row_groups` the
-rows of a stream.
+rows of a stream. `split` divides batches among workers and replicas.
 
 Until they are parsed, examples are rows, a dict of
   epoch   int64 [n]
   index   int64 [n]   the number of the example; -1 in rows that fill the last batch
   record  string [n]  the serialized example
   length  int32 [n]   with buckets only: the length that the example is padded to
+
+Shapes: n rows of a batch.
 """
 
 import dataclasses
@@ -125,6 +127,23 @@ def filled(rows: Rows, size: int) -> Rows:
     }
     index = tf.where(tf.range(size) < count, repeated_rows["index"], -1)
     return {**repeated_rows, "index": index}
+
+
+def split(
+    batches: tf.data.Dataset, share: int, worker: int, replicas_per_worker: int
+) -> tf.data.Dataset:
+    """Splits each batch into one element for each replica of a worker.
+
+    Args:
+      batches: dicts of tensors [n, ...].
+      share: rows of one replica.
+      worker: the index of this worker.
+      replicas_per_worker: the number of elements that a batch becomes.
+    """
+    size = replicas_per_worker * share
+    rows_of_worker = slice(worker * size, (worker + 1) * size)
+    batches = batches.map(lambda rows: {name: x[rows_of_worker] for name, x in rows.items()})
+    return batches.rebatch(share)
 
 
 def _read(path: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:

@@ -1,18 +1,29 @@
 """The order of the examples in training, which a worker reads without the others.
 
-The rows of a batch belong to L lanes, the same number of rows to each. In every epoch the shards
-are shuffled, and their examples are cut into L parts that are equally long, one for each lane. A
-lane reads the shards of its part one after the other, and the examples of a shard are shuffled as a
-whole. There is no gap between epochs: a batch may contain the end of one and the start of the next.
+`Lanes`: the rows of a batch belong to L lanes, the same number of rows to each. In every epoch the
+shards are shuffled, and their examples are cut into L parts that are equally long, one for each
+lane. A lane reads the shards of its part one after the other, and the examples of a shard are
+shuffled as a whole. There is no gap between epochs: a batch may contain the end of one and the
+start of the next.
 
 The order is a function of (seed, epoch), of the number of examples in each shard and of the batch
 size, with any number of workers. A worker opens the shards of its own lanes only, so one of W reads
 about 1 / W of the bytes, and a run that resumes opens one shard for each lane. One shard of each
 lane is in memory. TensorFlow compares each record with its checksum (CRC-32C) when it reads it.
 
-Shapes: S shards.
+`Corpora`: several corpora, each of which has a share of every batch. Lane l of a batch reads lane l
+of every corpus. Of the first n rows of lane l, floor(n w + l / L) are of the first of two corpora,
+where w is its share. So floor(L n w) rows of all lanes are: the number of examples of a corpus is
+its share of all, to within one example, after any number of batches. More corpora divide the rows
+of the first in the same way, with the lanes in other orders; their numbers are then within a few
+examples of their shares. Each corpus goes through epochs of its own, and the shares decide the
+order too.
+
+Shapes: S shards, L lanes, C corpora, n rows of a lane.
 """
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -28,6 +39,7 @@ from official.utils.seeding import Stream
 MAX_LANES = 32
 MAX_BYTES = 1 << 30
 SHARDS_PER_LANE = 16
+_PRECISION = 10**6  # of shares
 
 
 def count_lanes(corpora: Sequence[Files], batch_size: int) -> int:
@@ -181,3 +193,81 @@ def interleave(
     lanes = tf.data.Dataset.range(begin, end)
     rows = lanes.interleave(own, cycle_length=end - begin, block_length=1)
     return rows.rebatch(share, drop_remainder=True)
+
+
+class Corpora:
+    """The rows of all batches; `dataset` reads those of one worker.
+
+    Attributes:
+      lanes: L; see `official.data.lanes.count_lanes`.
+    """
+
+    def __init__(
+        self, corpora: Sequence[Files], shares: Sequence[float], seed: int, batch_size: int
+    ):
+        """Prepares the order; no shard is opened.
+
+        Args:
+          corpora: the shards of each corpus, whose examples are numbered in this order.
+          shares: a positive weight for each corpus.
+          seed: the seed of the order.
+          batch_size: rows of a batch, over all workers.
+        """
+        self.lanes = count_lanes(corpora, batch_size)
+        self._corpora = [Lanes(files, seed, batch_size, self.lanes) for files in corpora]
+        sizes = [sum(files.counts) for files in corpora]
+        self._firsts = np.cumsum([0, *sizes[:-1]])  # the number of each corpus's first example
+        bounds = np.rint(np.cumsum(shares) / np.sum(shares) * _PRECISION)
+        self._bounds = np.maximum(1, bounds).astype(np.int64)  # of the shares, [C]
+        self._places = tf.constant(  # the place of each lane in each division in two, [C - 1, L]
+            [_places(division, self.lanes) for division in range(len(corpora) - 1)], tf.int64
+        )
+        self._rows = batch_size // self.lanes  # of a lane in a batch
+
+    def dataset(self, start: int, first: int, count: int, share: int) -> tf.data.Dataset:
+        """Returns rows of the batches from number `start` on; see `Lanes.dataset`."""
+
+        def read(lane):
+            return self._lane(lane, start).batch(self._rows, drop_remainder=True)
+
+        return interleave(read, self._rows, first, count, share)
+
+    def counts(self, lane: int | tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Returns how many of the first rows [n] of a lane are of each corpus: int64 [n, C]."""
+        counts = []
+        for division, (part, whole) in enumerate(reversed(list(itertools.pairwise(self._bounds)))):
+            place = self._places[division, lane]
+            below = (rows * self.lanes * part + place * whole) // (self.lanes * whole)
+            counts.append(rows - below)
+            rows = below
+        return tf.stack([*counts, rows][::-1], axis=1)
+
+    def _lane(self, lane: tf.Tensor, start: int) -> tf.data.Dataset:
+        """Returns the rows of a lane from batch `start` on, one by one."""
+        before = self.counts(lane, tf.constant([start * self._rows], tf.int64))[0]  # [C]
+
+        def corpora(batch):
+            rows = batch * self._rows + tf.range(self._rows + 1, dtype=tf.int64)
+            counts = self.counts(lane, rows)
+            return tf.argmax(counts[1:] - counts[:-1], axis=1)  # the corpus of each row
+
+        sources = []
+        for number, (lanes, first) in enumerate(zip(self._corpora, self._firsts, strict=True)):
+            rows = lanes.lane(lane, before[number])
+            sources.append(rows.map(functools.partial(_renumbered, first=first)).unbatch())
+        batches = tf.data.Dataset.counter(tf.constant(start, tf.int64))
+        return tf.data.Dataset.choose_from_datasets(
+            sources, batches.map(corpora).unbatch(), stop_on_empty_dataset=False
+        )
+
+
+def _places(division: int, lanes: int) -> np.ndarray:
+    """Returns a permutation of 0 … L - 1, which is spread evenly over any range of lanes."""
+    if division == 0:
+        return np.arange(lanes)
+    return np.argsort(np.argsort(np.arange(lanes) * np.sqrt(division + 1) % 1))
+
+
+def _renumbered(rows: Rows, first: int) -> Rows:
+    """Returns rows with the numbers of their examples among those of all corpora."""
+    return {**rows, "index": rows["index"] + first}

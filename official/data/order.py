@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from official.data import example_order, sharing
-from official.data.corpora import Corpora
+from official.data import example_order
 from official.data.example_order import Files
-from official.data.lanes import Lanes
+from official.data.lanes import Corpora, Lanes
 from official.data.length_groups import LengthGroups
 from official.data.row_groups import Folder, RowGroups
 from official.shards import parsing
@@ -83,7 +82,7 @@ class Order:
             return rows.dataset(start, worker * count, count, share, **ends)
         batches = self._one_pass(batch_size).skip(start)
         batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
-        return sharing.split(batches, share, worker, replicas_per_worker)
+        return example_order.split(batches, share, worker, replicas_per_worker)
 
     def _shuffled(self, batch_size: int) -> Lanes | Corpora | LengthGroups:
         """Returns the rows of training."""

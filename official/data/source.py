@@ -8,7 +8,8 @@ Shapes: B examples of a replica's batch, C sequences of an example, T tokens wit
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -17,14 +18,17 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import checks, sharing, streams, taught
+from official.data import checks, teacher_outputs
 from official.data.batches import BatchBuilder
 from official.data.example_order import Files
 from official.data.order import Order
 from official.data.row_groups import Folder
 from official.shards import layer_states, manifest, parsing, shard_folder, token_counts
-from official.utils import paths
+from official.utils import gfile, paths
 from official.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from official.data.mixture import Mixture
 
 _DERIVED = {"target_ids": {"target_mask"}}  # fields that come with a target
 
@@ -69,7 +73,7 @@ class ShardDataset:
             compared now, and each record with its checksum (CRC-32C) when it is read. None = not in
             training, so that a run starts soon.
           shares: in training, the share that each folder has of every batch, up to a factor; see
-            `official.data.corpora`. Empty = the examples of all folders are shuffled together.
+            `official.data.lanes`. Empty = the examples of all folders are shuffled together.
 
         Raises:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
@@ -94,12 +98,14 @@ class ShardDataset:
         features = self.manifest.features_of(split)
         checks.packing(self.folder, features, config)
         checks.bare_rows(self.folder, self.manifest, config)
-        self.rows = streams.rows(self.folder, config, manifests)
+        self.rows = checks.stream_rows(self.folder, config, manifests)
         checks.shares(self.folder, self.manifest, shares, training, stream=self.rows is not None)
         self._longest_sequence = max(  # rows that several sequences share may be longer
             m.segments.max_length if m.segments else m.max_length for m in manifests
         )
-        self._taught = taught.read(config, split, self.fingerprint, self.num_examples, training)
+        self._taught = teacher_outputs.read(
+            config, split, self.fingerprint, self.num_examples, training
+        )
         self._states = None
         if given := config.recipe.layer_states:
             self._states = layer_states.read(given, split, self.fingerprint, required=training)
@@ -294,9 +300,9 @@ class ShardDataset:
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
           example_weights float32 [B], the features of one number [B], the fields of the corruption,
-          and, where rows have several parts, those of `official.data.packing`. Where an example has
-          several sequences, the first three are [B, C, T] (see `official.data.sequences`), and so
-          is text_mask, bool, which is False at special tokens and padding.
+          and, where rows have several parts, those of `official.data.shared_rows`. Where an example
+          has several sequences, the first three are [B, C, T] (see `official.data.sequences`), and
+          so is text_mask, bool, which is False at special tokens and padding.
 
         Raises:
           UserError: a batch cannot be split among the replicas.
@@ -331,7 +337,7 @@ class ShardDataset:
         if self.rows is not None:
             shard_folder.check_batch(self.folder, self.rows, batch_size, self.training)
         accumulation = self.config.recipe.accumulation if self.training else 1
-        sharing.check(batch_size, replicas, accumulation)
+        checks.batch_parts(batch_size, replicas, accumulation)
 
     def _listed_predictions(self, static: bool, parts: int) -> int | None:
         """Returns the largest number of predictions of a row with listed masks; None without."""
@@ -343,3 +349,16 @@ class ShardDataset:
         if corruption is None or parts == 1:
             return None
         return corruption.row_predictions(self.max_length, parts)
+
+
+def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[dict[str, tf.Tensor]]:
+    """Yields the batches of a source in this process; see `gfile.each`.
+
+    Raises:
+      UserError: a batch cannot be read after several tries, or has examples that are damaged or out
+        of range.
+    """
+    with parsing.reported(source.folder):
+        yield from gfile.each(
+            lambda start: source.dataset(batch_size, start_step=start), source.folder
+        )

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset, retries
+from official.data import ShardDataset, each_batch
 from official.data.mixture import Mixture
 from official.distribution import memory, numerics
 from official.distribution.numerics import restrict_graph_optimizer
@@ -350,7 +350,7 @@ def target_entropy(source: ShardDataset, batch_size: int) -> float | None:
     Returns None if the batches have no masked tokens.
     """
     counts = np.zeros(source.tokenizer.vocab_size)
-    for batch in retries.each_batch(source, batch_size):
+    for batch in each_batch(source, batch_size):
         if "masked_ids" not in batch:
             return None
         ids, weights = batch["masked_ids"].numpy(), batch["masked_weights"].numpy()

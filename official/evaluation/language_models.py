@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.data import ShardDataset, retries
+from official.data import ShardDataset, each_batch
 from official.distribution.numerics import restrict_graph_optimizer
 from official.modeling.layers import gather
 from official.modeling.model import Model
@@ -137,7 +137,7 @@ def _cells(
     source: ShardDataset, tokenizer: tokenizers.Tokenizer, batch_size: int
 ) -> Iterator[tuple[dict[str, tf.Tensor], np.ndarray]]:
     """Yields each batch and the rows and columns of its tokens of text, int32 [tokens, 2]."""
-    for batch in retries.each_batch(source, batch_size):
+    for batch in each_batch(source, batch_size):
         ids, real = batch["token_ids"].numpy(), batch["padding_mask"].numpy()
         real &= batch["example_weights"].numpy()[:, None] > 0
         real &= ~np.isin(ids, tokenizer.special_ids)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset, retries
+from official.data import ShardDataset, each_batch
 from official.distribution.numerics import restrict_graph_optimizer
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays
@@ -127,7 +127,7 @@ def _numbered(
     source: ShardDataset, batch_size: int
 ) -> Iterator[tuple[np.ndarray, dict[str, tf.Tensor]]]:
     """Yields each batch after the numbers of its examples, without those that fill it."""
-    for batch in retries.each_batch(source, batch_size):
+    for batch in each_batch(source, batch_size):
         numbers = batch["example_number"].numpy()
         yield numbers[numbers >= 0], batch
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tasks
 from official.data import ShardDataset
-from official.data.labels import check_labels
+from official.data.checks import check_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
 from official.evaluation import generated_texts, glue_submission, language_models, rows

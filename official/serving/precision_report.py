@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.data.labels import check_labels
+from official.data.checks import check_labels
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import model_folder

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from official import config as configs
 from official.config.compatibility import check_vocabulary
 from official.config.parts import EncoderConfig, ObjectiveConfig
-from official.data.labels import labels_for
+from official.data.checks import labels_for
 from official.utils.errors import UserError
 
 # The dropout rates of encoders.

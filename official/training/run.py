@@ -10,7 +10,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset
-from official.data.labels import task_labels
+from official.data.checks import task_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import devices, numerics, strategies
 from official.evaluation import layer_states

@@ -30,7 +30,7 @@ from benchmarks.torture import (
 from benchmarks.torture.materials import Materials
 from official import config as run_configs
 from official import tokenizers
-from official.data.labels import task_labels
+from official.data.checks import task_labels
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards import manifest

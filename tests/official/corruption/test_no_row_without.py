@@ -22,7 +22,7 @@ from official.config.corruptions import (
 )
 from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.data import packing
+from official.data import shared_rows
 from official.tokenizers.word_starts import RULES
 from official.utils import seeding
 from tests import small
@@ -157,7 +157,7 @@ def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
         for name in config.needs()
     }
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
-    corrupted = packing.corrupted(
+    corrupted = shared_rows.corrupted(
         config, Vocabulary.from_tokenizer(tokenizer), parsed, flags, seeds, 4
     )
     for row, positions in zip(rows, corrupted["masked_positions"].to_list(), strict=True):

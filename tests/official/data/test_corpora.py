@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from official import training
 from official.data import mixture
-from official.data.corpora import Corpora
 from official.data.example_order import Files
-from official.data.lanes import Lanes
+from official.data.lanes import Corpora, Lanes
 from official.utils.errors import UserError
 from tests import small
 

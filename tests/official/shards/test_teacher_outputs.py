@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official.data import taught
+from official.data import teacher_outputs as data_outputs
 from official.shards import teacher_outputs
 from official.utils.errors import UserError
 
@@ -28,7 +28,7 @@ def config_of(folder, head=None, **options):
 
 
 def read(folder, split="train", fingerprint="f" * 64, count=5, training=True):
-    return taught.read(config_of(folder), split, fingerprint, count, training)
+    return data_outputs.read(config_of(folder), split, fingerprint, count, training)
 
 
 def test_outputs_are_read_as_they_were_written(folder):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.data.labels import check_labels, task_labels
+from official.data.checks import check_labels, task_labels
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays, warm_start
 from official.shards import manifest

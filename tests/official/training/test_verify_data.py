@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from official import training
-from official.data import ShardDataset, retries
+from official.data import ShardDataset, each_batch
 from official.shards import manifest, shard_folder
 from official.utils.errors import UserError
 from tests import small
@@ -60,7 +60,7 @@ def test_an_id_that_the_vocabulary_lacks_ends_a_run_and_an_evaluation(tmp_path, 
     first_id(folder, (1 << 40) + 7)
     message = f"{folder}: token_ids: a number is not from 0 to 124: .*inspect_shards FOLDER"
     with pytest.raises(UserError, match=message):
-        list(retries.each_batch(ShardDataset(folder, config), 8))
+        list(each_batch(ShardDataset(folder, config), 8))
     if not lengths:
         with pytest.raises(UserError, match=message):
             training.train(config, folder, tmp_path / "model", evaluate=False, report=str)

@@ -11,7 +11,7 @@ from official.config import segments
 from official.config.corruptions import COUNTS, TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.data import packing
+from official.data import shared_rows
 from official.modeling.model import Model
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -47,7 +47,7 @@ def test_fields():
         "next_sentence_label": tf.ragged.constant([[0, 1], [1]], dtype=tf.int32),
     }
     numbers = tf.constant([[0, 0, 0, 1, 1, 2, 2, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1, 2]])
-    result = packing.fields(parsed, numbers, tf.constant([1.0, 0.0]), 3)
+    result = shared_rows.fields(parsed, numbers, tf.constant([1.0, 0.0]), 3)
     assert {name: value.numpy().tolist() for name, value in result.items()} == {
         "part_ids": [[0, 0, 0, 0, 0, 1, 1, 1, 3], [0, 0, 0, 0, 0, 0, 0, 0, 3]],
         "positions": [[0, 1, 2, 3, 4, 0, 1, 2, 0], [0, 1, 2, 3, 4, 5, 6, 7, 0]],
@@ -125,9 +125,9 @@ def test_masks_are_those_of_the_parts_alone(options):
     budgets, most = [], config.row_predictions(60, K)
     for number in range(5):
         seeds = seeding.row_seeds(number, 0, tf.constant([0, 1]))
-        corrupted = packing.corrupted(config, vocabulary, parsed, flags, seeds, K)
+        corrupted = shared_rows.corrupted(config, vocabulary, parsed, flags, seeds, K)
         if number == 0:  # how many parts there might be changes nothing
-            again = packing.corrupted(config, vocabulary, parsed, flags, seeds, K + 3)
+            again = shared_rows.corrupted(config, vocabulary, parsed, flags, seeds, K + 3)
             for name in corrupted:
                 assert corrupted[name].to_list() == again[name].to_list()
         own = seeding.bits(seeds, seeding.Stream.PARTS, K)
