@@ -219,14 +219,14 @@ def _folders(text: str) -> list[str] | dict[str, float]:
 
 def _strategy() -> "tf.distribute.Strategy":
     from official import config as configs
-    from official.distribution import strategies, tpu
+    from official.distribution import strategies
 
     if FLAGS.distribution_strategy == "tpu":
         folders = [
             f for data in (FLAGS.data, FLAGS.validation_data) if data for f in _folders(data)
         ]
         config = configs.load(FLAGS.config or FLAGS.model_dir, FLAGS.override)
-        tpu.check_data(FLAGS.tpu, folders, bool(config.recipe.layer_states))
+        strategies.check_tpu_data(FLAGS.tpu, folders, bool(config.recipe.layer_states))
     return strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
 
 

@@ -21,7 +21,7 @@ import tensorflow as tf  # isort: skip
 
 from tensorflow.python.distribute import distribute_lib, tpu_strategy  # isort: skip
 
-from official.distribution import devices, numerics, strategies
+from official.distribution import numerics, strategies
 from official.utils import paths
 from tests import commands
 
@@ -42,7 +42,7 @@ distribute_lib.StrategyBase.run = _run
 
 # `precision: auto` is the same on every machine: float32. (Fixtures of modules come before those of
 # functions, so no fixture does this.)
-devices.CPU_INFO = Path("missing")
+numerics.CPU_INFO = Path("missing")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,8 @@
 """Distribution strategies: one device, mirrored devices, several workers, or a TPU.
 
 Several workers run the same program, each in its own process. They exchange values with `gather`,
-which all workers call at the same point of the program.
+which all workers call at the same point of the program. The host of a TPU that `--tpu` names reads
+the shards. The local TPU is one of this machine.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ import tensorflow as tf
 from official import config as configs
 from official.data import ShardDataset
 from official.data.mixture import Mixture
-from official.distribution import tpu
 from official.modeling.model import Model
-from official.utils import gfile
+from official.utils import gfile, paths
 from official.utils.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
 _SHOWN = 5  # settings that a message names
+_LOCAL = "local"  # the TPU of this machine
 
 
 def create(name: str, address: str = "", replicas: int = 0) -> tf.distribute.Strategy:
@@ -42,7 +43,7 @@ def create(name: str, address: str = "", replicas: int = 0) -> tf.distribute.Str
     if name not in NAMES:
         raise UserError(f"--distribution_strategy={name}: known are {', '.join(NAMES)}")
     if name == "tpu":
-        return tpu.create(address)
+        return connect_tpu(address)
     if address:
         raise UserError(f"--tpu={address} goes with --distribution_strategy=tpu only")
     if name == "multi_worker":
@@ -227,7 +228,7 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
             "another worker has ended or cannot be reached (its own output may say why)",
             "Start all workers again with the same command",
         )
-        if tpu.is_tpu(strategy):
+        if is_tpu(strategy):
             lost, restart = (
                 "the TPU cannot be reached any more (it may have been preempted or restarted)",
                 "Once it runs again, start the same command",
@@ -240,7 +241,7 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 def can_lose(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether the run needs another machine: a worker, or the host of a TPU."""
-    return num_workers(strategy) > 1 or tpu.is_tpu(strategy)
+    return num_workers(strategy) > 1 or is_tpu(strategy)
 
 
 @functools.cache
@@ -325,7 +326,61 @@ def distribute(
             workers=workers,
             worker=context.input_pipeline_id,
             replicas_per_worker=context.num_replicas_in_sync // workers,
-            one_length=tpu.is_tpu(strategy),
+            one_length=is_tpu(strategy),
         )
 
     return strategy.distribute_datasets_from_function(dataset)
+
+
+def connect_tpu(address: str) -> tf.distribute.Strategy:
+    """Connects to a TPU.
+
+    Args:
+      address: address or name of the TPU; empty = the local one.
+
+    Raises:
+      UserError: no TPU answers.
+    """
+    address = address or _LOCAL
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0]
+        raise UserError(
+            f"--distribution_strategy=tpu: no TPU answers at {address!r} ({reason}); give its "
+            "address with --tpu, or choose one_device or mirrored"
+        ) from None
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether the replicas of a strategy are those of a TPU."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def check_tpu_data(address: str, folders: Iterable[str | os.PathLike], layer_states: bool) -> None:
+    """Checks, before a TPU is asked for, that its host can read the data.
+
+    Args:
+      address: as in `create`.
+      folders: the folders of shards.
+      layer_states: whether the run reads cached states of an encoder (`recipe.layer_states`).
+
+    Raises:
+      UserError: a folder is on this machine, or Python of this process would read the states.
+    """
+    if address in ("", _LOCAL):
+        return
+    for folder in folders:
+        if not paths.is_remote(folder):
+            raise UserError(
+                f"{folder}: the host of --tpu={address} reads the data, and this folder is on this "
+                "machine: copy it to a file system that both reach, such as gs://BUCKET/shards"
+            )
+    if layer_states:
+        raise UserError(
+            f"recipe.layer_states: this process reads the states, and the host of --tpu={address} "
+            "reads the other data: leave it out, or use a TPU of this machine (--tpu=)"
+        )

@@ -12,7 +12,7 @@ from official import tokenizers
 from official.data import ShardDataset
 from official.data.checks import task_labels
 from official.data.mixture import Mixture, open_data
-from official.distribution import devices, numerics, strategies
+from official.distribution import numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
@@ -217,7 +217,7 @@ def _on_devices(
         if recipe.jit_compile is None:
             recipe = dataclasses.replace(recipe, jit_compile=begun.jit_compile)
         config = dataclasses.replace(config, recipe=recipe)
-    return dataclasses.replace(config, recipe=devices.suited(config.recipe, strategy))
+    return dataclasses.replace(config, recipe=numerics.suited(config.recipe, strategy))
 
 
 def _with_patience(

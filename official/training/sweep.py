@@ -1,4 +1,4 @@
-"""Trains a config once for each combination of some values, and compares the results.
+r"""Trains a config once for each combination of some values, and compares the results.
 
   python -m official.main --mode=train_and_eval --config=FILE --data=SHARDS --init=MODEL \
       --model_dir=SWEEP --sweep=seed=0,1,2,3,4 --sweep=recipe.optimizer.learning_rate=2e-5,3e-5,5e-5
@@ -9,22 +9,29 @@ checkpoint. Runs that differ only in the seed are one setting, for which the med
 the standard deviation are reported. The best setting is the one with the best median. `sweep.json`
 contains everything. It is written after each run, so the same command continues a sweep that was
 stopped, and a command with more values adds to it. `sweep.tsv` contains the table.
+
+A run in `sweep.json` is a dictionary with `settings` and `folder`, and with `failed` or the keys
+that `best_result` returns.
 """
 
+import dataclasses
+import itertools
 import json
+import re
 import signal
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from official import config as configs
 from official.data import mixture
 from official.saving import checkpoints, metrics_log, model_folder, run_lock
 from official.training import run as training
-from official.training.best_metric import best_metric
-from official.training.sweep_summary import summarise, table, write_table
-from official.training.sweep_values import Sweep, overrides
+from official.training.hooks import best_metric
 from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -33,6 +40,69 @@ FILE = "sweep.json"
 TABLE = "sweep.tsv"
 # The flags that must not change while a sweep is continued.
 _FIXED = ("data", "validation_data", "init", "checkpoint")
+SEED = "seed"  # the key whose values make runs of the same setting
+_SPREAD = ("median", "min", "max", "std")
+
+Settings = Mapping[str, Any]  # a value of any YAML type for each key
+Record = Mapping[str, Any]  # as in `sweep.json`
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """The values of each key. Those of the seed come last."""
+
+    values: Mapping[str, tuple[Any, ...]]
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> "Sweep":
+        """Parses `key=value,value,...`. Each value is YAML.
+
+        Raises:
+          UserError: a text has another form, or a key or value is given twice.
+        """
+        values: dict[str, tuple[Any, ...]] = {}
+        for text in texts:
+            key, equals, listed = text.partition("=")
+            try:
+                parsed = yaml.safe_load(f"[{listed}]")
+            except yaml.YAMLError:
+                parsed = None
+            if not key or not equals or not parsed:
+                raise UserError(f"--sweep={text}: expected key.subkey=value,value,...")
+            if key in values:
+                raise UserError(f"--sweep={text}: {key} is swept over twice: list all its values")
+            if repeated := [value for value in parsed if parsed.count(value) > 1]:
+                raise UserError(f"--sweep={text}: {repeated[0]} is there twice")
+            values[key] = tuple(parsed)
+        return cls(dict(sorted(values.items(), key=lambda item: item[0] == SEED)))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Returns all combinations: a value for each key."""
+        return [
+            dict(zip(self.values, chosen, strict=True))
+            for chosen in itertools.product(*self.values.values())
+        ]
+
+    def short(self, key: str) -> str:
+        """Returns the last part of a key, or the whole key if another key ends with that part."""
+        last = key.rpartition(".")[2]
+        same = [other for other in self.values if other.rpartition(".")[2] == last]
+        return last if len(same) == 1 else key
+
+    def name(self, settings: Settings) -> str:
+        """Returns the name of a combination, which is also that of its folder."""
+        named = (f"{self.short(key)}={as_name(value)}" for key, value in settings.items())
+        return ",".join(named) or "as in the config"
+
+
+def overrides(settings: Settings) -> list[str]:
+    """Returns the values of `--override` for a combination."""
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+
+
+def as_name(value: Any) -> str:
+    """Returns a value as a part of a file name."""
+    return re.sub(r"[^\w.+-]+", "_", str(value))
 
 
 def train(
@@ -158,6 +228,78 @@ def best_result(model_dir: AnyPath) -> dict[str, Any]:
     }
 
 
+def summarise(runs: Sequence[Record]) -> list[dict[str, Any]]:
+    """Returns for each setting the number of its runs and the spread of each metric."""
+    groups: dict[str, list[Record]] = {}
+    for run in runs:
+        if "figures" in run:
+            rest = {key: value for key, value in run["settings"].items() if key != SEED}
+            groups.setdefault(json.dumps(rest), []).append(run)
+    return [
+        {
+            "settings": json.loads(key),
+            "runs": len(group),
+            "metric": group[0]["metric"],
+            "higher": group[0]["higher"],
+            "spread": {
+                metric: spread([run["figures"][metric] for run in group])
+                for metric in group[0]["metrics"]
+            },
+        }
+        for key, group in groups.items()
+    ]
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Returns median, range and standard deviation. A single run has no deviation."""
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+    }
+
+
+def table(sweep: Sweep, summary: Sequence[Record], runs: Sequence[Record]) -> list[str]:
+    """Returns lines to print: the spread of each setting, the best one, and the failed runs."""
+    failed = [run["folder"] for run in runs if "failed" in run]
+    lines = [f"failed, and not counted: {', '.join(failed)}"] if failed else []
+    if not summary:
+        return lines
+    metric = summary[0]["metric"]
+    rows = [["setting", "runs", f"{metric}: median", *_SPREAD[1:]]]
+    for setting in summary:
+        numbers = [_number(setting["spread"][metric][name], 4) for name in _SPREAD]
+        rows.append([sweep.name(setting["settings"]), str(setting["runs"]), *numbers])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    pick = max if summary[0]["higher"] else min
+    best = pick(summary, key=lambda setting: setting["spread"][metric]["median"])
+    best_run = pick((run for run in runs if "figures" in run), key=lambda r: r["figures"][metric])
+    return [
+        *lines,
+        f"best setting: {sweep.name(best['settings'])} (median {metric} "
+        f"{best['spread'][metric]['median']:.4f}); best run: {best_run['folder']} "
+        f"({best_run['figures'][metric]:.4f})",
+    ]
+
+
+def write_table(sweep: Sweep, summary: Sequence[Record], path: AnyPath) -> None:
+    """Writes a TSV file with a line for each setting."""
+    keys = [key for key in sweep.values if key != SEED]
+    metrics = list(summary[0]["spread"]) if summary else []
+    header = [sweep.short(key) for key in keys] + ["runs"]
+    header += [f"{metric}_{name}" for metric in metrics for name in _SPREAD]
+    with atomic.file(path) as stream:
+        stream.write("\t".join(header) + "\n")
+        for setting in summary:
+            cells = [as_name(setting["settings"][key]) for key in keys] + [str(setting["runs"])]
+            for metric in metrics:
+                numbers = (setting["spread"][metric][name] for name in _SPREAD)
+                cells += [_number(number, 6) for number in numbers]
+            stream.write("\t".join(cells) + "\n")
+
+
 def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
     """Reads the record of the folder's runs, which must share what these runs share."""
     about = json.loads(json.dumps(about))
@@ -208,3 +350,7 @@ def _process(command: Sequence[str]) -> int:
     if received:
         sys.exit(128 + received[0])
     return status
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official.distribution import numerics, tpu
+from official.distribution import numerics, strategies
 from official.distribution.memory import Memory
 from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
@@ -85,7 +85,7 @@ class TrainStep:
         self.seed = seed
         self.accumulation = accumulation
         self.memory = memory
-        optimizer.static_shapes = tpu.is_tpu(strategy)
+        optimizer.static_shapes = strategies.is_tpu(strategy)
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
         self._sparse: list[bool] = []  # Whether the gradient of each of `updated` is sparse.
@@ -162,8 +162,8 @@ class TrainStep:
             self.memory.write(*remembered)
         # The loss of a head has weight 0 in the batches of other tasks.
         heads = dict.fromkeys(self.optimizer.heads.values())
-        asked = {head: totals[names.index(head)] > 0 for head in heads}
-        self.optimizer.apply(gradients, self.updated, asked)
+        active_heads = {head: totals[names.index(head)] > 0 for head in heads}
+        self.optimizer.apply(gradients, self.updated, active_heads)
         outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
         return tf.concat(
             [reduce(statistics), tf.stack([tf.cast(value, floatx) for value in outcome])], axis=0

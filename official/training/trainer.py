@@ -24,9 +24,7 @@ from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, named_arrays
 from official.training import optimizers, reporting, resuming
-from official.training.best_checkpoint import BestCheckpoint
-from official.training.best_metric import best_metric
-from official.training.skipped_updates import SkippedUpdates
+from official.training.hooks import BestCheckpoint, SkippedUpdates, best_metric
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
 from official.utils import paths

@@ -23,7 +23,7 @@ from official.evaluation import teacher_outputs as teachers
 from official.plots import curves, figures
 from official.saving import checkpoints, metrics_log
 from official.serving import saved_model
-from official.training import events
+from official.training import reporting
 from official.training.stop_signal import Stopped
 from official.utils import atomic, paths
 from official.utils.errors import UserError
@@ -102,7 +102,7 @@ def test_a_remote_run_is_stopped_and_goes_on_to_the_bits_of_a_local_one(
         return save(model_dir, step, *args, **options)
 
     monkeypatch.setattr(checkpoints, "save", save_and_stop)
-    monkeypatch.setattr(events, "_SECONDS_BETWEEN_COPIES", 0)
+    monkeypatch.setattr(reporting, "_SECONDS_BETWEEN_COPIES", 0)
     with pytest.raises(Stopped, match="SIGTERM"):
         train(remote, remote / "shards")
     train(remote, remote / "shards")

@@ -12,7 +12,7 @@ from official.convert import elmo, tf1
 from official.evaluation import glue_submission
 from official.shards import manifest
 from official.training import sweep
-from official.training.sweep_values import Sweep
+from official.training.sweep import Sweep
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tests import ROOT, small

@@ -3,12 +3,10 @@
 from official import config
 from official.modeling.model import Model
 from official.training import schedules
-from official.training.optimizers import layer_rates
 from official.training.optimizers.adafactor import Adafactor
 from official.training.optimizers.adagrad import Adagrad
-from official.training.optimizers.adamw import AdamW
 from official.training.optimizers.base import Optimizer
-from official.training.optimizers.lamb import LAMB
+from official.training.optimizers.moments import LAMB, AdamW
 
 __all__ = ["LAMB", "Adafactor", "Adagrad", "AdamW", "Optimizer", "make"]
 
@@ -18,7 +16,7 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
     settings = recipe.optimizer
     options = {"clip_norm": settings.clip_norm, "heads": heads(model)}
     if settings.layer_decay != 1:
-        options["rate_factors"] = layer_rates.factors(
+        options["rate_factors"] = schedules.layer_factors(
             model, settings.layer_decay, settings.layer_decay_from
         )
     schedule = schedules.make(recipe, steps)

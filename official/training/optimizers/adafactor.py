@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official.training.optimizers import column_blocks
+from official.training.optimizers import base
 from official.training.optimizers.base import Optimizer
 
 
@@ -123,7 +123,7 @@ class Adafactor(Optimizer):
             update = tf.reshape(update, gradient.shape) * tf.math.rsqrt(columns)[..., None, :]
         size = tf.maximum(constant(self.min_scale), _rms(variable, blocks))
         size /= tf.maximum(constant(1), _rms(update, blocks) / constant(self.clip_rms))
-        update *= column_blocks.by_column(size * learning_rate, variable)
+        update *= base.by_column(size * learning_rate, variable)
         if self._decayed[index] and self.decay:
             update += variable * (learning_rate * constant(self.decay))
         variable.assign_sub(update)
@@ -156,4 +156,4 @@ class Adafactor(Optimizer):
 def _rms(x, blocks):
     """Returns the root of the mean square of all entries of each column block."""
     count = x.shape.num_elements() // blocks
-    return tf.sqrt(column_blocks.sums_of_squares(x, blocks) / tf.constant(count, x.dtype))
+    return tf.sqrt(base.sums_of_squares(x, blocks) / tf.constant(count, x.dtype))

@@ -5,6 +5,14 @@ a repeated embedding row before they are summed, and let one replica's NaN reach
 all. Here each replica passes the gradient of *its share of the summed loss*. The sum over replicas
 is dense, except of tables of which an optimizer updates single rows. If its global norm is not
 finite, the whole update is skipped.
+
+*Column blocks*: layers join matrices that read the same input by column. Queries, keys and values
+of attention are one kernel, and their biases one vector. The published systems have a variable for
+each. The layer declares how many blocks of equal size the last axis of such a variable has
+(`official.modeling.layers.linear`). An optimizer that reads a norm of a whole variable reads one of
+each block instead.
+
+Shapes: C columns, K column blocks.
 """
 
 import functools
@@ -15,7 +23,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official.training.optimizers import column_blocks
 from official.utils import keras_private
 
 
@@ -67,7 +74,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         self.clip_norm = clip_norm
         self.rate_factors = rate_factors
         self.heads = heads or {}
-        self._asked: Mapping[str, tf.Tensor] = {}
+        self._active_heads: Mapping[str, tf.Tensor] = {}
 
     def build(self, variables):
         """Makes the slots: `variables` are all that will ever be updated."""
@@ -82,7 +89,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             1.0 if self.rate_factors is None else self.rate_factors[variable.path]
             for variable in variables
         ]
-        self._blocks = [column_blocks.count(variable) for variable in variables]
+        self._blocks = [count_blocks(variable) for variable in variables]
         self._heads = [self.heads.get(variable.path) for variable in variables]
         # How many updates the variables of each head have seen.
         heads = sorted(set(self.heads.values())) if self.counts_updates else ()
@@ -113,29 +120,25 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         count = grad.indices.shape[0]
         return count is not None and count < variable.shape[0]
 
-    def apply(self, grads, trainable_variables=None, asked: Mapping[str, tf.Tensor] = {}):
+    def apply(self, grads, trainable_variables=None, active_heads: Mapping[str, tf.Tensor] = {}):
         """Updates variables from one replica's share of their gradients.
 
         Args:
           grads: one for each variable; slices stay sparse where `takes_rows` says so.
           trainable_variables: None = all.
-          asked: by the name of a head, whether the examples of this step ask it: bool scalars,
-            equal on all replicas. The weights and moments of a head that is not asked stay as they
-            are. A head without an entry is asked.
+          active_heads: by the name of a head, whether this step has examples for it: bool scalars,
+            equal on all replicas. The weights and moments of a head without examples stay as they
+            are. A head without an entry is updated.
         """
-        self._asked = asked
+        self._active_heads = active_heads
         super().apply(grads, trainable_variables)
         for head, count in self._updates.items():
-            count.assign_add(tf.cast(asked.get(head, True), tf.int64))
+            count.assign_add(tf.cast(active_heads.get(head, True), tf.int64))
 
     def _scalar(self, name: str, dtype: str):
         return self.add_variable(
             (), initializer="zeros", dtype=dtype, name=name, aggregation="only_first_replica"
         )
-
-    def decays(self, variable: keras.Variable) -> bool:
-        """Whether weight decay applies to a variable that the optimizer was built with."""
-        return self._decayed[self._paths.index(variable.path)]
 
     def update_all(self, grads, variables, learning_rate):
         """Sums the gradients over replicas, checks and clips them, and updates the variables."""
@@ -154,7 +157,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             scale = None
         context.merge_call(
             self._update_on_all_replicas,
-            args=(grads, variables, finite, dict(self._asked), learning_rate, scale),
+            args=(grads, variables, finite, dict(self._active_heads), learning_rate, scale),
         )
 
     def _reduced(self, grads, variables, context) -> list:
@@ -174,41 +177,48 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         ]
 
     def _update_on_all_replicas(
-        self, strategy, grads, variables, finite, asked, learning_rate, scale
+        self, strategy, grads, variables, finite, active_heads, learning_rate, scale
     ):
-        """Runs in cross-replica context: tensors are per-replica values, equal on all."""
+        """Updates variables where their update is due.
 
-        def update_one(variable, grad, rate, factor, index):
-            values, *rows = grad if isinstance(grad, tuple) else (grad,)
-            if factor is not None:
-                factor = tf.cast(factor, values.dtype)
-            # The rate, not the gradient, which Adam and LAMB divide by its own size.
-            rate = tf.cast(rate, variable.dtype) * self._rate_factors[index]
-            if rows:
-                values = values if factor is None else values * factor
-                self.update_rows(values, *rows, variable, rate, index)
-            else:
-                self.update_scaled(values, factor, variable, rate, index)
+        It runs in cross-replica context: tensors are per-replica values, equal on all. Nothing of
+        an update is kept where any part of it is not finite, so variables are not updated one by
+        one: those of no head have one condition, and those of each head have another.
+        """
+        groups = {None: [], **{head: [] for head in active_heads}}
+        for variable, grad in zip(variables, grads, strict=True):
+            index = self._paths.index(variable.path)
+            head = self._heads[index] if self._heads[index] in active_heads else None
+            groups[head].append((variable, grad, index))
+        for head, group in groups.items():
+            due = _local(strategy, finite)
+            if head is not None:
+                due &= _local(strategy, active_heads[head])
+            tf.cond(
+                due,
+                functools.partial(self._update_group, strategy, group, learning_rate, scale),
+                lambda: tf.constant(0),
+            )
 
-        def update(head):
-            for variable, grad in zip(variables, grads, strict=True):
-                index = self._paths.index(variable.path)
-                if (self._heads[index] if self._heads[index] in asked else None) == head:
-                    strategy.extended.update(
-                        variable.value,
-                        update_one,
-                        args=(grad, learning_rate, scale, index),
-                        group=False,
-                    )
-            return tf.constant(0)
+    def _update_group(self, strategy, group, learning_rate, scale):
+        """Updates variables with their gradients and numbers; the result is without meaning."""
+        for variable, grad, index in group:
+            args = grad, learning_rate, scale, index
+            strategy.extended.update(variable.value, self._update_one, args=args, group=False)
+        return tf.constant(0)
 
-        # One condition for all variables: nothing of an update is kept where any part is bad.
-        first = lambda values: strategy.experimental_local_results(values)[0]  # noqa: E731
-        finite = first(finite)
-        tf.cond(finite, lambda: update(None), lambda: tf.constant(0))
-        for head, is_asked in asked.items():
-            due = finite & first(is_asked)
-            tf.cond(due, functools.partial(update, head), lambda: tf.constant(0))
+    def _update_one(self, variable, grad, learning_rate, scale, index):
+        """Updates one variable on its device."""
+        values, *rows = grad if isinstance(grad, tuple) else (grad,)
+        if scale is not None:
+            scale = tf.cast(scale, values.dtype)
+        # The rate, not the gradient, which Adam and LAMB divide by its own size.
+        rate = tf.cast(learning_rate, variable.dtype) * self._rate_factors[index]
+        if rows:
+            values = values if scale is None else values * scale
+            self.update_rows(values, *rows, variable, rate, index)
+        else:
+            self.update_scaled(values, scale, variable, rate, index)
 
     def update_scaled(self, gradient, scale, variable, learning_rate, index):
         """Updates one variable from its gradient times `scale`, a scalar; None = 1."""
@@ -246,58 +256,9 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         return named
 
 
-class TwoMoments(Optimizer):
-    """An optimizer that keeps Adam's first and second moments of every variable.
-
-    Args:
-      beta_1: how much of the mean of the gradients stays at each update.
-      beta_2: how much of the mean of their squares stays.
-      epsilon: added to the root of the second moment.
-      bias_correction: divide the moments by `1 - b1^t` and `1 - b2^t` (t counts updates from 1),
-        as Adam does; the releases of BERT, ALBERT and ELECTRA do not.
-      options: those of `Optimizer`.
-    """
-
-    def __init__(
-        self,
-        learning_rate,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-6,
-        weight_decay: float = 0.01,
-        no_decay: Sequence[str] = ("bias", "norm"),
-        clip_norm: float = 1.0,
-        bias_correction: bool = False,
-        **options,
-    ):
-        super().__init__(learning_rate, weight_decay, no_decay, clip_norm, **options)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.bias_correction = self.counts_updates = bias_correction
-
-    def build(self, variables):
-        """Makes the two moments of every variable."""
-        if self.built:
-            return
-        super().build(variables)
-        self._first, self._second = self.add_optimizer_variables(variables, ["m", "v"])
-
-    def slots(self) -> dict[str, keras.Variable]:
-        """First and second moments, `m` and `v`."""
-        moments = zip(self._paths, self._first, self._second, strict=True)
-        return {
-            f"{path}/{name}": slot
-            for path, first, second in moments
-            for name, slot in (("m", first), ("v", second))
-        }
-
-    def powers(self, dtype: str, index: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """`b1^t` and `b2^t` of a variable's update in progress; 0 without bias correction."""
-        if not self.bias_correction:
-            return tf.constant(0.0, dtype), tf.constant(0.0, dtype)
-        count = tf.cast(self.updates(index) + 1, dtype)
-        return tf.constant(self.beta_1, dtype) ** count, tf.constant(self.beta_2, dtype) ** count
+def _local(strategy: tf.distribute.Strategy, values) -> tf.Tensor:
+    """Returns the value of this worker's first replica."""
+    return strategy.experimental_local_results(values)[0]
 
 
 def _summed_rows(
@@ -330,3 +291,26 @@ def _static_sums(values: tf.Tensor, indices: tf.Tensor) -> tuple[tf.Tensor, tf.T
 def matches(patterns: Sequence[str], variable: keras.Variable) -> bool:
     """Whether one of some regular expressions finds something in the path of a variable."""
     return any(re.search(pattern, variable.path) for pattern in patterns)
+
+
+def count_blocks(variable: keras.Variable) -> int:
+    """Returns the number of column blocks that the layer of a variable has declared, or 1."""
+    return getattr(variable, "column_blocks", 1)
+
+
+def sums_of_squares(x: tf.Tensor, blocks: int) -> tf.Tensor:
+    """Returns the sum of squares of each column block of x [..., C]: [K], or [] of one block."""
+    if blocks == 1:
+        return 2 * tf.nn.l2_loss(x)
+    of_columns = tf.reduce_sum(tf.square(x), axis=list(range(x.shape.rank - 1)))  # [C]
+    return tf.reduce_sum(tf.reshape(of_columns, (blocks, -1)), axis=1)
+
+
+def by_column(values: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Returns a value of each column block of x [..., C] for each of its columns: [C].
+
+    A scalar, the value of the only block, is returned as it is.
+    """
+    if values.shape.rank == 0:
+        return values
+    return tf.repeat(values, x.shape[-1] // values.shape[0])

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.distribution import strategies, tpu
+from official.distribution import strategies
 from official.utils.errors import UserError
 from tests import commands, small
 
@@ -154,7 +154,7 @@ def test_a_worker_that_is_lost_is_said(two_workers):
 
 
 def test_a_tpu_that_is_lost_is_said(monkeypatch):
-    monkeypatch.setattr(tpu, "is_tpu", lambda strategy: True)
+    monkeypatch.setattr(strategies, "is_tpu", lambda strategy: True)
     with pytest.raises(UserError) as error, strategies.lost_workers(ONE):
         raise tf.errors.UnavailableError(None, None, "Socket closed")
     assert str(error.value) == (
@@ -167,12 +167,14 @@ def test_a_tpu_that_is_lost_is_said(monkeypatch):
 
 
 def test_data_that_a_tpu_cannot_read_is_refused():
-    tpu.check_data("node-1", ["gs://bucket/shards"], layer_states=False)
-    tpu.check_data("", ["run/shards"], layer_states=True)
+    strategies.check_tpu_data("node-1", ["gs://bucket/shards"], layer_states=False)
+    strategies.check_tpu_data("", ["run/shards"], layer_states=True)
     with pytest.raises(UserError, match="^run/shards: the host of --tpu=node-1 reads the data"):
-        tpu.check_data("node-1", ["gs://bucket/shards", "run/shards"], layer_states=False)
+        strategies.check_tpu_data(
+            "node-1", ["gs://bucket/shards", "run/shards"], layer_states=False
+        )
     with pytest.raises(UserError, match="^recipe.layer_states: this process reads the states"):
-        tpu.check_data("node-1", ["gs://bucket/shards"], layer_states=True)
+        strategies.check_tpu_data("node-1", ["gs://bucket/shards"], layer_states=True)
 
 
 def test_a_run_checks_the_data_before_it_connects_to_a_tpu(tmp_path):
@@ -192,7 +194,7 @@ def test_a_tpu_gets_rows_of_one_length(monkeypatch, tmp_path):
     source = ShardDataset(small.shard_folder(tmp_path / "shards", config), config, training=True)
     lengths = set()
     rows = iter(strategies.distribute(ONE, source, 8))
-    monkeypatch.setattr(tpu, "is_tpu", lambda strategy: True)
+    monkeypatch.setattr(strategies, "is_tpu", lambda strategy: True)
     padded = strategies.distribute(ONE, source, 8)
     assert all(spec.shape.is_fully_defined() for spec in padded.element_spec.values())
     for mine, batch in zip(padded, [next(rows) for _ in range(6)], strict=False):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from official.distribution import numerics
 from official.saving import model_folder
 from official.training import optimizers
-from official.training.optimizers import column_blocks
+from official.training.optimizers import base
 from official.utils import keras_private
 from tests import GOLDEN, small
 from tests.official.training import optimizer_variables
@@ -122,7 +122,7 @@ def test_every_system_declares_the_matrices_that_it_joins(name):
     for variable in variables:
         layer = variable.path.split("/")[-2]
         parts = optimizer_variables.JOINED.get(layer, (layer,))
-        assert column_blocks.count(variable) == len(parts), variable.path
+        assert base.count_blocks(variable) == len(parts), variable.path
 
 
 def test_two_replicas_are_one_device(golden, float64, mirrored):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from official.training import optimizers
-from official.training.optimizers import adamw
+from official.training.optimizers import moments
 from tests.official.training import optimizer_variables
 
 RNG = np.random.default_rng(0)
@@ -31,9 +31,9 @@ def strategy(request, mirrored):
     return tf.distribute.get_strategy() if request.param == "one_device" else mirrored(2)
 
 
-@pytest.fixture(params=[0, adamw.COMPILED_SIZE], ids=["compiled", "plain"])
+@pytest.fixture(params=[0, moments.COMPILED_SIZE], ids=["compiled", "plain"])
 def compiled_size(request, monkeypatch):
-    monkeypatch.setattr(adamw, "COMPILED_SIZE", request.param)
+    monkeypatch.setattr(moments, "COMPILED_SIZE", request.param)
 
 
 def numpy_adamw(values, gradients, rate, *, clip, decays, b1=0.9, b2=0.999, eps=1e-6, wd=0.01):

@@ -5,7 +5,7 @@ import pytest
 
 from official import config as configs
 from official import training
-from official.distribution import devices, numerics
+from official.distribution import numerics
 from official.saving import checkpoints
 from tests import small
 
@@ -22,7 +22,7 @@ def processor(tmp_path, monkeypatch):
 
     def set_flags(flags):
         (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
-        monkeypatch.setattr(devices, "CPU_INFO", tmp_path / "cpuinfo")
+        monkeypatch.setattr(numerics, "CPU_INFO", tmp_path / "cpuinfo")
 
     return set_flags
 

@@ -1,8 +1,19 @@
+"""Learning rates over the steps, and by the layer of a variable."""
+
+import dataclasses
+import types
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official import config
-from official.training import schedules
+from official import config as configs
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import ClassificationConfig, Mix, TokenClassificationConfig
+from official.config.objectives import MaskedLMConfig
+from official.modeling.model import Model
+from official.training import optimizers, schedules
 from official.utils.errors import UserError
 
 PEAK, TOTAL, WARM, END = 2.0, 100, 10, 0.1
@@ -115,3 +126,176 @@ def test_constant_after_a_ramp():
 def test_settings_without_a_meaning_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         config.Schedule(**settings)
+
+
+ENCODER = TransformerConfig(
+    vocab_size=11,
+    hidden_size=4,
+    num_layers=3,
+    num_heads=2,
+    intermediate_size=6,
+    max_positions=5,
+    embedding_size=2,
+)
+
+
+def make(objective=None, **changes):
+    objective = objective or ClassificationConfig(num_labels=2)
+    config = types.SimpleNamespace(
+        seed=0, encoder=dataclasses.replace(ENCODER, **changes), objectives=(objective,)
+    )
+    return Model(config)
+
+
+def by_part(model, decay, whole="head"):
+    """Each part's factor; that all its variables have it is checked."""
+    actual = {}
+    for path, factor in schedules.layer_factors(model, decay, whole).items():
+        names = path.removeprefix("model/").split("/")
+        part = "/".join(names[: 2 if names[0] == "encoder" else 1])
+        assert actual.setdefault(part, factor) == factor, path
+    return actual
+
+
+def test_the_rates_of_a_three_layer_encoder():
+    assert by_part(make(), 0.5) == {
+        "encoder/embeddings": 0.5**5,
+        "encoder/layer_0": 0.5**4,
+        "encoder/layer_1": 0.5**3,
+        "encoder/layer_2": 0.5**2,
+        "encoder/pooler": 0.5,
+        "classification": 1.0,
+    }
+
+
+def test_a_head_of_several_layers_has_the_full_rate():
+    head = TokenClassificationConfig(num_labels=3, crf=True, bilstm=2, mix=Mix())
+    model = make(head, pooler=False)
+    assert by_part(model, 0.5) == {
+        "encoder/embeddings": 0.5**5,
+        "encoder/layer_0": 0.5**4,
+        "encoder/layer_1": 0.5**3,
+        "encoder/layer_2": 0.5**2,
+        "token_classification": 1.0,
+    }
+    paths = [path.removeprefix("model/") for path in schedules.layer_factors(model, 0.5)]
+    parts = {path.split("/")[1] for path in paths if path.startswith("token_classification")}
+    assert parts == {"mix", "bilstm", "output", "crf"}
+
+
+def test_electra_base_and_large_have_the_rates_of_its_release():
+    # rate * decay ** (layers + 2 - depth): the first layer of twelve, the first of twenty-four.
+    tiny = dict(hidden_size=2, num_heads=1, intermediate_size=2, pooler=False)
+    base = by_part(make(MaskedLMConfig(), num_layers=12, **tiny), 0.8)
+    large = by_part(make(MaskedLMConfig(), num_layers=24, **tiny), 0.9)
+    assert base["encoder/embeddings"] == pytest.approx(0.04398, rel=1e-4)
+    assert base["encoder/layer_0"] == pytest.approx(0.054976, rel=1e-4)
+    assert base["encoder/layer_11"] == pytest.approx(0.64)
+    assert large["encoder/layer_0"] == pytest.approx(0.9**25)
+    assert large["masked_lm"] == base["masked_lm"] == 1
+
+
+def test_a_shared_layer_has_the_rate_of_its_last_run():
+    actual = by_part(make(num_layers=4, layer_groups=2, inner_layers=2), 0.5)
+    # Eight runs: group 0 has numbers 1 to 4, group 1 has 5 to 8.
+    assert actual == {
+        "encoder/embeddings": 0.5**10,
+        "encoder/group_0_layer_0": 0.5 ** (10 - 3),
+        "encoder/group_0_layer_1": 0.5 ** (10 - 4),
+        "encoder/group_1_layer_0": 0.5 ** (10 - 7),
+        "encoder/group_1_layer_1": 0.5 ** (10 - 8),
+        "encoder/pooler": 0.5,
+        "classification": 1.0,
+    }
+
+
+def test_a_final_norm_stands_above_the_layers():
+    actual = by_part(make(MaskedLMConfig(), norm="pre", pooler=False), 0.5)
+    assert actual["encoder/final_norm"] == 0.5
+
+
+XL = TransformerXLConfig(
+    vocab_size=11, hidden_size=4, num_layers=3, num_heads=2, intermediate_size=6, pooler=True
+)
+
+
+@pytest.mark.parametrize("untied", [True, False])
+def test_the_rates_of_an_xlnet(untied):
+    config = types.SimpleNamespace(
+        seed=0,
+        encoder=dataclasses.replace(XL, untie_biases=untied),
+        objectives=(ClassificationConfig(num_labels=2),),
+    )
+    expected = {
+        "encoder/embeddings": 0.75**5,
+        "encoder/layer_0": 0.75**4,
+        "encoder/layer_1": 0.75**3,
+        "encoder/layer_2": 0.75**2,
+        "encoder/pooler": 0.75,
+        "classification": 1.0,
+    }
+    if not untied:  # Every layer has them, the last one too.
+        expected["encoder/biases"] = 0.75**2
+    assert by_part(Model(config), 0.75) == expected
+    # As its release counts: l for the last layer and for the head, l a, l a², ... below.
+    counted = {path: min(1.0, factor / 0.75**2) for path, factor in expected.items()}
+    assert by_part(Model(config), 0.75, "last_layer") == pytest.approx(counted)
+    rates = [counted[f"encoder/layer_{i}"] for i in (2, 1, 0)]
+    assert [*rates, counted["classification"]] == pytest.approx([1, 0.75, 0.75**2, 1])
+
+
+def steps(type_, layer_decay, model):
+    """How far five updates take the variables, by path."""
+    recipe = configs.Recipe(
+        steps=100,
+        optimizer=configs.Optimizer(
+            type=type_, learning_rate=1e-3, layer_decay=layer_decay, clip_norm=0.0
+        ),
+    )
+    optimizer = optimizers.make(recipe, 100, model)
+    variables = model.trainable_variables
+    start = [variable.numpy() for variable in variables]
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        optimizer.apply(
+            [tf.constant(rng.normal(size=v.shape), tf.float32) for v in variables], variables
+        )
+    return {v.path: v.numpy() - s for v, s in zip(variables, start, strict=True)}
+
+
+@pytest.mark.parametrize("type_", ["adamw", "lamb"])
+def test_the_rate_is_scaled_and_not_the_gradient(type_):
+    plain = steps(type_, 1.0, make())
+    model = make()
+    scaled = steps(type_, 0.5, model)
+    factors = schedules.layer_factors(model, 0.5)
+    assert set(plain) == set(factors)
+    assert min(factors.values()) == 0.5**5
+    for path, factor in factors.items():
+        assert np.abs(plain[path]).max() > 1e-5
+        # Decay and trust ratio see other weights after the first update, hence the tolerance.
+        difference = np.abs(scaled[path] - factor * plain[path]).max()
+        assert difference < 0.02 * factor * np.abs(plain[path]).max() + 1e-7, path
+
+
+def test_a_variable_without_a_rate_is_an_error():
+    model = make()
+    optimizer = optimizers.AdamW(1e-3, rate_factors={"model/encoder/pooler/bias": 1.0})
+    with pytest.raises(KeyError, match="token_embedding"):
+        optimizer.build(model.trainable_variables)
+
+
+def test_two_stacks_of_layers_are_refused():
+    config = configs.from_dict(
+        {
+            "name": "t5",
+            "encoder": {
+                "type": "encoder_decoder", "vocab_size": 9, "hidden_size": 4, "num_layers": 1,
+                "num_heads": 1, "intermediate_size": 4,
+            },
+            "objectives": [{"type": "seq2seq_lm"}],
+            "recipe": {"steps": 1},
+        }
+    )  # fmt: skip
+    with pytest.raises(UserError, match="layer_decay: 0.5, and encoder.type: encoder_decoder has"):
+        schedules.layer_factors(Model(config), 0.5)

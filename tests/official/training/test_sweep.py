@@ -9,7 +9,7 @@ import pytest
 from official import config as configs
 from official.saving import run_lock
 from official.training import sweep as sweep_lib
-from official.training.sweep_values import Sweep, overrides
+from official.training.sweep import Sweep, overrides
 from official.utils.errors import UserError
 from tests import small
 

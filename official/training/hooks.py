@@ -1,0 +1,190 @@
+"""Compares the evaluations of a run: which checkpoint is the best, and when patience ends.
+
+The figure of an evaluation that picks the best checkpoint, and which of two values is better.
+
+Stops a run after too many consecutive updates without a finite gradient.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from official.config import Config
+from official.modeling.model import make_objectives
+from official.saving import checkpoints
+from official.tasks import AVERAGE, Description, MixtureDescription, nearest
+from official.training.train_step import Steps, TrainStep
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+
+class BestCheckpoint:
+    """The best evaluation of a run so far.
+
+    Args:
+      model_dir: the model folder.
+      metric: the name of the metric that decides.
+      higher: whether a higher value is better.
+      patience: how many evaluations without a better value end the run; 0 = no limit.
+      chief: whether this worker writes `best.json`.
+
+    Attributes:
+      record: step, metric and value of the best evaluation, as in `checkpoints.best`.
+      waited: the number of evaluations since then.
+    """
+
+    def __init__(self, model_dir: AnyPath, metric: str, higher: bool, patience: int, chief: bool):
+        self.metric = metric
+        self.record: dict[str, int | str | float] | None = None
+        self.waited = 0
+        self._model_dir = model_dir
+        self._higher = higher
+        self._patience = patience
+        self._chief = chief
+
+    def update(self, step: int, metrics: Mapping[str, float]) -> bool:
+        """Compares an evaluation with the best one so far; returns whether it is better.
+
+        Raises:
+          UserError: the metric is not among the metrics.
+        """
+        if self.metric not in metrics:
+            raise UserError(
+                f"recipe.best_metric: {self.metric!r} is not measured here: {', '.join(metrics)}"
+            )
+        value = metrics[self.metric]
+        if not self._is_better(step, value) or not math.isfinite(value):
+            self.waited += 1
+            return False
+        self.record = {"step": step, "metric": self.metric, "value": value}
+        self.waited = 0
+        self.write()
+        return True
+
+    def _is_better(self, step: int, value: float) -> bool:
+        if self.record is None:
+            return True
+        if self.record["step"] == step:
+            return True  # the same evaluation: the run was killed after its comparison
+        best = self.record["value"]
+        return value > best if self._higher else value < best
+
+    def write(self) -> None:
+        """Makes `best.json` agree with `record`."""
+        if self._chief and self.record:
+            checkpoints.mark_best(self._model_dir, **self.record)
+        elif self._chief:
+            checkpoints.unmark_best(self._model_dir)
+
+    @property
+    def patience_is_over(self) -> bool:
+        """Whether the run ends because there was no better evaluation for too long."""
+        return 0 < self._patience <= self.waited
+
+    def __str__(self) -> str:
+        if not self.record:
+            return "no best step"
+        return "best step {step} ({metric} {value:.4g})".format(**self.record)
+
+
+# What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
+# generator: neither more nor less of them is better.
+_LOWER = ("squared_error",)
+_HIGHER = ("accuracy", "answerable_accuracy", "auc")
+# Of questions, beside the metrics that the task names; see `official.evaluation.squad_metrics`.
+_OF_ANSWERS = tuple(
+    f"{which}{metric}"
+    for which in ("", "has_answer_", "no_answer_", "best_")
+    for metric in ("exact_match", "f1")
+)
+
+
+def best_metric(config: Config, task: Description | MixtureDescription | None) -> tuple[str, bool]:
+    """Returns the figure that picks the best checkpoint, and whether more of it is better.
+
+    Of a loss less is better, whatever it is called: of `loss`, of each term, and of those of one
+    of several tasks (`mnli/loss`, `mnli/mnli`). Of a task's metric more is better.
+
+    Args:
+      config: resolved.
+      task: the `task` of the training data's manifest; None in pretraining.
+
+    Raises:
+      UserError: `recipe.best_metric` is the name of no loss and of no metric.
+    """
+    if not (name := config.recipe.best_metric):
+        return (task.metrics[0], True) if task else ("loss", False)
+    known = {AVERAGE: True} if isinstance(task, MixtureDescription) else {}
+    for prefix, about in _by_prefix(task).items():
+        terms = [
+            term
+            for objective in make_objectives(config)
+            if not prefix or f"{getattr(objective.config, 'task', '')}/" == prefix
+            for term in objective.term_weights
+        ]
+        lower = ["loss", *terms, *(f"{term}_{kind}" for term in terms for kind in _LOWER)]
+        higher = [f"{term}_{kind}" for term in terms for kind in _HIGHER]
+        if about is not None:
+            higher += [*about.metrics, *(_OF_ANSWERS if about.kind == "span" else ())]
+        known |= {f"{prefix}{name}": False for name in lower}
+        known |= {f"{prefix}{name}": True for name in higher}
+    if name not in known:
+        raise UserError(
+            f"recipe.best_metric: {name!r} is no loss and no metric of this run"
+            f"{nearest(name, known)}: known are {', '.join(known)}"
+        )
+    return name, known[name]
+
+
+def _by_prefix(task: Description | MixtureDescription | None) -> dict[str, Description | None]:
+    """Returns each task by the prefix of the names of its metrics."""
+    if isinstance(task, MixtureDescription):
+        return {f"{name}/": each for name, each in task.tasks.items()}
+    return {"": task}
+
+
+class SkippedUpdates:
+    """Counts consecutive skipped updates.
+
+    Args:
+      train_step: the step whose results are checked.
+      max_bad_steps: the number of consecutive skipped updates that stops the run.
+      model_dir: the model folder, for the message.
+    """
+
+    def __init__(self, train_step: TrainStep, max_bad_steps: int, model_dir: AnyPath):
+        self._train_step = train_step
+        self._max = max_bad_steps
+        self._model_dir = model_dir
+        self._count = 0
+
+    def check(self, step: int, chunk: Steps) -> None:
+        """Checks the steps after `step`.
+
+        Raises:
+          UserError: too many updates in a row were skipped. The message says why.
+        """
+        for offset, norm in enumerate(chunk.gradient_norms):
+            self._count = 0 if np.isfinite(norm) else self._count + 1
+            if self._count < self._max:
+                continue
+            last = step + offset + 1
+            raise UserError(
+                f"step {last}: {self._cause(chunk, offset)}, for {self._count} steps in a row "
+                f"(since step {last + 1 - self._count}). None of them reached the weights; the "
+                f"last checkpoint in {self._model_dir} is good. Lower "
+                "recipe.optimizer.learning_rate, or look at the data of these steps"
+            )
+
+    def _cause(self, chunk: Steps, offset: int) -> str:
+        names = self._train_step.statistics.names
+        terms = [
+            name.removeprefix("loss/")
+            for name, value in zip(names, chunk.sums[offset], strict=True)
+            if name.startswith("loss/") and not np.isfinite(value)
+        ]
+        if terms:
+            return f"the loss term {', '.join(terms)} is not finite"
+        variable = self._train_step.updated[chunk.bad_variables[offset]].path
+        return f"the gradient of {variable} is not finite, though every loss term is"
