@@ -10,7 +10,6 @@ environment of its own (made as by `make parity` when missing). The ids are comp
 """
 
 import argparse
-import json
 import random
 import statistics
 import string
@@ -25,7 +24,6 @@ import numpy as np
 from benchmarks import environments
 
 LETTERS = (1_000, 10_000, 100_000, 1_000_000)
-PEER = Path(__file__).parent / "peers" / "hf_byte_bpe.py"
 
 
 def make_tokenizer(text: Path, folder: Path) -> None:
@@ -59,22 +57,23 @@ def run_ours(rows: dict[str, list[str]], folder: Path) -> dict[str, tuple[float,
     return results
 
 
-def run_theirs(work: Path, folder: Path) -> dict[str, tuple[float, np.ndarray]]:
+def run_theirs(rows: dict[str, list[str]], folder: Path) -> dict[str, tuple[float, np.ndarray]]:
     """Returns the seconds and the ids of each row, with the package."""
-    command = [environments.python("hf"), str(PEER), str(work), str(folder)]
-    subprocess.run(command, check=True)
-    seconds = json.loads((work / "seconds.json").read_text())
-    return {name: (s, np.load(work / f"{i}.npy")) for i, (name, s) in enumerate(seconds.items())}
+    peer = environments.Process(
+        "tokenizers", "hf", "tokenization.byte_bpe", {"folder": str(folder)}
+    )
+    answers = {name: peer.ask(texts) for name, texts in rows.items()}
+    peer.close()
+    return {name: (a["seconds"], np.array(a["ids"], np.int32)) for name, a in answers.items()}
 
 
-def compare(options: argparse.Namespace, work: Path) -> None:
+def compare(options: argparse.Namespace) -> None:
     """Prints the table."""
     rows = make_rows(options.text, options.megabytes, options.letters)
-    (work / "rows.json").write_text(json.dumps(rows))
     sides = [], []
     for _ in range(options.rounds):
         sides[0].append(run_ours(rows, options.tokenizer))
-        sides[1].append(run_theirs(work, options.tokenizer))
+        sides[1].append(run_theirs(rows, options.tokenizer))
     print("| | MB | ours, s | theirs, s | ours, MB/s | theirs, MB/s | theirs / ours | ids |")
     print(f"|---|{'---:|' * 6}---|")
     for name, texts in rows.items():
@@ -106,7 +105,7 @@ def main() -> None:
         if options.tokenizer is None:
             options.tokenizer = work / "tokenizer"
             make_tokenizer(options.text, options.tokenizer)
-        compare(options, work)
+        compare(options)
 
 
 if __name__ == "__main__":

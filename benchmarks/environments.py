@@ -1,10 +1,18 @@
-"""The Python environments of the references, and the environment variables of all sides."""
+"""The sides of benchmarks: commands and processes, each in its own Python environment.
 
+The files in `peers` hold the sides: functions that run in a process of their own and answer
+requests by `peers/server.py`.
+"""
+
+import json
 import os
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PEERS = Path(__file__).resolve().parent / "peers"
 
 
 def python(name: str) -> str:
@@ -29,3 +37,69 @@ def variables() -> dict[str, str]:
     left_out = "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return kept | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def run(*words: str) -> None:
+    """Runs a command of the project on the CPU, `python -m WORDS`; exits if it fails."""
+    _run([sys.executable, "-m", *words], ROOT)
+
+
+def run_peer(side: str, environment: str, settings: dict, folder: Path = ROOT) -> None:
+    """Runs a side of `peers` that answers no requests, in a folder; exits if it fails."""
+    _run([python(environment), *_peer(side, settings)], folder)
+
+
+def _run(words: list[str], folder: Path) -> None:
+    done = subprocess.run(words, cwd=folder, env=variables(), capture_output=True)
+    if done.returncode:
+        output = done.stderr.decode(errors="replace")[-3000:]
+        sys.exit(f"error: {' '.join(words[1:])} ended early:\n{output}")
+
+
+def _peer(side: str, settings: dict) -> list[str]:
+    file, _, function = side.partition(".")
+    return [str(PEERS / f"{file}.py"), function, json.dumps(settings)]
+
+
+class Process:
+    """A process of a side, which answers lines of JSON."""
+
+    def __init__(self, name: str, environment: str | None, side: str, settings: dict):
+        """Starts the process.
+
+        Args:
+          name: the name for messages.
+          environment: the environment of its Python (see `python`); None = this one, in which it
+            can import `official`.
+          side: a file of `peers` and its function, such as `lstm.ours`.
+          settings: the argument of the function, a JSON object.
+        """
+        self.name = name
+        environ = variables()
+        if environment is None:
+            environ["PYTHONPATH"] = str(ROOT)
+        executable = sys.executable if environment is None else python(environment)
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [executable, *_peer(side, settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environ,
+        )
+
+    def ask(self, question: object) -> dict:
+        """Sends a JSON value and returns the answer; exits if the process has ended."""
+        try:
+            print(json.dumps(question), file=self._process.stdin, flush=True)
+            return json.loads(self._process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            self._errors.seek(0)
+            output = self._errors.read()[-3000:]
+            sys.exit(f"error: {self.name}, ended early:\n{output}")
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()

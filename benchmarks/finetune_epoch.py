@@ -17,7 +17,6 @@ before, with the same weights, they must say the same.
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -27,8 +26,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from benchmarks import environments, process
-from benchmarks.process import PEERS, Process
+from benchmarks import environments
+from benchmarks.environments import Process
 from official.config.heads import ClassificationConfig
 
 OURS, THEIRS = "encoder garden", "tf-models-official"
@@ -69,8 +68,8 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
         words = folder / "text.txt"
         lines = (folder / "rows" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
         words.write_text("".join(f"{line.partition(chr(9))[0]}\n" for line in lines), "utf-8")
-        process.run(
-            "-m", "tfrecords_tools.build_vocab", f"--input={words}", "--lower_case",
+        environments.run(
+            "tfrecords_tools.build_vocab", f"--input={words}", "--lower_case",
             f"--output={folder}/tokenizer", "--type=wordpiece", f"--vocab_size={options.vocab}",
         )  # fmt: skip
         tokenizer = folder / "tokenizer"
@@ -78,21 +77,20 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
         tokenizer = options.init / "tokenizer"
     encoder, precision = write_weights(folder, tokenizer, options)
     shards = folder / "shards"
-    process.run(
-        "-m", "tfrecords_tools.build_task_shards", "--task=sst2", f"--input={folder}/rows",
+    environments.run(
+        "tfrecords_tools.build_task_shards", "--task=sst2", f"--input={folder}/rows",
         f"--tokenizer={tokenizer}", f"--output={shards}", f"--max_length={LENGTH}",
     )  # fmt: skip
     if THEIRS in options.sides:
         theirs = folder / "theirs"
         theirs.mkdir()
-        given = {
+        settings = {
             "rows": str(folder / "rows"),
             "vocabulary": str(tokenizer / "vocab.txt"),
             "output": str(theirs),
             "length": LENGTH,
         }
-        script = PEERS / "finetune_tf_models_records.py"
-        process.run(str(script), json.dumps(given), python=environments.python("tfm"), root=theirs)
+        environments.run_peer("tf_models.records", "tfm", settings, theirs)
     overrides = [
         "recipe.epochs=1",
         f"recipe.optimizer.learning_rate={options.learning_rate}",
@@ -156,11 +154,11 @@ class Side(Process):
     """A process that trains for a number of steps on request."""
 
     def __init__(self, name: str, settings: dict):
-        environment, script = {
-            OURS: (None, "finetune_ours.py"),
-            THEIRS: ("tfm", "finetune_tf_models.py"),
+        environment, side = {
+            OURS: (None, "finetune.ours"),
+            THEIRS: ("tfm", "tf_models.finetune"),
         }[name]
-        super().__init__(name, environment, script, settings)
+        super().__init__(name, environment, side, settings)
         self.steps = self.ask("steps")["steps"]
         self.first = self.ask("evaluate")
         self.seconds: list[float] = []

@@ -14,27 +14,72 @@ shown is new tokens per second, the median of the rounds, and the ratio of the b
 
 import argparse
 import dataclasses
+import json
 import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import process
-from benchmarks.generation_models import FAMILIES, Family, prepare
+from sentencepiece import sentencepiece_model_pb2
+
+from benchmarks import environments
 
 OURS, THEIRS = "encoder garden", "PyTorch transformers"
-SIDES = {OURS: (None, "generation_ours.py"), THEIRS: ("hf", "generation_transformers.py")}
+SIDES = {OURS: (None, "generation.ours"), THEIRS: ("hf", "generation.transformers")}
+
+UNUSED = 128  # 100 sentinels, and rows of the table that no id has: as many as T5 has.
 
 Case = tuple[int, int]  # rows, beams
 
 
-class Side(process.Process):
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A model and what it generates.
+
+    Attributes:
+      title: describes the layers, with the sizes by name.
+      sizes: `layers`, `hidden`, `heads`, `intermediate` and `vocab`.
+      length: the number of tokens read.
+      new_tokens: the number of tokens generated.
+      beams: the numbers of beams.
+      top_k: the number of likeliest tokens to draw from; 0 = greedy, or beam search.
+    """
+
+    title: str
+    sizes: dict[str, int]
+    length: int
+    new_tokens: int
+    beams: list[int]
+    top_k: int
+
+
+FAMILIES = {
+    "t5": Family(
+        "T5 1.1, {layers} + {layers} layers",
+        {"layers": 6, "hidden": 512, "heads": 8, "intermediate": 1024, "vocab": 32_128},
+        length=64,
+        new_tokens=32,
+        beams=[1, 4],
+        top_k=0,
+    ),
+    "gpt2": Family(
+        "GPT-2, {layers} layers",
+        {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocab": 50_257},
+        length=32,
+        new_tokens=256,
+        beams=[1],
+        top_k=40,
+    ),
+}
+
+
+class Side(environments.Process):
     """A process that generates on request."""
 
     def __init__(self, name: str, settings: dict):
-        environment, script = SIDES[name]
-        super().__init__(f"{name}, {settings['precision']}", environment, script, settings)
+        environment, function = SIDES[name]
+        super().__init__(f"{name}, {settings['precision']}", environment, function, settings)
         self.side, self.precision = name, settings["precision"]
         self.new_tokens = settings["new_tokens"]
         self.seconds: dict[Case, list[float]] = {}
@@ -60,9 +105,9 @@ def main() -> None:
 def family(name: str, options: argparse.Namespace) -> Family:
     """Returns a model with the sizes that the flags change."""
     chosen = FAMILIES[name]
-    given = {key: value for key, value in vars(options).items() if value is not None}
-    sizes = {key: given.get(key, value) for key, value in chosen.sizes.items()}
-    others = {key: given[key] for key in ("length", "new_tokens") if key in given}
+    changed = {key: value for key, value in vars(options).items() if value is not None}
+    sizes = {key: changed.get(key, value) for key, value in chosen.sizes.items()}
+    others = {key: changed[key] for key in ("length", "new_tokens") if key in changed}
     return dataclasses.replace(chosen, sizes=sizes, **others)
 
 
@@ -139,6 +184,50 @@ def _options() -> argparse.Namespace:
     precisions = ["float32", "bfloat16"]
     parser.add_argument("--precisions", nargs="+", choices=precisions, default=precisions)
     return parser.parse_args()
+
+
+def prepare(folder: Path, name: str, family: Family) -> None:
+    """Writes the model of transformers, `huggingface`, and ours, `converted`, into a folder."""
+    theirs = folder / "huggingface"
+    positions = family.length + family.new_tokens
+    size = family.sizes | {"model": name, "folder": str(theirs), "positions": positions}
+    environments.run_peer("generation.write", "hf", size)
+    # The conversion wants a vocabulary, and the inputs are ids.
+    if name == "t5":
+        write_pieces(theirs / "spiece.model", family.sizes["vocab"] - UNUSED)
+    else:
+        write_pairs(theirs, family.sizes["vocab"])
+    environments.run(
+        "official.convert", "--source=hf", f"--input={theirs}",
+        f"--output={folder}/converted",
+    )  # fmt: skip
+
+
+def write_pieces(path: Path, count: int) -> None:
+    """Writes a SentencePiece model of numbers."""
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    for piece in ("<pad>", "</s>"):
+        model.pieces.add(piece=piece, score=0, type=kinds.CONTROL)
+    model.pieces.add(piece="<unk>", score=0, type=kinds.UNKNOWN)
+    for number in range(3, count):
+        model.pieces.add(piece=f"\u2581{number}", score=-number, type=kinds.NORMAL)
+    spec = model.trainer_spec
+    spec.model_type = sentencepiece_model_pb2.TrainerSpec.UNIGRAM
+    spec.pad_id, spec.eos_id, spec.unk_id, spec.bos_id = 0, 1, 2, -1
+    path.write_bytes(model.SerializeToString())
+
+
+def write_pairs(folder: Path, count: int) -> None:
+    """Writes a byte-level vocabulary: all bytes, pairs of them, and the end token at last."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    spelled = [*map(chr, printable), *map(chr, range(256, 512 - len(printable)))]
+    pairs = [(a, b) for a in spelled for b in spelled][: count - 257]
+    pieces = [*spelled, *map("".join, pairs), "<|endoftext|>"]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+    lines = ["#version: 0.2", *map(" ".join, pairs), ""]
+    (folder / "merges.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

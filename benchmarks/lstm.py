@@ -15,13 +15,13 @@ import os
 import statistics
 import sys
 
-from benchmarks import process
+from benchmarks.environments import Process
 
 OURS, XLA, THEIRS = "encoder garden", "encoder garden, XLA", "PyTorch"
 SIDES = {
-    OURS: (None, "lstm_ours.py", False),
-    XLA: (None, "lstm_ours.py", True),
-    THEIRS: ("hf", "lstm_torch.py", False),
+    OURS: (None, "lstm.ours", False),
+    XLA: (None, "lstm.ours", True),
+    THEIRS: ("hf", "lstm.pytorch", False),
 }
 SIZES = ((1024, 128), (4096, 512))
 
@@ -41,8 +41,8 @@ def main() -> None:
 def time_sides(sizes: dict, rounds: int) -> dict[str, float]:
     """Returns the median of the seconds of each side; exits if their results differ."""
     sides = {
-        name: process.Process(name, environment, script, sizes | {"xla": xla})
-        for name, (environment, script, xla) in SIDES.items()
+        name: Process(name, environment, side, sizes | {"xla": xla})
+        for name, (environment, side, xla) in SIDES.items()
     }
     # The first calls trace graphs, compile and allocate memory.
     compare({name: side.ask(None)["means"] for name, side in sides.items()})

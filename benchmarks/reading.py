@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 import yaml
 
-from benchmarks import environments, process
+from benchmarks import environments
 from official.data.example_order import Files
 from official.data.lanes import Lanes
 from official.shards import features, manifest, parsing
@@ -68,8 +68,8 @@ def corpora(folder: Path, examples: int) -> Files:
         with open(folder / f"{name}.txt", "w") as stream:
             stream.writelines(f"{word} {word}\n\n" for _ in range(size))
     output = folder / "pretraining"
-    process.run(
-        "-m", "tfrecords_tools.build_shards",
+    environments.run(
+        "tfrecords_tools.build_shards",
         f"--config={folder}/config.yaml", f"--input={folder}/[ab].txt",
         f"--tokenizer={folder}/tokenizer", f"--output={output}",
     )  # fmt: skip
@@ -84,8 +84,8 @@ def sorted_task(folder: Path, examples: int) -> Files:
             label = int(i >= examples * 2 // 5)
             stream.write(f"{WORDS[label]} {WORDS[label]}\t{label}\n")
     output = folder / "task"
-    process.run(
-        "-m", "tfrecords_tools.build_task_shards",
+    environments.run(
+        "tfrecords_tools.build_task_shards",
         "--task=classification", "--text_column=text", "--label_column=label",
         f"--train_file={folder}/train.tsv", f"--tokenizer={folder}/tokenizer", f"--output={output}",
     )  # fmt: skip
@@ -233,8 +233,8 @@ def large_folder(folder: Path, options: argparse.Namespace) -> Path:
         for _ in range(options.documents):
             stream.write(" ".join(rng.choice(WORDS, 120)) + "\n\n")
     output = folder / "large"
-    process.run(
-        "-m", "tfrecords_tools.build_shards",
+    environments.run(
+        "tfrecords_tools.build_shards",
         f"--config={folder}/large.yaml", f"--input={text}", "--num_shards=1",
         "--override=segments.max_length=128", f"--tokenizer={folder}/tokenizer",
         f"--output={output}",

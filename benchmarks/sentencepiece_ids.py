@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.process import Process
+from benchmarks.environments import Process
 from official import tokenizers
 
 
@@ -37,7 +37,7 @@ def compare(name: str, model: str | os.PathLike, texts: Sequence[str]) -> list[t
         peer = Process(
             "transformers",
             "hf",
-            "sentencepiece_transformers.py",
+            "tokenization.slow",
             {"class": name, "model": str(Path(folder) / "spiece.model")},
         )
         theirs = peer.ask(list(texts))

@@ -23,30 +23,35 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.process import Process
-from benchmarks.serving_files import LENGTHS, MAX_LENGTH, prepare
+from benchmarks import environments
+from benchmarks.environments import Process
 
 OURS, TORCH, ONNX = "encoder garden", "PyTorch transformers", "ONNX Runtime"
-# Side → (environment or None = ours, script, mode).
+# Side → (environment or None = ours, function of `peers`, mode).
 SIDES = {
-    f"{OURS}, float32": (None, "serving_saved_model.py", "float32"),
-    f"{OURS}, bfloat16": (None, "serving_saved_model.py", "bfloat16"),
-    f"{OURS}, int8": (None, "serving_saved_model.py", "int8"),
-    f"{OURS}, LiteRT int8": ("hf", "serving_litert.py", "litert_int8"),
-    f"{TORCH}, float32": ("hf", "serving_transformers.py", "float32"),
-    f"{TORCH}, float32 compiled": ("hf", "serving_transformers.py", "float32 compiled"),
-    f"{TORCH}, bfloat16": ("hf", "serving_transformers.py", "bfloat16"),
-    f"{TORCH}, bfloat16 compiled": ("hf", "serving_transformers.py", "bfloat16 compiled"),
-    f"{ONNX}, float32": ("hf", "serving_onnx.py", "float32"),
-    f"{ONNX}, int8": ("hf", "serving_onnx.py", "int8"),
+    f"{OURS}, float32": (None, "serving.saved_model", "float32"),
+    f"{OURS}, bfloat16": (None, "serving.saved_model", "bfloat16"),
+    f"{OURS}, int8": (None, "serving.saved_model", "int8"),
+    f"{OURS}, LiteRT int8": ("hf", "serving.litert", "litert_int8"),
+    f"{TORCH}, float32": ("hf", "serving.transformers", "float32"),
+    f"{TORCH}, float32 compiled": ("hf", "serving.transformers", "float32 compiled"),
+    f"{TORCH}, bfloat16": ("hf", "serving.transformers", "bfloat16"),
+    f"{TORCH}, bfloat16 compiled": ("hf", "serving.transformers", "bfloat16 compiled"),
+    f"{ONNX}, float32": ("hf", "serving.onnx", "float32"),
+    f"{ONNX}, int8": ("hf", "serving.onnx", "int8"),
 }
+LENGTHS = {"short": (32, 32), "long": (128, 128), "mixed": (8, 128)}
+MAX_LENGTH = 128
+SPECIALS = 2  # [CLS] and [SEP].
 TOLERANCE = 1e-4
 BASE = f"{TORCH}, float32"  # The others are compared with it.
 # The ratios to print: the best of some sides over the best of others, by the begin of their names.
@@ -67,7 +72,7 @@ class Server(Process):
     """A process that answers `at_once` requests at a time."""
 
     def __init__(self, name: str, folder: Path, threads: int, at_once: int):
-        environment, script, mode = SIDES[name]
+        environment, side, mode = SIDES[name]
         settings = {
             "folder": str(folder),
             "threads": max(1, threads // at_once),
@@ -75,7 +80,7 @@ class Server(Process):
             "max_length": MAX_LENGTH,
             "mode": mode,
         }
-        super().__init__(name, environment, script, settings)
+        super().__init__(name, environment, side, settings)
         self.loaded = self.ask("ready")
         self.seconds: dict[Cell, list[list[float]]] = {}  # Of each call of each round.
         self.rates: dict[Cell, list[float]] = {}  # Texts per second of each round.
@@ -238,6 +243,108 @@ def _options() -> argparse.Namespace:
         "--folder", type=Path, help="folder that keeps the files, and whose files are used again"
     )
     return parser.parse_args()
+
+
+def lengths(kind: str, count: int, rng: np.random.Generator) -> list[int]:
+    """Returns the length of each of `count` texts, special tokens counted."""
+    shortest, longest = LENGTHS[kind]
+    drawn = np.exp(rng.uniform(np.log(shortest), np.log(longest + 1), count))
+    return np.clip(drawn.astype(int), shortest, longest).tolist()
+
+
+def cut(words: Iterator[tuple[str, list[int]]], length: int) -> tuple[str, list[int]]:
+    """Returns the next words that form a text of a given length, as text and as ids."""
+    text, ids = [], []
+    while len(ids) < length - SPECIALS:
+        word, pieces = next(words)
+        if len(ids) + len(pieces) <= length - SPECIALS:
+            text.append(word)
+            ids += pieces
+    return " ".join(text), ids
+
+
+def write_requests(source: Path, folder: Path, count: int) -> None:
+    """Writes requests.json: texts and their ids, with special tokens, for each kind of length."""
+    from official import tokenizers
+
+    tokenizer = tokenizers.load(folder / "tokenizer")
+
+    def words() -> Iterator[tuple[str, list[int]]]:
+        while True:  # A small text is read again.
+            with open(source, encoding="utf-8") as lines:
+                for line in filter(str.strip, lines):
+                    words = line.split()
+                    pieces = tokenizer.tokenize(words).to_list()
+                    for word, ids in zip(words, pieces, strict=True):
+                        if ids and tokenizer.unk_id not in ids:
+                            yield word, ids
+
+    rng, stream = np.random.default_rng(0), words()
+    requests = {}
+    for kind in LENGTHS:
+        pairs = [cut(stream, length) for length in lengths(kind, count, rng)]
+        requests[kind] = {
+            "texts": [text for text, _ in pairs],
+            "ids": [[tokenizer.cls_id, *ids, tokenizer.sep_id] for _, ids in pairs],
+        }
+    (folder / "requests.json").write_text(json.dumps(requests))
+
+
+def write_tokenizer(vocabulary: Path, folder: Path, size: int) -> None:
+    """Writes an uncased WordPiece tokenizer, with unused pieces up to a size."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    pieces = vocabulary.read_text("utf-8").splitlines()
+    pieces += [f"[unused{number}]" for number in range(len(pieces), size)]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), "utf-8")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}\n')
+
+
+def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx: bool) -> None:
+    """Creates the files that a folder lacks: vocabulary, texts, models.
+
+    Args:
+      folder: of all that.
+      options: those of the command line.
+      exports: our exports, each a precision, or a format and a precision: `int8`, `litert_int8`.
+      onnx: whether what others read is needed, too: a model folder of transformers, and graphs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = folder / "tokenizer"
+    if not (folder / "requests.json").exists():
+        if options.text is None:
+            from demo import corpus
+
+            corpus.write(folder / "corpus")
+            options.text = folder / "corpus" / "text" / "train.txt"
+        vocabulary = options.vocabulary
+        if vocabulary is None:
+            environments.run(
+                "tfrecords_tools.build_vocab", f"--input={options.text}",
+                f"--output={folder}/learned", f"--vocab_size={min(8000, options.vocab)}",
+                "--lower_case",
+            )  # fmt: skip
+            vocabulary = folder / "learned" / "vocab.txt"
+        write_tokenizer(vocabulary, tokenizer, options.vocab)
+        write_requests(options.text, folder, options.requests)
+    sizes = {k: getattr(options, k) for k in "layers hidden heads intermediate".split()}
+    pieces = len((tokenizer / "vocab.txt").read_text("utf-8").splitlines())
+    if (onnx or not (folder / "converted").exists()) and not (folder / "int8.onnx").exists():
+        settings = {"folder": str(folder), "vocab": pieces} | sizes
+        environments.run_peer("serving.write", "hf", settings)
+    if not (folder / "converted").exists():
+        environments.run(
+            "official.convert", "--source=hf", f"--input={folder}/huggingface",
+            f"--output={folder}/converted",
+        )  # fmt: skip
+    for name in exports:
+        form, _, precision = name.rpartition("_")
+        if not (folder / f"saved_{name}").exists():
+            environments.run(
+                "official.export", f"--model_dir={folder}/converted",
+                f"--output={folder}/saved_{name}", f"--max_length={MAX_LENGTH}",
+                f"--precision={precision}", f"--format={form or 'saved_model'}",
+            )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -30,13 +30,13 @@ def test_table(tmp_path, monkeypatch, capsys):
         list(rows) == names and rows["text"] == rows["text, again"] == ["some text", "and more"] * 5
     )
 
-    def theirs(work, folder):
+    def theirs(rows, folder):
         actual = byte_bpe.run_ours(rows, folder)
         wrong = np.append(actual["text"][1], random.randrange(9))
         return {**actual, "text": (2 * actual["text"][0], wrong)}
 
     monkeypatch.setattr(byte_bpe, "run_theirs", theirs)
-    byte_bpe.compare(options, tmp_path)
+    byte_bpe.compare(options)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
     assert [line.split("|")[1].strip() for line in lines] == list(rows)
     assert lines[0].endswith("DIFFERENT |") and all(line.endswith("equal |") for line in lines[1:])

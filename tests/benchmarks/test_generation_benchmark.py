@@ -3,7 +3,7 @@ import argparse
 import pytest
 import sentencepiece
 
-from benchmarks import generation, generation_models
+from benchmarks import generation
 from official import tokenizers
 
 
@@ -47,7 +47,7 @@ def test_other_tokens_in_float32_end_the_benchmark():
 
 
 def test_the_pieces_are_a_vocabulary_of_the_size(tmp_path):
-    generation_models.write_pieces(tmp_path / "spiece.model", 40)
+    generation.write_pieces(tmp_path / "spiece.model", 40)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spiece.model"))
     assert pieces.vocab_size() == 40
     assert (pieces.pad_id(), pieces.eos_id(), pieces.unk_id(), pieces.bos_id()) == (0, 1, 2, -1)
@@ -55,7 +55,7 @@ def test_the_pieces_are_a_vocabulary_of_the_size(tmp_path):
 
 
 def test_the_pairs_are_a_vocabulary_of_the_size(tmp_path):
-    generation_models.write_pairs(tmp_path, 300)
+    generation.write_pairs(tmp_path, 300)
     tokenizer = tokenizers.load(tmp_path)
     assert (tokenizer.vocab_size, tokenizer.sep_id) == (300, 299)
     assert tokenizer.decode(tokenizer.encode(["any text"])[0]) == "any text"
@@ -65,6 +65,6 @@ def test_flags_change_the_sizes_of_a_model():
     sizes = dict.fromkeys(("layers", "hidden", "heads", "intermediate", "vocab", "new_tokens"))
     given = argparse.Namespace(**sizes | {"layers": 2, "length": 5}, rounds=1)
     changed = generation.family("gpt2", given)
-    known = generation_models.FAMILIES["gpt2"]
+    known = generation.FAMILIES["gpt2"]
     assert changed.sizes == known.sizes | {"layers": 2}
     assert (changed.length, changed.new_tokens, changed.top_k) == (5, 256, 40)

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import serving, serving_files
+from benchmarks import serving
 from official import tokenizers
 from official.config.heads import ClassificationConfig
 from official.convert import converted_model
@@ -17,9 +17,9 @@ THEIRS = "ONNX Runtime, float32"
 
 def test_lengths():
     rng = np.random.default_rng(0)
-    assert serving_files.lengths("short", 3, rng) == [32] * 3
-    assert serving_files.lengths("long", 2, rng) == [128] * 2
-    mixed = np.array(serving_files.lengths("mixed", 4000, rng))
+    assert serving.lengths("short", 3, rng) == [32] * 3
+    assert serving.lengths("long", 2, rng) == [128] * 2
+    mixed = np.array(serving.lengths("mixed", 4000, rng))
     assert mixed.min() == 8 and mixed.max() == 128
     # From 8 to 16 as many as from 64 to 128; the mean of 1/x over (8, 129) is 121 / ln(129 / 8).
     assert np.mean(mixed < 16) == pytest.approx(np.mean(mixed >= 64), abs=0.03)
@@ -28,13 +28,13 @@ def test_lengths():
 
 def test_texts_are_cut_to_length():
     words = iter([("a", [5]), ("long", [6, 7, 8]), ("b", [9]), ("c", [10]), ("d", [11])])
-    assert serving_files.cut(words, 5) == ("a b c", [5, 9, 10])
+    assert serving.cut(words, 5) == ("a b c", [5, 9, 10])
 
 
 def test_requests_are_texts_with_their_ids(tmp_path):
     (tmp_path / "text.txt").write_text("\n\n".join(map("\n".join, small.documents(20))))
     small.tokenizer_folder(tmp_path / "tokenizer")
-    serving_files.write_requests(tmp_path / "text.txt", tmp_path, 5)
+    serving.write_requests(tmp_path / "text.txt", tmp_path, 5)
     requests = json.loads((tmp_path / "requests.json").read_text())
     tokenizer = tokenizers.load(tmp_path / "tokenizer")
     assert list(requests) == list(serving.LENGTHS)
@@ -53,7 +53,7 @@ def test_the_tokenizer_is_filled_up_with_unused_pieces(tmp_path):
     tokenizers.load(learned).save(tmp_path / "saved")  # with a fingerprint of the smaller one
     vocabulary = tmp_path / "saved" / "vocab.txt"
     known = len(vocabulary.read_text().splitlines())
-    serving_files.write_tokenizer(vocabulary, tmp_path / "tokenizer", known + 3)
+    serving.write_tokenizer(vocabulary, tmp_path / "tokenizer", known + 3)
     tokenizer = tokenizers.load(tmp_path / "tokenizer")
     assert tokenizer.vocab_size == known + 3
     assert tokenizer.tokenize(["ba"]).to_list()[0][0] != tokenizer.unk_id

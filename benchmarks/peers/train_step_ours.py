@@ -1,10 +1,15 @@
-"""Our sides of `train_step`: the step of the training loop, on the model of a config."""
+"""Our sides of `benchmarks.train_step`: the step of the training loop, and its matrix products.
 
-import work
+Shapes: R rows, I input size, O output size, G batch rows times heads.
+"""
+
+import server
+import steps
 
 from official import config as configs
 from official.corruption import permutation
 from official.distribution import numerics, strategies
+from official.modeling.layers.kernels import times_transposed, transposed_times
 from official.training import optimizers, train_step
 
 import tensorflow as tf  # isort: skip
@@ -30,9 +35,8 @@ OBJECTIVES = {
 }
 
 
-def main() -> None:
-    """Serves the steps of this side."""
-    size = work.sizes()
+def step(size: dict) -> None:
+    """Serves the steps of the training loop, on the model of a config."""
     system, predictions = size["system"], size["predictions"]
     corruption = {"type": "token_masks", "max_predictions": predictions}
     if system == "XLNet":
@@ -72,21 +76,21 @@ def main() -> None:
     train = train_step.TrainStep(
         model, optimizer, strategy, seed=0, jit_compile=config.recipe.jit_compile
     )
-    batches = [_batch(batch, system) for batch in work.batches(size)]
+    batches = [_batch(batch, system) for batch in steps.batches(size)]
     dataset = tf.data.Dataset.from_tensor_slices(
         {name: tf.stack([batch[name] for batch in batches]) for name in batches[0]}
     )
     iterator = iter(strategy.experimental_distribute_dataset(dataset.repeat()))
 
-    def run(steps: int) -> float:
-        sums = train.run(iterator, steps).sums
+    def run(count: int) -> float:
+        sums = train.run(iterator, count).sums
         return train.statistics.summarise(sums[-1:], model.term_weights)["loss"]
 
-    work.serve(run)
+    steps.serve(run)
 
 
 def _batch(batch, system):
-    """Returns a batch of `work` as the reader returns it: no padding, no unused predictions."""
+    """Returns a batch of `steps` as the reader returns it: no padding, no unused predictions."""
     token_ids, targets = batch["token_ids"], batch["masked_positions"]
     more = {
         "padding_mask": tf.ones_like(token_ids, tf.bool),
@@ -104,5 +108,47 @@ def _batch(batch, system):
     return {name: tf.convert_to_tensor(value) for name, value in (batch | more).items()}
 
 
+def products(size: dict) -> None:
+    """Serves the matrix products of BERT's step alone: the least time that it can take."""
+    dtype = tf.as_dtype(size["precision"])
+    draw = lambda *shape: tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype)  # noqa: E731
+    maps = [(draw(r, i), draw(i, o), draw(r, o)) for r, i, o in _maps(size)]
+    heads = [(draw(g, q, h), draw(g, k, h), draw(g, q, k)) for g, q, k, h in _attention(size)]
+
+    @tf.function(autograph=False)
+    def multiply(maps, heads):
+        results = []
+        for x, kernel, y in maps:  # forward, and the gradients of x and of the kernel
+            results += [tf.matmul(x, kernel), times_transposed(y, kernel), transposed_times(x, y)]
+        for query, key, scores in heads:  # scores and context, and two gradients of each
+            results += [times_transposed(query, key), tf.matmul(scores, key)]
+            results += [tf.matmul(scores, key), transposed_times(scores, query)]
+            results += [transposed_times(scores, query), times_transposed(query, key)]
+        return tf.add_n([tf.cast(tf.reshape(each, [-1])[0], tf.float32) for each in results])
+
+    steps.serve(lambda count: [float(multiply(maps, heads)) for _ in range(count)][-1])
+
+
+def _maps(size: dict) -> list[tuple[int, int, int]]:
+    """Returns R, I and O of the affine maps of our BERT, whose last layer computes what is read."""
+    batch, length, hidden = size["batch"], size["length"], size["hidden"]
+    tokens, predictions = batch * length, batch * size["predictions"]
+    read = batch * (size["predictions"] + 1)  # The pooler reads one more.
+    inner = size["intermediate"]
+    whole = [(tokens, hidden, 3 * hidden), (tokens, hidden, hidden)]
+    whole += [(tokens, hidden, inner), (tokens, inner, hidden)]
+    last = [(tokens, hidden, 2 * hidden), (read, hidden, hidden), (read, hidden, hidden)]
+    last += [(read, hidden, inner), (read, inner, hidden)]
+    head = [(predictions, hidden, hidden), (predictions, hidden, size["vocab"])]
+    return whole * (size["layers"] - 1) + last + head
+
+
+def _attention(size: dict) -> list[tuple[int, int, int, int]]:
+    """Returns G, the number of queries, that of keys, and the size of a head, of each layer."""
+    heads, length = size["heads"], size["length"]
+    queries = [length] * (size["layers"] - 1) + [size["predictions"] + 1]
+    return [(size["batch"] * heads, n, length, size["hidden"] // heads) for n in queries]
+
+
 if __name__ == "__main__":
-    main()
+    server.main(step, products)

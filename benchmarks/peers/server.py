@@ -1,0 +1,40 @@
+"""The server of all sides: a line of JSON in, a line of JSON out.
+
+A side is a function in a file beside this one, which runs in a process of its own, in any
+environment. This file needs only the standard library.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def main(*sides: Callable[[dict], None]) -> None:
+    """Runs the side that the first argument names, with the settings in the second, JSON."""
+    _, name, settings = sys.argv
+    {side.__name__: side for side in sides}[name](json.loads(settings))
+
+
+def serve(answer: Callable[[Any], Any]) -> None:
+    """Answers requests until stdin ends; `answer` gets and returns what JSON can express."""
+    # Libraries may print to stdout, so the answers use a channel of their own.
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
+
+
+def timed(function: Callable, *arguments: Any) -> tuple[float, Any]:
+    """Calls a function; returns the seconds that it took, and its result."""
+    started = time.perf_counter()
+    result = function(*arguments)
+    return time.perf_counter() - started, result
+
+
+def mib(kind: str) -> float:
+    """Returns the memory of this process in MiB: `VmRSS`, what it has now, or `VmHWM`, its peak."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{kind}:")[2].split()[0]) / 1024

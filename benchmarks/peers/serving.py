@@ -1,0 +1,302 @@
+"""The sides of `benchmarks.serving`: a SavedModel, LiteRT, PyTorch transformers, ONNX Runtime.
+
+A side loads its model and runs it on one text. Then it answers requests, which name an action and
+the texts. The settings are `folder`, `mode` and `max_length`, and `at_once`: so many requests at a
+time, with so many `threads` each.
+
+Shapes: B batch, T length of the longest text in the batch, C classes.
+"""
+
+import functools
+import json
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent import futures
+from pathlib import Path
+
+import numpy as np
+import server
+
+NAMES = ["input_ids", "attention_mask", "token_type_ids"]
+
+
+def serve(
+    load: Callable[[], tuple[Callable, Callable, Callable]],
+    settings: dict,
+) -> None:
+    """Loads the model and answers requests; `at_once` clients are timed together.
+
+    Args:
+      load: returns three functions: from lists of token ids to the inputs of the model, from these
+        inputs to probabilities [B, C], and from a list of strings to probabilities [B, C].
+      settings: of the side.
+    """
+    requests = json.loads((Path(settings["folder"]) / "requests.json").read_text())
+    before = server.mib("VmRSS")
+    started = time.perf_counter()
+    inputs_from, predict_ids, predict_texts = load()
+    predict_texts(requests["short"]["texts"][:1])
+    loaded = {
+        "seconds": time.perf_counter() - started,
+        "before_mib": before,
+        "mib": server.mib("VmRSS"),
+    }
+    functions = {"ids": predict_ids, "text": predict_texts}
+    clients = futures.ThreadPoolExecutor(settings["at_once"])
+
+    def answer(request: str | dict) -> dict:
+        if request == "ready":
+            return loaded
+        if request == "peak":
+            return {"mib": server.mib("VmHWM")}
+        of_ids = request["inputs"] == "ids"
+        texts = requests[request["length"]]["ids" if of_ids else "texts"]
+        size = request["batch"]
+        batches = [texts[at : at + size] for at in range(0, len(texts), size)]
+        batches = batches[: request.get("calls")]
+        if of_ids:
+            batches = [inputs_from(batch) for batch in batches]
+        function = functions[request["inputs"]]
+        if request.get("answers"):
+            probabilities = np.concatenate([function(batch) for batch in batches])
+            return {"probabilities": probabilities.tolist()}
+        calls = batches * settings["at_once"]  # Each client has as many calls as one alone.
+        began = time.perf_counter()
+        timed = list(clients.map(functools.partial(server.timed, function), calls))
+        return {
+            "seconds": [seconds for seconds, _ in timed],
+            "whole": time.perf_counter() - began,
+            "texts": len(texts) * settings["at_once"],
+        }
+
+    server.serve(answer)
+
+
+def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
+    """Returns the padded ids and the mask of texts, int32 [B, T] each; 0 is padding."""
+    width = max(map(len, rows))
+    ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
+    mask = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows], np.int32)
+    return {"ids": ids, "mask": mask}
+
+
+def tokenized(tokenizer: Callable, settings: dict, tensors: str) -> Callable:
+    """Returns a function that tokenizes a list of strings, padded to the longest.
+
+    Args:
+      tokenizer: a fast tokenizer of transformers, which one thread may use at a time.
+      settings: of the side.
+      tensors: "np" or "pt".
+    """
+    lock = threading.Lock()
+
+    def tokenize(texts: list[str]) -> dict:
+        with lock:
+            return tokenizer(
+                texts,
+                padding=True,
+                truncation=True,
+                max_length=settings["max_length"],
+                return_tensors=tensors,
+            )
+
+    return tokenize
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns the softmax over the last axis."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def saved_model(settings: dict) -> None:
+    """Our side: a SavedModel, loaded as a server does it, without `official`."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (its ops are in the graph)
+
+    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(settings["at_once"])
+
+    def load():
+        # The signatures need the model, so it is kept until the end.
+        model = load.model = tf.saved_model.load(f"{settings['folder']}/saved_{settings['mode']}")
+        tokens, text = (model.signatures[name] for name in ("tokens", "serving_default"))
+
+        def inputs_from(rows):
+            batch = padded(rows)
+            ids, mask = (tf.constant(batch[name]) for name in ("ids", "mask"))
+            return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
+
+        def predict_ids(batch):
+            return tokens(**batch)["probabilities"].numpy()
+
+        def predict_texts(texts):
+            return text(text=tf.constant(texts))["probabilities"].numpy()
+
+        return inputs_from, predict_ids, predict_texts
+
+    serve(load, settings)
+
+
+def litert(settings: dict) -> None:
+    """Our model for LiteRT: a process without TensorFlow, which tokenizes by itself."""
+    from ai_edge_litert.interpreter import Interpreter
+    from tokenizers import BertWordPieceTokenizer
+
+    def load():
+        folder = f"{settings['folder']}/saved_{settings['mode']}"
+        tokenizer = BertWordPieceTokenizer(f"{folder}/tokenizer/vocab.txt", lowercase=True)
+        tokenizer.enable_truncation(settings["max_length"])
+        # A request at a time may use an interpreter.
+        runners = queue.SimpleQueue()
+        for _ in range(settings["at_once"]):
+            interpreter = Interpreter(f"{folder}/model.tflite", num_threads=settings["threads"])
+            runners.put(interpreter.get_signature_runner("tokens"))
+
+        def inputs_from(rows):
+            batch = padded(rows)
+            return {
+                "input_word_ids": batch["ids"],
+                "input_mask": batch["mask"],
+                "input_type_ids": np.zeros_like(batch["ids"]),
+            }
+
+        def predict_ids(batch):
+            runner = runners.get()
+            try:
+                return runner(**batch)["probabilities"]
+            finally:
+                runners.put(runner)
+
+        def predict_texts(texts):
+            return predict_ids(inputs_from([row.ids for row in tokenizer.encode_batch(texts)]))
+
+        return inputs_from, predict_ids, predict_texts
+
+    serve(load, settings)
+
+
+def transformers(settings: dict) -> None:
+    """The side of PyTorch transformers: its BERT classifier and fast tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    torch.set_num_threads(settings["threads"])
+
+    def load():
+        folder = f"{settings['folder']}/huggingface"
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
+        tokenize = tokenized(tokenizer, settings, "pt")
+        model = BertForSequenceClassification.from_pretrained(folder, attn_implementation="sdpa")
+        model.eval()
+        if settings["mode"].startswith("bfloat16"):
+            model.to(torch.bfloat16)
+        forward = model
+        if settings["mode"].endswith("compiled"):
+            forward = torch.compile(model, dynamic=True)
+
+        def inputs_from(rows):
+            batch = {k: torch.from_numpy(v).long() for k, v in padded(rows).items()}
+            return {"input_ids": batch["ids"], "attention_mask": batch["mask"]}
+
+        @torch.inference_mode()
+        def predict_ids(batch):
+            return torch.softmax(forward(**batch).logits.float(), dim=-1).numpy()
+
+        def predict_texts(texts):
+            return predict_ids(tokenize(texts))
+
+        return inputs_from, predict_ids, predict_texts
+
+    serve(load, settings)
+
+
+def onnx(settings: dict) -> None:
+    """The side of ONNX Runtime: the exported graph with all its optimizations."""
+    import onnxruntime
+    from transformers import AutoTokenizer
+
+    def load():
+        folder = settings["folder"]
+        tokenizer = AutoTokenizer.from_pretrained(f"{folder}/huggingface", use_fast=True)
+        tokenize = tokenized(tokenizer, settings, "np")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = settings["threads"]
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        session = onnxruntime.InferenceSession(
+            f"{folder}/{settings['mode']}.onnx", options, providers=["CPUExecutionProvider"]
+        )
+
+        def inputs_from(rows):
+            batch = {k: v.astype("int64") for k, v in padded(rows).items()}
+            arrays = batch["ids"], batch["mask"], batch["ids"] * 0
+            return dict(zip(NAMES, arrays, strict=True))
+
+        def predict_ids(batch):
+            return softmax(session.run(["logits"], batch)[0])
+
+        def predict_texts(texts):
+            batch = tokenize(texts)
+            return predict_ids({name: batch[name].astype("int64") for name in batch})
+
+        return inputs_from, predict_ids, predict_texts
+
+    serve(load, settings)
+
+
+def write(settings: dict) -> None:
+    """Writes the models that are served, as users of transformers and ONNX Runtime do.
+
+    A BERT classifier with random weights, large enough that texts differ in their answers: a folder
+    `huggingface` and, of the same weights, `float32.onnx` and `int8.onnx` (dynamic quantization).
+    """
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    folder = settings["folder"]
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=settings["vocab"],
+            hidden_size=settings["hidden"],
+            num_hidden_layers=settings["layers"],
+            num_attention_heads=settings["heads"],
+            intermediate_size=settings["intermediate"],
+            initializer_range=0.05,
+            num_labels=2,
+            id2label={0: "no", 1: "yes"},
+            label2id={"no": 0, "yes": 1},
+        )
+    ).eval()
+    with torch.no_grad():
+        model.classifier.weight.mul_(10)
+    tokenizer = BertTokenizerFast(f"{folder}/tokenizer/vocab.txt", do_lower_case=True)
+    model.save_pretrained(f"{folder}/huggingface")
+    tokenizer.save_pretrained(f"{folder}/huggingface")
+
+    ids = torch.ones((2, 16), dtype=torch.long)
+    axes = {0: "batch", 1: "length"}
+    # ONNX Runtime fuses the graph of eager attention.
+    model.config._attn_implementation = "eager"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model,
+            (ids, ids, ids * 0),
+            f"{folder}/float32.onnx",
+            input_names=NAMES,
+            output_names=["logits"],
+            dynamic_axes={name: axes for name in NAMES} | {"logits": {0: "batch"}},
+            opset_version=17,
+            dynamo=False,
+        )
+    quantize_dynamic(f"{folder}/float32.onnx", f"{folder}/int8.onnx", weight_type=QuantType.QInt8)
+
+
+if __name__ == "__main__":
+    server.main(saved_model, litert, transformers, onnx, write)

@@ -1,0 +1,114 @@
+"""The sides of PyTorch transformers in `benchmarks.train_step`, with fused AdamW."""
+
+from collections.abc import Callable, Mapping
+
+import server
+import steps
+import torch
+from transformers import (
+    BertConfig,
+    BertForPreTraining,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+
+def bert(size: dict) -> None:
+    """Serves the steps of `BertForPreTraining`."""
+    torch.manual_seed(0)
+    model = BertForPreTraining(
+        BertConfig(
+            vocab_size=size["vocab"],
+            hidden_size=size["hidden"],
+            num_hidden_layers=size["layers"],
+            num_attention_heads=size["heads"],
+            intermediate_size=size["intermediate"],
+            hidden_act="gelu_new",
+        )
+    ).train()
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
+        lr=1e-6,
+        eps=1e-6,
+        fused=True,
+    )
+    _serve(model, optimizer, _bert_batch, size)
+
+
+def t5(size: dict) -> None:
+    """Serves the steps of `T5ForConditionalGeneration`."""
+    torch.manual_seed(0)
+    model = T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=size["vocab"],
+            d_model=size["hidden"],
+            d_kv=size["hidden"] // size["heads"],
+            d_ff=size["intermediate"],
+            num_layers=size["layers"],
+            num_heads=size["heads"],
+            decoder_start_token_id=0,
+            use_cache=False,
+        )
+    ).train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=1e-6, eps=1e-6, weight_decay=0.01, fused=True
+    )
+    _serve(model, optimizer, _t5_batch, size)
+
+
+def _bert_batch(batch):
+    ids = torch.from_numpy(batch["token_ids"]).long()
+    labels = torch.full_like(ids, -100)
+    labels.scatter_(
+        1,
+        torch.from_numpy(batch["masked_positions"]).long(),
+        torch.from_numpy(batch["masked_ids"]).long(),
+    )
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "token_type_ids": torch.from_numpy(batch["segment_ids"]).long(),
+        "labels": labels,
+        "next_sentence_label": torch.from_numpy(batch["next_sentence_label"]).long(),
+    }
+
+
+def _t5_batch(batch):
+    ids = torch.from_numpy(batch["token_ids"]).long()
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "labels": torch.from_numpy(batch["target_ids"].copy()).long(),
+    }
+
+
+def _serve(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch_of: Callable[[Mapping], Mapping[str, torch.Tensor]],
+    size: Mapping[str, object],
+) -> None:
+    """Serves the steps of a model: forward, backward, clip by the global norm, update."""
+    batches = [batch_of(batch) for batch in steps.batches(size)]
+    forward = torch.compile(model) if size["compile"] else model
+    done = 0
+
+    def run(count: int) -> float:
+        nonlocal done
+        for _ in range(count):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=size["precision"] == "bfloat16"):
+                loss = forward(**batches[done % len(batches)]).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            done += 1
+        return loss.item()
+
+    steps.serve(run)
+
+
+if __name__ == "__main__":
+    server.main(bert, t5)
