@@ -18,13 +18,13 @@ from concurrent import futures
 from pathlib import Path
 
 from benchmarks import environments
-from benchmarks.torture import builds, configs, disk, flips, fuzz, hostile, kills, nan, parts, power
+from benchmarks.torture import configs, disk, flips, fuzz, hostile, kills, nan, parts, power
 from benchmarks.torture.materials import Materials
 from official.training.reporting import duration
 
 PARTS = {
     module.Part.name: module.Part
-    for module in (kills, builds, power, flips, fuzz, configs, disk, hostile, nan)
+    for module in (kills, kills, power, flips, fuzz, configs, disk, hostile, nan)
 }
 
 

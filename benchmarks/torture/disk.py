@@ -3,16 +3,32 @@
 Where this user may make a mount namespace (`unshare --map-root-user --mount`), the output goes to
 a tmpfs of so many pages or inodes, or to one that is read-only. Elsewhere a limit on the size of
 files stands for the full disk (RLIMIT_FSIZE), and the other two faults are left out.
+
+Runs commands whose output lies on a small disk, in a mount namespace of its own.
+
+Reads a line of JSON for each command (`command`, `fault`, `share`) and answers with one: the `kind`
+of its end, or the `problem`.
 """
 
+import hashlib
 import json
+import os
+import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from benchmarks import environments
 from benchmarks.torture import parts
 from benchmarks.torture.materials import Materials, environment, smoke_config
+from official import config as configs
+from official import tokenizers
+from official.saving import checkpoints
+from official.utils import atomic
+from official.utils.errors import UserError
 
 _NAMESPACE = ["unshare", "--map-root-user", "--mount"]
 # What runs out, and how much of it there is, of what the command needs.
@@ -74,7 +90,7 @@ def commands(materials: Materials) -> dict[str, Callable[[], list[str]]]:
     }  # fmt: skip
 
 
-class Part(parts.Part):
+class FullDisks(parts.Part):
     """A case is one fault in one command, and the same command without it."""
 
     name = "disk"
@@ -109,7 +125,7 @@ class Part(parts.Part):
 
     def _ask(self, question: dict) -> dict:
         if self.child is None or self.child.poll() is not None:
-            child = [sys.executable, "-m", "benchmarks.torture.disk_child"]
+            child = [sys.executable, "-m", "benchmarks.torture.disk"]
             allowed = not subprocess.run(
                 [*_NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True
             ).returncode
@@ -123,3 +139,186 @@ class Part(parts.Part):
             )
         print(json.dumps(question), file=self.child.stdin, flush=True)
         return json.loads(self.child.stdout.readline())
+
+
+_PAGE = 4096
+_PLENTY = 256 << 20
+_LOGS = ("metrics.jsonl", "events.out.tfevents")  # which grow line by line
+_SECONDS = 600
+
+
+class Disk:
+    """A place for the output of one command, of which there can be little.
+
+    Args:
+      kind: `tmpfs`, or `limit` where nothing can be mounted.
+    """
+
+    def __init__(self, kind: str):
+        self._kind = kind
+        self._scratch = tempfile.TemporaryDirectory(prefix="disk-")
+        self.path = Path(self._scratch.name)
+        self._limit = resource.RLIM_INFINITY
+        if kind == "tmpfs":
+            _run("mount", "-t", "tmpfs", "-o", f"size={_PLENTY}", "tmpfs", str(self.path))
+
+    def used(self) -> dict[str, int]:
+        """Bytes and inodes that are taken; of a limit, the bytes of the largest file."""
+        actual = os.statvfs(self.path)
+        if self._kind == "tmpfs":
+            room = (actual.f_blocks - actual.f_bfree) * actual.f_frsize
+            return {"room": room, "inodes": actual.f_files - actual.f_ffree - 1}
+        sizes = [path.stat().st_size for path in self.path.rglob("*") if path.is_file()]
+        return {"room": max(sizes), "inodes": 0}
+
+    def shrink(self, fault: str, amount: int) -> None:
+        """Leaves so much of something."""
+        if self._kind == "limit":
+            self._limit = amount
+        elif fault == "room":
+            pages = max(1, amount // _PAGE)
+            _run("mount", "-o", f"remount,size={pages * _PAGE}", str(self.path))
+            if not amount // _PAGE:
+                (self.path / ".filler").write_bytes(bytes(_PAGE))
+        elif fault == "inodes":
+            # The root has one, and a tmpfs has two at least.
+            _run("mount", "-o", f"remount,nr_inodes={max(2, amount + 1)}", str(self.path))
+            if not amount:
+                (self.path / ".filler").touch()
+        else:
+            _run("mount", "-o", "remount,ro", str(self.path))
+
+    def grow(self) -> None:
+        """Leaves plenty of everything."""
+        self._limit = resource.RLIM_INFINITY
+        if self._kind == "tmpfs":
+            options = f"remount,rw,size={_PLENTY},nr_inodes=100000"
+            _run("mount", "-o", options, str(self.path))
+            (self.path / ".filler").unlink(missing_ok=True)
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess:
+        """Runs a command that writes to this disk."""
+        words = [word.replace("OUT", str(self.path / "out")) for word in command]
+
+        def limited() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit, resource.RLIM_INFINITY))
+
+        return subprocess.run(
+            [sys.executable, "-m", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            preexec_fn=limited,
+        )
+
+    def files(self) -> dict[str, str]:
+        """The SHA-256 of each file, by name; logs are left out."""
+        return {
+            str(path.relative_to(self.path)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.path.rglob("*"))
+            if path.is_file() and not path.name.startswith((*_LOGS, ".filler"))
+        }
+
+    def close(self) -> None:
+        """Gives it back."""
+        if self._kind == "tmpfs":
+            _run("umount", str(self.path))
+        self._scratch.cleanup()
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr}")
+
+
+_WHOLE: dict[str, tuple[dict[str, int], dict[str, str]]] = {}
+
+
+def _whole(kind: str, command: list[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """What a command takes where there is plenty, and the files that it makes."""
+    key = " ".join(command)
+    if key not in _WHOLE:
+        disk = Disk(kind)
+        done = disk.run(command)
+        if done.returncode:
+            raise RuntimeError(f"{key}: {done.stderr[-500:]}")
+        _WHOLE[key] = disk.used(), disk.files()
+        disk.close()
+    return _WHOLE[key]
+
+
+def answer(kind: str, command: list[str], fault: str, share: float) -> dict[str, Any]:
+    """Runs a command under a fault and then without it."""
+    if kind == "limit" and fault != "room":
+        return {"kind": "not tried: no mount namespace here"}
+    needed, files = _whole(kind, command)
+    disk = Disk(kind)
+    try:
+        disk.shrink(fault, int(share * needed.get(fault, 0)))
+        done = disk.run(command)
+        if problem := find_problem(done, disk, files):
+            return {"problem": problem}
+        disk.grow()
+        again = disk.run(command)
+        if again.returncode:
+            return {"problem": f"the same command fails afterwards: {again.stderr[-300:]}"}
+        if problem := _other_files(disk.files(), files, command):
+            return {"problem": f"afterwards: {problem}"}
+        return {"kind": "succeeded all the same" if done.returncode == 0 else "refused"}
+    finally:
+        disk.close()
+
+
+def find_problem(done: Any, disk: Disk, files: dict[str, str]) -> str | None:
+    """What is wrong with the end of a command and with what it left."""
+    if done.returncode not in (0, 2) or "Traceback" in done.stderr:
+        return f"status {done.returncode}: {done.stderr[-400:]}"
+    if done.returncode == 2 and not done.stderr.rpartition("error: ")[2].strip():
+        return f"no message: {done.stderr[-300:]}"
+    for name, digest in disk.files().items():
+        if any(part.startswith(atomic.PREFIX) for part in Path(name).parts):
+            return f"left behind: {name}"
+        if files.get(name) != digest and "checkpoints/" not in name:
+            return f"half-written: {name}"
+    return _damaged(disk.path / "out")
+
+
+def _damaged(folder: Path) -> str | None:
+    """What is not whole in a model folder, if it is one."""
+    try:
+        if (folder / "config.yaml").exists():
+            configs.load(folder / "config.yaml")
+        if (folder / "tokenizer").exists() and any((folder / "tokenizer").iterdir()):
+            tokenizers.load(folder / "tokenizer")
+        for path in (folder / "checkpoints").glob("step-*"):
+            checkpoints.load_variables(folder, str(int(path.name.removeprefix("step-"))))
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def _other_files(actual: dict[str, str], files: dict[str, str], command: list[str]) -> str | None:
+    """Which files are not those of a command that nothing went wrong with."""
+    if actual.keys() != files.keys():
+        return f"other files: {', '.join(sorted(actual.keys() ^ files.keys())[:4])}"
+    if command[0] == "official.export":
+        return None  # TensorFlow does not write the same graph in the same bytes each time
+    unlike = [name for name, digest in files.items() if actual[name] != digest]
+    return f"other bytes in {', '.join(unlike[:4])}" if unlike else None
+
+
+def main(kind: str) -> None:
+    """Answers until the input ends."""
+    for line in sys.stdin:
+        try:
+            given = answer(kind, **json.loads(line))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            given = {"problem": f"not tried: {error}"}
+        print(json.dumps(given), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

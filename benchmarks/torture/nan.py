@@ -1,17 +1,36 @@
-"""A NaN on one of two replicas: all leave out the same step, and no weight is touched."""
+"""A NaN on one of two replicas: all leave out the same step, and no weight is touched.
 
+Trains some steps on two replicas, one of which gets a NaN now and then; says what came of them.
+
+  python -m benchmarks.torture.nan SYSTEM SHARDS STRATEGY
+
+Prints a line of JSON for each step: whether the norm of the gradient was finite, the step that the
+optimizer has counted, and a digest of the weights and of the optimizer's variables on each replica
+of this process.
+"""
+
+import hashlib
 import json
 import subprocess
 import sys
 
+import numpy as np
+import tensorflow as tf
+
 from benchmarks import environments
-from benchmarks.torture import nan_child, parts, workers
-from benchmarks.torture.materials import SYSTEMS, Materials, environment
+from benchmarks.torture import parts, workers
+from benchmarks.torture.materials import SYSTEMS, Materials, environment, smoke_config
+from official import config as configs
+from official.data import ShardDataset
+from official.distribution import strategies
+from official.distribution.strategies import distribute
+from official.training import resolve
+from official.training.trainer import Trainer
 
 _WAYS = ("mirrored", "multi_worker")
 
 
-class Part(parts.Part):
+class Nans(parts.Part):
     """A case is a system under a strategy, and trains past a NaN on either replica."""
 
     name = "nan"
@@ -20,9 +39,7 @@ class Part(parts.Part):
     whole, quick = len(SYSTEMS) * len(_WAYS), 2
     in_children = True
 
-    def __init__(
-        self, seed: int, materials: Materials, child: str = "benchmarks.torture.nan_child"
-    ):
+    def __init__(self, seed: int, materials: Materials, child: str = "benchmarks.torture.nan"):
         super().__init__(seed)
         self._materials, self._child = materials, child
 
@@ -63,12 +80,12 @@ def _lines(output: str) -> list[dict]:
 def _steps(said: list[list[dict]]) -> list[tuple[int, str | None]]:
     """What came of each poisoned step: its number, and what is wrong."""
     actual = []
-    for step in range(nan_child.STEPS):
+    for step in range(STEPS):
         now = [lines[step] for lines in said]
         before = [lines[step - 1] for lines in said] if step else now
         digests = {digest for line in now for digest in line["digests"]}
         changed = step == 0 or now[0]["digests"] != before[0]["digests"]
-        poisoned = step in nan_child.POISONED
+        poisoned = step in POISONED
         problem = None
         if len(digests) > 1:
             problem = "the replicas have different weights"
@@ -81,3 +98,64 @@ def _steps(said: list[list[dict]]) -> list[tuple[int, str | None]]:
         if poisoned or problem:
             actual.append((step, problem))
     return actual
+
+
+STEPS = 6
+POISONED = {2: 0, 4: 1}  # step, counted from 0 → replica
+# What the optimizer says of each step: how many there were, and whether it was left out.
+_REPORTED = ("optimizer/iteration", "optimizer/gradient_norm", "optimizer/bad_variable")
+
+
+def main(system: str, shards: str, name: str) -> None:
+    """Trains, and prints."""
+    strategy = strategies.create(name, replicas=2 if name == "mirrored" else 0)
+    config = resolve.inherit(configs.load(smoke_config(system)))
+    source = ShardDataset(shards, config, "train", training=True)
+    config = resolve.resolve(config, source.tokenizer.vocab_size)
+    model = strategies.build_model(config, strategy)
+    trainer = Trainer(config, model, source, strategy, "")
+    _poison(model, trainer.optimizer)
+    iterator = iter(distribute(strategy, source, config.recipe.batch_size))
+    for _ in range(STEPS):
+        (norm,) = trainer.train_step.run(iterator, 1).gradient_norms
+        print(
+            json.dumps(
+                {
+                    "finite": bool(np.isfinite(norm)),
+                    "step": int(trainer.optimizer.iterations.numpy()),
+                    "digests": _digests(trainer.variables, strategy),
+                }
+            ),
+            flush=True,
+        )
+
+
+def _poison(model, optimizer) -> None:
+    """Makes the loss terms of one replica NaN at some steps; so are their gradients."""
+    terms = model.terms
+
+    def poisoned(*args, **options):
+        losses, metrics = terms(*args, **options)
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        step = tf.cast(optimizer.iterations.value, tf.int32)
+        hit = [(step == at) & (replica == where) for at, where in POISONED.items()]
+        factor = tf.where(tf.reduce_any(tf.stack(hit)), np.nan, 1.0)
+        return {name: v * tf.cast(factor, v.dtype) for name, v in losses.items()}, metrics
+
+    model.terms = poisoned
+
+
+def _digests(variables, strategy) -> list[str]:
+    """A digest of the weights and their moments, on each replica of this process."""
+    digests = [hashlib.sha256() for _ in range(strategy.num_replicas_in_sync)]
+    for path, variable in sorted(variables.items()):
+        if path.startswith(_REPORTED):
+            continue
+        copies = strategy.experimental_local_results(variable.value)
+        for digest, copy in zip(digests, copies, strict=False):
+            digest.update(path.encode() + copy.numpy().tobytes())
+    return [digest.hexdigest() for digest in digests[: len(copies)]]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import environments
-from benchmarks.torture import builds, kills, parts
+from benchmarks.torture import kills, parts
 from benchmarks.torture.materials import SYSTEMS, Materials, command, environment, smoke_config
 from benchmarks.torture.power_disk import Disk
 from official.saving import metrics_log
@@ -114,7 +114,7 @@ class Part(parts.Part):
 
 def unlike_files(whole: Path, cut: Path) -> str | None:
     """Says how two folders differ."""
-    expected, actual = builds.contents(whole), builds.contents(cut)
+    expected, actual = kills.contents(whole), kills.contents(cut)
     names = [n for n in {**expected, **actual} if expected.get(n) != actual.get(n)]
     return f"other bytes than without a cut: {', '.join(names[:4])}" if names else None
 
@@ -142,7 +142,7 @@ def _reached(root: Path) -> str:
     """Returns what a command was doing when its power was cut."""
     if any(root.glob("model/checkpoints/step-*")):
         return "in a training with a checkpoint"
-    return builds.reached(root)
+    return kills.reached(root)
 
 
 def _problem(status: int, said: str) -> str:

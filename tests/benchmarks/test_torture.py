@@ -12,10 +12,8 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.torture import (
-    builds,
     configs,
     disk,
-    disk_child,
     flips,
     folders,
     fuzz,
@@ -23,9 +21,7 @@ from benchmarks.torture import (
     kills,
     lines,
     nan,
-    oracles,
     parts,
-    readers,
 )
 from benchmarks.torture.materials import Materials
 from official import config as run_configs
@@ -136,13 +132,13 @@ def test_sigterm_ends_the_bench_and_its_processes_at_once_and_the_case_is_run_ag
 
 
 def reader(folder, read):
-    return readers.Reader("tokenizer", folder, ("*",), read, 1)
+    return flips.Reader("tokenizer", folder, ("*",), read, 1)
 
 
 def test_flips(tmp_path, materials):
     folder = tmp_path / "tokenizer"
     tokenizers.WordPiece([*small.SPECIALS, *small.WORDS]).save(folder)
-    strict = flips.Part(0, materials, lambda _: [reader(folder, readers.read_tokenizer)])
+    strict = flips.Flips(0, materials, lambda _: [reader(folder, flips.read_tokenizer)])
     actual = parts.total(strict.run(case) for case in range(60))
     assert actual.done == 60 and not actual.failures and actual.kinds["refused"] > 30
 
@@ -150,7 +146,7 @@ def test_flips(tmp_path, materials):
         settings = json.loads((folder / "tokenizer_config.json").read_text())
         return settings, (folder / "vocab.txt").read_text()
 
-    loose = flips.Part(0, materials, lambda _: [reader(folder, careless)])
+    loose = flips.Flips(0, materials, lambda _: [reader(folder, careless)])
     failures = parts.total(loose.run(case) for case in range(60)).failures
     assert any("JSONDecodeError" in failure for failure in failures)
     assert any("read otherwise: /1" in failure for failure in failures)
@@ -160,7 +156,7 @@ def test_flips(tmp_path, materials):
 
     whole = {"first": True}
     named = lambda folder: whole.pop("first", False) or silent(folder)  # noqa: E731
-    wordless = flips.Part(0, materials, lambda _: [reader(folder, named)])
+    wordless = flips.Flips(0, materials, lambda _: [reader(folder, named)])
     assert "the message names no file" in wordless.run(0).failures[0]
 
 
@@ -174,12 +170,12 @@ def test_a_flip_of_a_foreign_file_changes_one_value():
 
 def test_what_was_read_is_compared_to_the_bit():
     a = {"x": np.array([1.0, 2.0], np.float32), "y": [1, "b"]}
-    assert readers.same(a, {"x": a["x"].copy(), "y": [1, "b"]})
-    assert readers.differences(a, {**a, "x": np.nextafter(a["x"], [1, 9], dtype=np.float32)}) == [
+    assert flips.same(a, {"x": a["x"].copy(), "y": [1, "b"]})
+    assert flips.differences(a, {**a, "x": np.nextafter(a["x"], [1, 9], dtype=np.float32)}) == [
         "/x: element 1"
     ]
-    assert not readers.same(a, {**a, "y": [True, "b"]})
-    assert not readers.same(np.zeros(1), -np.zeros(1))
+    assert not flips.same(a, {**a, "y": [True, "b"]})
+    assert not flips.same(np.zeros(1), -np.zeros(1))
 
 
 @pytest.mark.slow
@@ -211,7 +207,7 @@ def wordpiece(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.long
 def test_fuzz(materials, wordpiece):
-    actual = fuzz.Part(0, materials).run(0)
+    actual = fuzz.Fuzz(0, materials).run(0)
     assert actual.done == 150 and not actual.failures
 
     class Broken(tokenizers.WordPiece):
@@ -224,7 +220,7 @@ def test_fuzz(materials, wordpiece):
         tokenizer = tokenizers.load(folder)
         return Broken(tokenizer.pieces, tokenizer.lower_case)
 
-    failures = fuzz.Part(0, materials, load=broken).run(0).failures
+    failures = fuzz.Fuzz(0, materials, load=broken).run(0).failures
     assert any("wordpiece: the piece" in failure for failure in failures)
 
 
@@ -242,14 +238,14 @@ def test_fuzzed_lines_are_what_they_are_said_to_be():
 def test_oracles_tell_wrong_places():
     tokenizer = tokenizers.WordPiece([*small.SPECIALS, "ab", "##c", "d"])
     ids, starts, ends = tokenizer.encode_with_offsets(["Abc, d"])[0]
-    assert oracles.problem(tokenizer, "Abc, d", ids, starts, ends) is None
+    assert fuzz.find_problem(tokenizer, "Abc, d", ids, starts, ends) is None
     short = np.where(ends - starts > 1, ends - 1, ends)
-    assert "the piece" in oracles.problem(tokenizer, "Abc, d", ids, starts, short)
-    assert "is in no token" in oracles.problem(
+    assert "the piece" in fuzz.find_problem(tokenizer, "Abc, d", ids, starts, short)
+    assert "is in no token" in fuzz.find_problem(
         tokenizer, "Abc, d", ids[:-1], starts[:-1], ends[:-1]
     )
-    assert "special ids" in oracles.problem(tokenizer, "Abc, d", [2, *ids[1:]], starts, ends)
-    assert "out of order" in oracles.problem(tokenizer, "Abc, d", ids, starts[::-1], ends[::-1])
+    assert "special ids" in fuzz.find_problem(tokenizer, "Abc, d", [2, *ids[1:]], starts, ends)
+    assert "out of order" in fuzz.find_problem(tokenizer, "Abc, d", ids, starts[::-1], ends[::-1])
 
 
 @pytest.mark.slow
@@ -265,7 +261,7 @@ def test_disk(tmp_path, materials, monkeypatch):
         "OUT = sys.argv.pop(1)\nerrors.run(main)",
     )  # fmt: skip
     result = {"careless": lambda: ["careless", "OUT"], "careful": lambda: ["careful", "OUT"]}
-    part = disk.Part(0, materials, lambda _: result)
+    part = disk.FullDisks(0, materials, lambda _: result)
     kind = part.run(1).kinds
     assert kind == {"refused": 1}, kind
     (failure,) = part.run(0).failures
@@ -282,9 +278,9 @@ def test_a_fault_that_a_disk_child_has_to_see(tmp_path):
             return {"out": "other", "half": "b"}
 
     done = subprocess.CompletedProcess([], 2, "", "error: no room")
-    assert "half-written: out" in disk_child.find_problem(done, Disk(), {"out": "a", "half": "b"})
+    assert "half-written: out" in disk.find_problem(done, Disk(), {"out": "a", "half": "b"})
     done.stderr = "Traceback (most recent call last)"
-    assert "status 2" in disk_child.find_problem(done, Disk(), {})
+    assert "status 2" in disk.find_problem(done, Disk(), {})
 
 
 def answering(answer):
@@ -311,14 +307,14 @@ def test_hostile_folders_that_are_not_refused(tmp_path, monkeypatch, materials, 
     monkeypatch.setattr(Materials, "shards", lambda self, system: tmp_path / "good")
     (tmp_path / "good").mkdir()
     child = program(tmp_path, monkeypatch, "child", answering(answer))
-    part = hostile.Part(0, materials, [case], child)
+    part = hostile.Hostile(0, materials, [case], child)
     assert message in part.run(0).failures[0]
     part.child.kill()
 
 
 @pytest.mark.slow
 def test_hostile_folders(tmp_path):
-    part = hostile.Part(0, Untrained(tmp_path / "materials"))
+    part = hostile.Hostile(0, Untrained(tmp_path / "materials"))
     actual = parts.total(part.run(case) for case in range(part.whole))
     part.child.stdin.close()
     assert part.child.wait(60) == 0
@@ -355,7 +351,7 @@ def test_nan_that_reaches_weights(tmp_path, monkeypatch, materials, change, mess
     child = program(tmp_path, monkeypatch, "child", stepping(change).replace("false", "0 > 1"))
     text = (tmp_path / "child.py").read_text().replace("0 > 1", "false")
     (tmp_path / "child.py").write_text(text)
-    actual = nan.Part(0, materials, child).run(0)
+    actual = nan.Nans(0, materials, child).run(0)
     assert actual.failures[:1] == ([f"bert, mirrored, {message}"] if message else []) or (
         message and message in actual.failures[0]
     )
@@ -379,7 +375,7 @@ def test_kills(materials, monkeypatch):
         kept = {key: state[key] for key in ("figures", "waited")}
         checkpoints.save(model_dir, step, arrays, kept, keep=9)
 
-    (failure,) = kills.Part(0, materials, spoil).run(0).failures
+    (failure,) = kills.Trainings(0, materials, spoil).run(0).failures
     assert failure.startswith("bert, 1 worker(s): other ends: /variables/")
 
 
@@ -396,9 +392,9 @@ def test_served_texts_are_compared_with_ids():
 @pytest.mark.slow
 @pytest.mark.long
 def test_builds(materials, monkeypatch):
-    monkeypatch.setattr(builds, "KILLS", 1)
-    monkeypatch.setattr(builds, "COPIES", 5)
-    part = builds.Part(0, materials)
+    monkeypatch.setattr(kills, "KILLS", 1)
+    monkeypatch.setattr(kills, "COPIES", 5)
+    part = kills.Builds(0, materials)
     outcome = part.run(0)
     assert outcome.done == 1 and not outcome.failures
     part._whole["bert"][0]["manifest.json"] = "another"
