@@ -1,13 +1,14 @@
 """Hostile folders are refused in words, in bounded memory and time, and run nothing.
 
-Reads hostile folders, one for each line of JSON that comes in, and says what came of it.
-
-The address space of this process is limited: what would take more memory than that fails.
+A child process, this module as a command, reads the folders: one for each line of JSON that comes
+in, and says what came of it. Its address space is limited: what would take more memory than that
+fails.
 """
 
 import json
 import resource
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,15 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environments
-from benchmarks.torture import (
-    folders,
-    hostile_elmo,
-    hostile_examples,
-    hostile_tasks,
-    hostile_torch,
-    parts,
-    spoiling,
-)
+from benchmarks.torture import hostile_data, hostile_folders, hostile_weights, parts, spoiling
 from benchmarks.torture.materials import Materials, environment
 from official import config as configs
 from official import tokenizers
@@ -42,12 +35,29 @@ from tfrecords_tools.text import file_ranges
 _MAX_MIB = 256
 _MAX_SECONDS = 20.0
 CASES = (
-    *folders.CASES,
-    *hostile_torch.CASES,
-    *hostile_elmo.CASES,
-    *hostile_examples.CASES,
-    *hostile_tasks.CASES,
+    *hostile_folders.CASES,
+    *hostile_weights.TORCH_CASES,
+    *hostile_weights.ELMO_CASES,
+    *hostile_data.EXAMPLE_CASES,
+    *hostile_data.TASK_CASES,
 )
+
+
+def copy(case: spoiling.Case, materials: Materials, folder: Path) -> None:
+    """Makes the hostile folder."""
+    sources = {
+        "hf": materials.hugging_face,
+        "tf1": materials.tf1,
+        "model": materials.tuned,
+        "shards": lambda: materials.shards("bert"),
+        "unigram": lambda: materials.tokenizer("unigram"),
+        "byte_bpe": lambda: materials.tokenizer("byte_bpe"),
+        "text": materials.labelled,
+        "elmo": materials.elmo,
+        "tasks": materials.tasks,
+    }
+    shutil.copytree(sources[case.source](), folder)
+    case.spoil(folder)
 
 
 class Hostile(parts.Part):
@@ -63,7 +73,7 @@ class Hostile(parts.Part):
         self,
         seed: int,
         materials: Materials,
-        cases: Sequence[folders.Case] = CASES,
+        cases: Sequence[spoiling.Case] = CASES,
         child: str = "benchmarks.torture.hostile",
     ):
         super().__init__(seed)
@@ -76,7 +86,7 @@ class Hostile(parts.Part):
         outcome, hostile = parts.Outcome(), self._cases[case % len(self._cases)]
         with tempfile.TemporaryDirectory(prefix="hostile-") as scratch:
             folder = Path(scratch) / "folder"
-            folders.copy(hostile, self._materials, folder)
+            copy(hostile, self._materials, folder)
             answer = self._ask({"folder": str(folder), "how": hostile.how})
             if list(Path(scratch).rglob(spoiling.TRACE)):
                 answer = {"error": "hostile code ran"}
@@ -121,7 +131,7 @@ class Hostile(parts.Part):
         return {"error": f"the process died ({status})" if ready else f"no end after {seconds} s"}
 
 
-def _problem(answer: dict, hostile: folders.Case, folder: str) -> str | None:
+def _problem(answer: dict, hostile: spoiling.Case, folder: str) -> str | None:
     """What is wrong with an answer."""
     if "error" in answer:
         return answer["error"]

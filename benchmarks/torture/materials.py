@@ -269,53 +269,53 @@ class Materials:
         name = f"torch-bert-{'old' if old else 'archive'}"
         with self._made(name) as path:
             if path:
-                from benchmarks.torture import hostile_torch
+                from benchmarks.torture import foreign_files
 
                 with atomic.folder(path) as folder:
                     shutil.copytree(self.hugging_face(), folder, dirs_exist_ok=True)
-                    write = hostile_torch.old if old else hostile_torch.archive
-                    hostile_torch.convert(folder, write)
+                    write = foreign_files.old_torch if old else foreign_files.torch_archive
+                    foreign_files.to_torch(folder, write)
         return self.folder / name
 
     def keras(self) -> Path:
         """The same as classes of TensorFlow have saved it."""
         with self._made("keras-bert") as path:
             if path:
-                from benchmarks.torture import keras_files
+                from benchmarks.torture import foreign_files
 
                 with atomic.folder(path) as folder:
                     shutil.copytree(self.hugging_face(), folder, dirs_exist_ok=True)
-                    keras_files.convert(folder)
+                    foreign_files.to_keras(folder)
         return self.folder / "keras-bert"
 
     def tf1(self) -> Path:
         """The same as a folder of the TF1 release: bert_config.json, vocab.txt, a checkpoint."""
         with self._made("tf1-bert") as path:
             if path:
-                from benchmarks.torture import tf1
+                from benchmarks.torture import foreign_files
 
                 with atomic.folder(path) as folder:
-                    tf1.write(self.model(), folder)
+                    foreign_files.write_tf1(self.model(), folder)
         return self.folder / "tf1-bert"
 
     def elmo(self) -> Path:
         """A folder of ELMo's release: options.json, weights.hdf5 and a vocabulary."""
         with self._made("elmo") as path:
             if path:
-                from benchmarks.torture import elmo
+                from benchmarks.torture import foreign_files
 
                 with atomic.folder(path) as folder:
-                    elmo.write(folder)
+                    foreign_files.write_elmo(folder)
         return self.folder / "elmo"
 
     def tasks(self) -> Path:
         """A folder with a small file of each format of tasks."""
         with self._made("tasks") as path:
             if path:
-                from benchmarks.torture import hostile_tasks
+                from benchmarks.torture import hostile_data
 
                 with atomic.folder(path) as folder:
-                    hostile_tasks.write(folder)
+                    hostile_data.write_tasks(folder)
         return self.folder / "tasks"
 
 

@@ -1,5 +1,7 @@
-"""Ways to spoil a file of a folder, whatever it holds."""
+"""What a hostile folder is, and ways to spoil a file of one, whatever it holds."""
 
+import dataclasses
+import gzip
 import hashlib
 import json
 import os
@@ -14,6 +16,25 @@ DEEP = 100_000
 HUGE = 1 << 40
 TRACE = "executed"  # a file that hostile code would write beside the folder
 NESTED = '{"a": ' * DEEP
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A hostile folder.
+
+    Attributes:
+      name: for the report.
+      source: which of the materials is spoiled.
+      how: what reads it, a key of `hostile.READERS`.
+      spoil: spoils the copy.
+      harmless: whether it may be read, as what is hostile in it is left alone.
+    """
+
+    name: str
+    source: str
+    how: str
+    spoil: Callable[[Path], Any]
+    harmless: bool = False
 
 
 class Payload:
@@ -87,3 +108,18 @@ def change(path: Path, **values: Any) -> None:
     content = {**json.loads(path.read_text()), **values}
     content.pop(json_files.KEY, None)
     path.write_text(json.dumps(content))
+
+
+def changed(name: str, **values: Any) -> Callable[[Path], None]:
+    """An object in a file with other values."""
+    return lambda folder: change(folder / name, **values)
+
+
+def cut(path: Path, kept: int, parts: int) -> None:
+    """Cuts a file: keeps `kept` of its `parts` equal parts."""
+    os.truncate(path, path.stat().st_size * kept // parts)
+
+
+def endless_line(path: Path, mib: int) -> None:
+    """Writes a packed line of so many MiB, which takes a thousandth of them."""
+    path.write_bytes(mib * gzip.compress(b"a" * (1 << 20)))  # members follow one another

@@ -15,13 +15,13 @@ from benchmarks.torture import (
     configs,
     disk,
     flips,
-    folders,
     fuzz,
     hostile,
     kills,
     lines,
     nan,
     parts,
+    spoiling,
 )
 from benchmarks.torture.materials import Materials
 from official import config as run_configs
@@ -301,7 +301,7 @@ def answering(answer):
     ],
 )
 def test_hostile_folders_that_are_not_refused(tmp_path, monkeypatch, materials, answer, message):
-    case = folders.Case("spoiled", "text", "text", lambda folder: None)
+    case = spoiling.Case("spoiled", "text", "text", lambda folder: None)
     for name in ("hugging_face", "tf1", "tuned", "labelled", "elmo"):
         monkeypatch.setattr(Materials, name, lambda self: tmp_path / "good")
     monkeypatch.setattr(Materials, "shards", lambda self, system: tmp_path / "good")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import official
-from benchmarks.torture import elmo as hostile_release
-from benchmarks.torture import hostile_elmo
+from benchmarks.torture import foreign_files, hostile_weights
 from official import tokenizers
 from official.convert import converted_model, elmo
 from official.modeling.encoders.bilm import Encoder
@@ -115,8 +114,8 @@ def test_every_disagreement_is_named(tmp_path):
 def test_hostile_files(tmp_path, name, message):
     folder = tmp_path / "folder"
     folder.mkdir()
-    hostile_release.write(folder)
-    next(case for case in hostile_elmo.CASES if case.name == name).spoil(folder)
+    foreign_files.write_elmo(folder)
+    next(case for case in hostile_weights.ELMO_CASES if case.name == name).spoil(folder)
     config = elmo.read_options(folder / "options.json")
     with pytest.raises(UserError, match=message):
         elmo.read_weights(folder / "weights.hdf5", config, shapes(config))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from benchmarks.torture import hostile_torch, keras_files
+from benchmarks.torture import foreign_files, hostile_weights
 from official.convert import hdf5, huggingface
 from official.convert.torch_files import TorchFile
 from official.saving import model_folder
@@ -61,14 +61,14 @@ def test_tensors_of_torch(name):
     tensors.close()
 
 
-@pytest.mark.parametrize("write", [hostile_torch.archive, hostile_torch.old])
+@pytest.mark.parametrize("write", [foreign_files.torch_archive, foreign_files.old_torch])
 def test_folders_of_torch(source, write):
-    hostile_torch.convert(source, write)
+    foreign_files.to_torch(source, write)
     assert list(assert_same(source).notes) == []
 
 
 def test_a_file_of_torch_by_another_name(source):
-    hostile_torch.convert(source)
+    foreign_files.to_torch(source)
     (source / "pytorch_model.bin").rename(source / "model.pth")
     (source / "training_args.bin").write_bytes(b"another file")
     assert_same(source)
@@ -82,7 +82,7 @@ def test_torch_in_several_files(source):
     (source / "model.safetensors").unlink()
     parts = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in range(2)}
     for file, part in parts.items():
-        hostile_torch.archive(source / file, {name: tensors[name] for name in part})
+        foreign_files.torch_archive(source / file, {name: tensors[name] for name in part})
     index = {"weight_map": {name: file for file, part in parts.items() for name in part}}
     (source / "pytorch_model.bin.index.json").write_text(json.dumps(index))
     assert_same(source)
@@ -111,14 +111,14 @@ def test_torch_in_several_files(source):
     ],
 )
 def test_what_is_refused_of_torch(source, case, message):
-    hostile_torch._CASES[case](source)
+    hostile_weights.TORCH_FILES[case](source)
     with pytest.raises(UserError, match=f"pytorch_model.bin cannot be read as a .*: .*{message}"):
         huggingface.read(source)
     assert not list(source.parent.glob("executed"))
 
 
 def test_a_flipped_bit_of_an_archive_is_found(source):
-    hostile_torch.convert(source)
+    foreign_files.to_torch(source)
     data = bytearray((source / "pytorch_model.bin").read_bytes())
     table = safetensors.numpy.load_file(PRETRAINING / "model.safetensors")
     place = data.index(table["bert.pooler.dense.weight"].tobytes())
@@ -152,7 +152,7 @@ def test_keras_names_of_old_files(source):
     """With the name of the model before those of its variables, in one file or in two."""
     import h5py
 
-    keras_files.convert(source)
+    foreign_files.to_keras(source)
     assert_same(source)
     with h5py.File(source / "tf_model.h5", "a") as file:
         for group in list(file):
@@ -169,7 +169,7 @@ def test_keras_names_of_old_files(source):
 def test_a_second_value_of_a_tensor_of_keras_is_refused(source):
     import h5py
 
-    keras_files.convert(source)
+    foreign_files.to_keras(source)
     with h5py.File(source / "tf_model.h5", "a") as file:
         name = "bert/embeddings/word_embeddings/weight:0"
         file[f"mlm___cls/{name}"] = file[f"bert/{name}"][()] + 1
@@ -192,7 +192,7 @@ def test_two_tensors_of_one_name_in_tensorflows_safetensors(tmp_path):
 def test_the_albert_of_tensorflow_reads_its_second_bias(tmp_path):
     config, parts, _ = systems.load("albert_masked_lm")
     folder = systems.write(tmp_path / "source", config, parts["weight"])
-    keras_files.convert(folder)
+    foreign_files.to_keras(folder)
     import h5py
 
     right = huggingface.read(folder).variables["masked_lm/output_bias"]

@@ -1,14 +1,11 @@
-"""Hostile folders: what somebody may give us to convert or to load, each made by a function.
+"""Hostile folders: models, tokenizers, shards and configs that somebody may give us.
 
-A builder gets a fresh copy of a good folder and spoils it. `CASES` says of what and how it is read.
+A function gets a fresh copy of a good folder and spoils it.
 """
 
-import dataclasses
-import gzip
 import json
 import os
 import pickle
-import shutil
 import struct
 import zipfile
 from collections.abc import Callable
@@ -16,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from benchmarks.torture.materials import Materials
+from benchmarks.torture.foreign_files import SAFETENSORS, TABLE, TORCH, save_checkpoint
 from benchmarks.torture.spoiling import (
     DEEP,
     HUGE,
     NESTED,
     TRACE,
+    Case,
     Payload,
     change,
+    changed,
     directory,
+    endless_line,
     holds,
     linked,
     pickled,
@@ -35,42 +36,6 @@ from benchmarks.torture.spoiling import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A hostile folder.
-
-    Attributes:
-      name: for the report.
-      source: which of the materials is spoiled.
-      how: what reads it, a key of `hostile_child.READERS`.
-      spoil: spoils the copy.
-      harmless: whether it may be read, as what is hostile in it is left alone.
-    """
-
-    name: str
-    source: str
-    how: str
-    spoil: Callable[[Path], Any]
-    harmless: bool = False
-
-
-def copy(case: Case, materials: Materials, folder: Path) -> None:
-    """Makes the hostile folder."""
-    sources = {
-        "hf": materials.hugging_face,
-        "tf1": materials.tf1,
-        "model": materials.tuned,
-        "shards": lambda: materials.shards("bert"),
-        "unigram": lambda: materials.tokenizer("unigram"),
-        "byte_bpe": lambda: materials.tokenizer("byte_bpe"),
-        "text": materials.labelled,
-        "elmo": materials.elmo,
-        "tasks": materials.tasks,
-    }
-    shutil.copytree(sources[case.source](), folder)
-    case.spoil(folder)
-
-
 def _sealed_pickle(folder: Path) -> None:
     (path,) = folder.glob("checkpoints/step-*/variables.safetensors")
     path.write_bytes(pickle.dumps(Payload(folder)))
@@ -78,8 +43,8 @@ def _sealed_pickle(folder: Path) -> None:
 
 
 def _only_pickle(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    pickled("pytorch_model.bin")(folder)
+    (folder / SAFETENSORS).unlink()
+    pickled(TORCH)(folder)
 
 
 def _counts(make: Callable[[Path], Any]) -> Callable[[Path], None]:
@@ -110,17 +75,12 @@ def _zip(path: Path, member: str = "data.npy") -> None:
                 stream.write(bytes(1 << 20))
 
 
-def _gzip(folder: Path) -> None:
-    member = gzip.compress(b"a" * (1 << 20))
-    (folder / "text.txt.gz").write_bytes(256 * member)  # members follow one another
-
-
 def _index(value: Any) -> Callable[[Path], None]:
     """Weights in pieces, as the index lists them; the piece lies outside of the folder."""
 
     def spoil(folder: Path) -> None:
         outside = folder.parent / "secret.safetensors"
-        (folder / "model.safetensors").rename(outside)
+        (folder / SAFETENSORS).rename(outside)
         text = value if isinstance(value, str) else json.dumps(value)
         text = text.replace("OUTSIDE", str(outside))
         (folder / "model.safetensors.index.json").write_text(text)
@@ -138,17 +98,14 @@ def _elsewhere(folder: Path) -> None:
 
 def _tensors(folder: Path) -> tuple[dict[str, Any], bytes]:
     """The header and the data of model.safetensors."""
-    content = (folder / "model.safetensors").read_bytes()
+    content = (folder / SAFETENSORS).read_bytes()
     size = struct.unpack("<Q", content[:8])[0]
     return json.loads(content[8 : 8 + size]), content[8 + size :]
 
 
 def _store(folder: Path, header: dict[str, Any] | bytes, data: bytes) -> None:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-_TABLE = "bert.embeddings.word_embeddings.weight"
+    (folder / SAFETENSORS).write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def _entry(**changes: Any) -> Callable[[Path], None]:
@@ -156,7 +113,7 @@ def _entry(**changes: Any) -> Callable[[Path], None]:
 
     def spoil(folder: Path) -> None:
         header, data = _tensors(folder)
-        header[_TABLE] |= changes
+        header[TABLE] |= changes
         _store(folder, header, data)
 
     return spoil
@@ -184,7 +141,7 @@ def _number(value: float) -> Callable[[Path], None]:
 
     def spoil(folder: Path) -> None:
         header, data = _tensors(folder)
-        start = header[_TABLE]["data_offsets"][0]
+        start = header[TABLE]["data_offsets"][0]
         _store(folder, header, data[:start] + struct.pack("<f", value) + data[start + 4 :])
 
     return spoil
@@ -200,7 +157,7 @@ def _header(make: Callable[[dict, bytes], bytes]) -> Callable[[Path], None]:
 
 def _header_size(size: int) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
-        path = folder / "model.safetensors"
+        path = folder / SAFETENSORS
         path.write_bytes(struct.pack("<Q", size) + path.read_bytes()[8:])
 
     return spoil
@@ -234,14 +191,6 @@ def _yaml(old: str, new: str) -> Callable[[Path], None]:
     return spoil
 
 
-def _task(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: change(folder / "task.json", **values)
-
-
-def _manifest(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: change(folder / "manifest.json", **values)
-
-
 def _shard(**values: Any) -> Callable[[Path], None]:
     """Changes what the manifest says of the first shard."""
 
@@ -257,22 +206,15 @@ def _tf1_tensor(value: Any) -> Callable[[Path], None]:
     """Writes the checkpoint anew with another value under the name of the token table."""
 
     def spoil(folder: Path) -> None:
-        import tensorflow as tf
-
-        prefix = str(folder / "bert_model.ckpt")
-        reader = tf.train.load_checkpoint(prefix)
+        prefix = folder / "bert_model.ckpt"
+        reader = tf.train.load_checkpoint(str(prefix))
         names = sorted(reader.get_variable_to_shape_map())
         tensors = {name: reader.get_tensor(name) for name in names}
         table = "bert/embeddings/word_embeddings"
         tensors[table] = value(tensors[table])
         for path in folder.glob("bert_model.ckpt*"):
             path.unlink()
-        tf.raw_ops.SaveV2(
-            prefix=prefix,
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[tf.constant(tensors[name]) for name in names],
-        )
+        save_checkpoint(prefix, tensors)
 
     return spoil
 
@@ -294,8 +236,8 @@ _EXECUTE = "!!python/object/apply:os.system ['touch TRACE']"
 CASES = [
     # Pickles, which run code when they are read.
     Case("weights in a pickle alone", "hf", "hf", _only_pickle),
-    Case("a pickle beside the weights", "hf", "hf", pickled("pytorch_model.bin"), harmless=True),
-    Case("a pickle named model.safetensors", "hf", "hf", pickled("model.safetensors")),
+    Case("a pickle beside the weights", "hf", "hf", pickled(TORCH), harmless=True),
+    Case("a pickle named model.safetensors", "hf", "hf", pickled(SAFETENSORS)),
     Case("a pickle named vocab.txt", "hf", "hf", pickled("vocab.txt")),
     Case("a pickle named config.json", "hf", "hf", pickled("config.json")),
     Case("a pickle named spiece.model", "unigram", "tokenizer", pickled("spiece.model")),
@@ -306,9 +248,10 @@ CASES = [
     Case("token counts as zip bomb", "shards", "shards", _counts(_zip)),
     Case("token counts of 2^40 numbers", "shards", "shards", _counts(_huge_array)),
     Case("a zip bomb named model.safetensors", "hf", "hf",
-         lambda folder: _zip(folder / "model.safetensors")),
-    Case("text that grows a thousandfold", "text", "text", _gzip),
-    Case("model.safetensors of a TiB", "hf", "hf", sparse("model.safetensors")),
+         lambda folder: _zip(folder / SAFETENSORS)),
+    Case("text that grows a thousandfold", "text", "text",
+         lambda folder: endless_line(folder / "text.txt.gz", 256)),
+    Case("model.safetensors of a TiB", "hf", "hf", sparse(SAFETENSORS)),
     Case("vocab.txt of a TiB", "hf", "hf", sparse("vocab.txt")),
     Case("config.json of a TiB", "hf", "hf", sparse("config.json")),
     Case("tokenizer_config.json of a TiB", "hf", "hf", sparse("tokenizer_config.json")),
@@ -320,23 +263,23 @@ CASES = [
     Case("*.ckpt.index of a TiB", "tf1", "tf1", sparse("bert_model.ckpt.index")),
     # Paths that lead elsewhere, and what is no file.
     Case("an index that names ../", "hf", "hf",
-         _index({"weight_map": {_TABLE: "../secret.safetensors"}})),
+         _index({"weight_map": {TABLE: "../secret.safetensors"}})),
     Case("an index that names an absolute path", "hf", "hf",
-         _index({"weight_map": {_TABLE: "OUTSIDE"}})),
+         _index({"weight_map": {TABLE: "OUTSIDE"}})),
     Case("an index that is a list", "hf", "hf", _index({"weight_map": ["a"]})),
     Case("an index of numbers", "hf", "hf", _index({"weight_map": {"a": 5, "b": [1]}})),
     Case("an index nested 100,000 deep", "hf", "hf", _index(NESTED)),
     Case("a checkpoint file that names another folder", "tf1", "tf1", _elsewhere),
-    Case("model.safetensors → /dev/zero", "hf", "hf", linked("model.safetensors", "/dev/zero")),
+    Case("model.safetensors → /dev/zero", "hf", "hf", linked(SAFETENSORS, "/dev/zero")),
     Case("vocab.txt → /dev/zero", "hf", "hf", linked("vocab.txt", "/dev/zero")),
     Case("config.json → itself", "hf", "hf", linked("config.json", "config.json")),
     Case("vocab.txt is a pipe", "hf", "hf", pipe("vocab.txt")),
-    Case("model.safetensors is a pipe", "hf", "hf", pipe("model.safetensors")),
+    Case("model.safetensors is a pipe", "hf", "hf", pipe(SAFETENSORS)),
     Case("config.json is a folder", "hf", "hf", directory("config.json")),
     Case("*.ckpt.index is a pipe", "tf1", "tf1", pipe("bert_model.ckpt.index")),
     Case("a shard name with ../", "shards", "shards", _shard(name="../a.tfrecord")),
     Case("a manifest that lists /etc/passwd", "shards", "shards",
-         _manifest(files={"/etc/passwd": "0" * 64})),
+         changed("manifest.json", files={"/etc/passwd": "0" * 64})),
     # Types.
     *(
         Case(f"weights of type {name}", "hf", "hf", _dtype(name))
@@ -396,11 +339,13 @@ CASES = [
     Case("manifest.json nested 100,000 deep", "shards", "shards", holds("manifest.json", NESTED)),
     Case("special tokens of the wrong type", "hf", "hf",
          holds("tokenizer_config.json", '{"cls_token": {"content": [5]}}')),
-    Case("max_length in task.json is text", "model", "load", _task(max_length="long")),
-    Case("max_length in task.json is -1", "model", "load", _task(max_length=-1)),
-    Case("max_length in the manifest is 2^40", "shards", "shards", _manifest(max_length=HUGE)),
+    Case("max_length in task.json is text", "model", "load",
+         changed("task.json", max_length="long")),
+    Case("max_length in task.json is -1", "model", "load", changed("task.json", max_length=-1)),
+    Case("max_length in the manifest is 2^40", "shards", "shards",
+         changed("manifest.json", max_length=HUGE)),
     Case("a manifest whose totals are hostile", "shards", "shards",
-         _manifest(config={"segments": {"packing": "x", "max_length": []}})),
+         changed("manifest.json", config={"segments": {"packing": "x", "max_length": []}})),
     # YAML.
     Case("a YAML tag that runs a command", "model", "load", _yaml("name: ", f"name: {_EXECUTE}#")),
     Case("a YAML tag that names a class", "model", "load",
