@@ -4,10 +4,8 @@ Where this user may make a mount namespace (`unshare --map-root-user --mount`), 
 a tmpfs of so many pages or inodes, or to one that is read-only. Elsewhere a limit on the size of
 files stands for the full disk (RLIMIT_FSIZE), and the other two faults are left out.
 
-Runs commands whose output lies on a small disk, in a mount namespace of its own.
-
-Reads a line of JSON for each command (`command`, `fault`, `share`) and answers with one: the `kind`
-of its end, or the `problem`.
+A child process in that namespace, this module as a command, runs the commands: one for each line of
+JSON (`command`, `fault`, `share`). It answers with the `kind` of its end, or the `problem`.
 """
 
 import hashlib
@@ -21,9 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environments
-from benchmarks.torture import parts
-from benchmarks.torture.materials import Materials, environment, smoke_config
+from benchmarks.torture import children, parts
+from benchmarks.torture.materials import Materials, smoke_config
 from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints
@@ -37,6 +34,10 @@ FAULTS = [
     *(("room", i / 10) for i in (0, 1, 2, 3, 4, 6, 7, 8, 9)),
     *(("inodes", i / 5) for i in (0, 1, 3, 4)),
 ]  # fmt: skip
+_PAGE = 4096
+_PLENTY = 256 << 20
+_LOGS = ("metrics.jsonl", "events.out.tfevents")  # which grow line by line
+_SECONDS = 600
 
 
 def commands(materials: Materials) -> dict[str, Callable[[], list[str]]]:
@@ -125,26 +126,14 @@ class FullDisks(parts.Part):
 
     def _ask(self, question: dict) -> dict:
         if self.child is None or self.child.poll() is not None:
-            child = [sys.executable, "-m", "benchmarks.torture.disk"]
+            child = children.command("benchmarks.torture.disk")
             allowed = not subprocess.run(
                 [*_NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True
             ).returncode
-            self.child = subprocess.Popen(
-                [*_NAMESPACE, *child, "tmpfs"] if allowed else [*child, "limit"],
-                cwd=environments.ROOT,
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            words = [*_NAMESPACE, *child, "tmpfs"] if allowed else [*child, "limit"]
+            self.child = children.start(words, stdin=subprocess.PIPE, stderr=None)
         print(json.dumps(question), file=self.child.stdin, flush=True)
         return json.loads(self.child.stdout.readline())
-
-
-_PAGE = 4096
-_PLENTY = 256 << 20
-_LOGS = ("metrics.jsonl", "events.out.tfevents")  # which grow line by line
-_SECONDS = 600
 
 
 class Disk:

@@ -1,10 +1,8 @@
 """Fuzzed lines go through the tokenizers, the pretraining formats and the served graph.
 
-What tokens of a text have to be, told by something else than our tokenizers.
-
-Byte-level BPE: the bytes of the pieces are those of the text. SentencePiece: what the package
-`sentencepiece` says. WordPiece: pieces are spelled with the characters of their slices, by Python's
-tables.
+`find_problem` checks the tokens of a text without our tokenizers. Byte-level BPE: the
+bytes of the pieces are those of the text. SentencePiece: what the package `sentencepiece` says.
+WordPiece: pieces are spelled with the characters of their slices, by Python's tables.
 """
 
 import bisect
@@ -22,8 +20,14 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the SavedModels)
 
-from benchmarks.torture import lines, parts, served
-from benchmarks.torture.materials import SIZES, SYSTEMS, Materials, smoke_config
+from benchmarks.torture import lines, parts
+from benchmarks.torture.materials import (
+    SERVED_LENGTH,
+    SIZES,
+    SYSTEMS,
+    Materials,
+    smoke_config,
+)
 from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset
@@ -112,7 +116,7 @@ class Fuzz(parts.Part):
         texts = [line.decode("utf-8", "replace") for line in some]
         ids = tokenizer.encode(texts)
         packed = pair_packing.pack(
-            [tf.ragged.constant(ids, dtype=tf.int32)], tokenizer, served.LENGTH
+            [tf.ragged.constant(ids, dtype=tf.int32)], tokenizer, SERVED_LENGTH
         )
         wanted = model.signatures["tokens"](
             input_word_ids=packed["token_ids"],

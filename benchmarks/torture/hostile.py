@@ -17,9 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environments
-from benchmarks.torture import hostile_data, hostile_folders, hostile_weights, parts, spoiling
-from benchmarks.torture.materials import Materials, environment
+from benchmarks.torture import (
+    children,
+    hostile_data,
+    hostile_folders,
+    hostile_weights,
+    parts,
+    spoiling,
+)
+from benchmarks.torture.materials import Materials
 from official import config as configs
 from official import tokenizers
 from official.convert import elmo, huggingface, tf1
@@ -34,6 +40,7 @@ from tfrecords_tools.text import file_ranges
 
 _MAX_MIB = 256
 _MAX_SECONDS = 20.0
+ROOM = 2 << 30  # bytes of addresses beyond those of the start
 CASES = (
     *hostile_folders.CASES,
     *hostile_weights.TORCH_CASES,
@@ -99,14 +106,8 @@ class Hostile(parts.Part):
     def _ask(self, question: dict) -> dict:
         """The child's answer; one that is late or dies is replaced."""
         if self.child is None or self.child.poll() is not None:
-            self.child = subprocess.Popen(
-                [sys.executable, "-m", self._module],
-                cwd=environments.ROOT,
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
+            self.child = children.start(
+                children.command(self._module), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
             good = {
                 "hf": str(self._materials.hugging_face()),
@@ -147,7 +148,6 @@ def _problem(answer: dict, hostile: spoiling.Case, folder: str) -> str | None:
 
 
 _COLUMNS, _WORDS = ("sentence", "label"), Columns(text="0", label="-1")
-ROOM = 2 << 30  # bytes of addresses beyond those of the start
 
 
 def _shards(folder: str) -> Any:

@@ -1,6 +1,7 @@
-"""SIGKILLs at random moments and inside saves: the same command goes on to the same bits.
+"""SIGKILLs at random moments: the same command goes on to the same bits.
 
-SIGKILLs of builds at random moments: the same command goes on to the same bytes.
+Trainings are killed inside saves too, with one worker and with two; builds of shards while they
+read text and while they write.
 """
 
 import contextlib
@@ -14,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import environments
-from benchmarks.torture import flips, parts, workers
-from benchmarks.torture.materials import SYSTEMS, Materials, command, environment, smoke_config
+from benchmarks.torture import children, flips, parts
+from benchmarks.torture.materials import SYSTEMS, Materials, smoke_config
 from official.saving import checkpoints
 from official.utils import atomic, checksums
 
@@ -28,6 +28,9 @@ _WAIT = 600.0  # the most seconds to a new checkpoint, or to the end
 _OVERRIDES = {
     "steps": STEPS, "save_every": 2, "report_every": 25, "eval_every": 50, "eval_batches": 1,
 }  # fmt: skip
+COPIES = 300  # of the text, so that a build takes some seconds
+_BUILDS = ("bert", "spanbert", "gpt2", "xlnet")
+_AT_START = "at the start"
 
 
 class Trainings(parts.Part):
@@ -117,7 +120,7 @@ class Run:
         shards = materials.shards(system)
         self.count, self.model_dir = count, model_dir
         self._checkpoints = model_dir / "checkpoints"
-        self.command = command(
+        self.command = children.command(
             "official.main",
             "--mode=train_and_eval",
             f"--config={smoke_config(system)}",
@@ -136,15 +139,8 @@ class Run:
         self._log = open(self.model_dir.with_suffix(".log"), "w+")
         self._newest = checkpoints.last_step(self.model_dir) or 0
         self._processes = [
-            subprocess.Popen(
-                self.command,
-                cwd=environments.ROOT,
-                env={**environment(), **config},
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-            )
-            for config in (workers.configs(self.count) if self.count > 1 else [{}])
+            children.start(self.command, worker, stdout=self._log, stderr=self._log)
+            for worker in children.workers(self.count)
         ]
 
     def wait(self, rng: np.random.Generator, inside: bool) -> str:
@@ -225,20 +221,13 @@ def unlike(whole: Path, killed: Path) -> str | None:
     return f"other ends: {'; '.join(unlike[:3])} ({len(unlike)} places)" if unlike else None
 
 
-BUILD_KILLS = 5  # of a build
-COPIES = 300  # of the text, so that a build takes some seconds
-_BUILDS = ("bert", "spanbert", "gpt2", "xlnet")
-_AT_START = "at the start"
-_BUILD_WAIT = 600.0  # the most seconds to the end
-
-
 class Builds(parts.Part):
     """A case is a build that is killed some times, and then goes on to its end."""
 
     name = "builds"
     things = "SIGKILLs of builds of shards"
     promise = "the same command ends with the bytes of a build that nobody killed"
-    whole, quick = 100 // BUILD_KILLS, 1
+    whole, quick = 100 // KILLS, 1
     in_children = True
 
     def __init__(self, seed: int, materials: Materials):
@@ -255,9 +244,9 @@ class Builds(parts.Part):
             self._write_text(folder / "text.txt")
             if system not in self._whole:
                 started = time.monotonic()
-                self._start(system, folder, "whole").communicate(timeout=_BUILD_WAIT)
+                self._start(system, folder, "whole").communicate(timeout=_WAIT)
                 self._whole[system] = contents(folder / "whole"), time.monotonic() - started
-            left = BUILD_KILLS
+            left = KILLS
             while left and not outcome.failures:
                 left -= self._torment(system, folder, left, rng, outcome)
                 if problem := self._end(system, folder):
@@ -291,7 +280,7 @@ class Builds(parts.Part):
         """Lets the build end, and removes it; says what went wrong."""
         if not (folder / "out").exists():
             process = self._start(system, folder, "out")
-            said = process.communicate(timeout=_BUILD_WAIT)[0]
+            said = process.communicate(timeout=_WAIT)[0]
             if process.returncode:
                 return f"status {process.returncode}: {said[-600:]}"
         if contents(folder / "out") != self._whole[system][0]:
@@ -303,20 +292,12 @@ class Builds(parts.Part):
 
     def _start(self, system: str, folder: Path, output: str) -> subprocess.Popen:
         kind = SYSTEMS[system][0]
-        words = command(
+        words = children.command(
             "tfrecords_tools.build_shards", f"--config={smoke_config(system)}",
             f"--input={folder}/text.txt", f"--tokenizer={self._materials.tokenizer(kind)}",
             f"--output={folder / output}", "--workers=2",
         )  # fmt: skip
-        return subprocess.Popen(
-            words,
-            cwd=environments.ROOT,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return children.start(words)
 
     def _write_text(self, path: Path) -> None:
         text = self._materials.text().read_bytes()

@@ -1,4 +1,4 @@
-"""What the parts work on: text, tokenizers, shards, models; each made once, when it is asked for.
+"""What the parts work on: text, tokenizers, shards, models; each made once, when it is needed.
 
 All of it is made by the project's own commands from a made-up language of a few hundred words, in a
 folder that the next run finds again.
@@ -6,14 +6,15 @@ folder that the next run finds again.
 
 import contextlib
 import fcntl
-import os
 import shutil
-import subprocess
-import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import environments
+from benchmarks.torture import children
 from official.utils import atomic, host_seeding
 
 # Published system → kind and size of the vocabulary of its smoke training.
@@ -30,32 +31,8 @@ SYSTEMS = {
 }
 # The four kinds of tokenizers, each with the size that the table above has for it.
 SIZES = {**dict(SYSTEMS.values()), "bpe": 100}
+SERVED_LENGTH = 128  # tokens that a served encoder reads
 _WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
-
-
-def environment() -> dict[str, str]:
-    """The environment of child processes: no GPU, and TensorFlow says no more than it must."""
-    kept = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-
-
-def command(module: str, *options: str) -> list[str]:
-    """The command line of one of the project's modules."""
-    return [sys.executable, "-m", module, *options]
-
-
-def run(module: str, *options: str) -> None:
-    """Runs a command that has to succeed."""
-    done = subprocess.run(
-        command(module, *options),
-        cwd=environments.ROOT,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{module} {' '.join(options)} ended with:\n{done.stderr[-2000:]}")
 
 
 def documents(count: int, seed: int = 0) -> list[list[str]]:
@@ -153,9 +130,7 @@ class Materials:
         name = f"served-{kind}-{objective}"
         with self._made(name) as path:
             if path:
-                from benchmarks.torture import served
-
-                served.write(self.fuzzed_tokenizer(kind), objective, path)
+                _export_served(self.fuzzed_tokenizer(kind), objective, path)
         return self.folder / name
 
     def phrases(self) -> Path:
@@ -244,7 +219,7 @@ class Materials:
         with self._made(name) as path:
             if path:
                 with atomic.folder(path) as folder:
-                    run(
+                    children.run(
                         "official.main",
                         "--mode=train_and_eval",
                         *options,
@@ -322,3 +297,43 @@ class Materials:
 def smoke_config(system: str) -> Path:
     """The config of a system's smoke training."""
     return environments.ROOT / "configs" / "smoke" / f"{system}.yaml"
+
+
+def _export_served(tokenizer: Path, objective: str, output: Path) -> None:
+    """Exports an encoder with first weights.
+
+    Args:
+      tokenizer: its folder.
+      objective: `vectors` for the encoder alone, `answer` for questions and contexts.
+      output: the folder of the SavedModel.
+    """
+    from official import config as configs
+    from official import tokenizers
+    from official.saving import checkpoints, model_folder
+    from official.serving import saved_model
+
+    loaded = tokenizers.load(tokenizer)
+    config = configs.from_dict(
+        {
+            "name": "served",
+            "encoder": {
+                "type": "transformer",
+                "vocab_size": loaded.vocab_size,
+                "hidden_size": 8,
+                "num_layers": 1,
+                "num_heads": 1,
+                "intermediate_size": 8,
+                "max_positions": SERVED_LENGTH,
+                "initializer_range": 1.0,  # so that another id gives quite another vector
+            },
+            "objectives": [{"type": "span_answer"}] if objective == "answer" else [],
+        }
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        model_dir = Path(scratch)
+        configs.save(config, model_dir / "config.yaml")
+        loaded.save(model_dir / "tokenizer")
+        variables = model_folder.build(config).variables_by_path()
+        arrays = {path: np.asarray(variable) for path, variable in variables.items()}
+        checkpoints.save(model_dir, 0, arrays, {})
+        saved_model.export(model_dir, output)

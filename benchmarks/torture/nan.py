@@ -1,12 +1,13 @@
 """A NaN on one of two replicas: all leave out the same step, and no weight is touched.
 
-Trains some steps on two replicas, one of which gets a NaN now and then; says what came of them.
+A child process, this module as a command, trains some steps on two replicas, one of which gets a
+NaN now and then:
 
   python -m benchmarks.torture.nan SYSTEM SHARDS STRATEGY
 
-Prints a line of JSON for each step: whether the norm of the gradient was finite, the step that the
-optimizer has counted, and a digest of the weights and of the optimizer's variables on each replica
-of this process.
+It prints a line of JSON for each step: whether the norm of the gradient was finite, the step that
+the optimizer has counted, and a digest of the weights and of the optimizer's variables on each
+replica of this process.
 """
 
 import hashlib
@@ -17,9 +18,8 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import environments
-from benchmarks.torture import parts, workers
-from benchmarks.torture.materials import SYSTEMS, Materials, environment, smoke_config
+from benchmarks.torture import children, parts
+from benchmarks.torture.materials import SYSTEMS, Materials, smoke_config
 from official import config as configs
 from official.data import ShardDataset
 from official.distribution import strategies
@@ -28,6 +28,10 @@ from official.training import resolve
 from official.training.trainer import Trainer
 
 _WAYS = ("mirrored", "multi_worker")
+STEPS = 6
+POISONED = {2: 0, 4: 1}  # step, counted from 0 → replica
+# What the optimizer says of each step: how many there were, and whether it was left out.
+_REPORTED = ("optimizer/iteration", "optimizer/gradient_norm", "optimizer/bad_variable")
 
 
 class Nans(parts.Part):
@@ -48,19 +52,11 @@ class Nans(parts.Part):
         outcome = parts.Outcome()
         system = list(SYSTEMS)[case // len(_WAYS) % len(SYSTEMS)]
         way = _WAYS[case % len(_WAYS)]
-        command = [sys.executable, "-m", self._child, system]
+        command = children.command(self._child, system)
         command += [str(self._materials.shards(system)), way]
-        configs = workers.configs(2) if way == "multi_worker" else [{}]
         processes = [
-            subprocess.Popen(
-                command,
-                cwd=environments.ROOT,
-                env={**environment(), **config},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for config in configs
+            children.start(command, worker, stderr=subprocess.PIPE)
+            for worker in children.workers(2 if way == "multi_worker" else 1)
         ]
         said = [process.communicate(timeout=600) for process in processes]
         for process, (_, errors) in zip(processes, said, strict=True):
@@ -98,12 +94,6 @@ def _steps(said: list[list[dict]]) -> list[tuple[int, str | None]]:
         if poisoned or problem:
             actual.append((step, problem))
     return actual
-
-
-STEPS = 6
-POISONED = {2: 0, 4: 1}  # step, counted from 0 → replica
-# What the optimizer says of each step: how many there were, and whether it was left out.
-_REPORTED = ("optimizer/iteration", "optimizer/gradient_norm", "optimizer/bad_variable")
 
 
 def main(system: str, shards: str, name: str) -> None:

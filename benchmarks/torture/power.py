@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import environments
-from benchmarks.torture import kills, parts
-from benchmarks.torture.materials import SYSTEMS, Materials, command, environment, smoke_config
+from benchmarks.torture import children, kills, parts
+from benchmarks.torture.materials import SYSTEMS, Materials, smoke_config
 from benchmarks.torture.power_disk import Disk
 from official.saving import metrics_log
 
@@ -104,7 +103,7 @@ class Part(parts.Part):
         text = self._materials.folder / "power.txt"
         if not text.exists():
             text.write_bytes(b"\n".join([self._materials.text().read_bytes()] * COPIES))
-        words = command(
+        words = children.command(
             "tfrecords_tools.build_shards", f"--config={smoke_config(system)}", f"--input={text}",
             f"--tokenizer={self._materials.tokenizer(SYSTEMS[system][0])}", f"--output={root}/out",
             "--workers=2",
@@ -151,16 +150,7 @@ def _problem(status: int, said: str) -> str:
 
 def _run(words: Sequence[str], disk: Disk, limit: int) -> tuple[int, str]:
     """Runs a command to its end, or to the call whose number is `limit`."""
-    process = subprocess.Popen(
-        words,
-        cwd=environments.ROOT,
-        env={**environment(), **disk.environment(limit)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    process = children.start(words, disk.environment(limit), start_new_session=True)
     try:
         said = process.communicate(timeout=_WAIT)[0]
     finally:
