@@ -23,8 +23,18 @@ from benchmarks.torture.materials import Materials
 from official.training.reporting import duration
 
 PARTS = {
-    module.Part.name: module.Part
-    for module in (kills, kills, power, flips, fuzz, configs, disk, hostile, nan)
+    part.name: part
+    for part in (
+        kills.Trainings,
+        kills.Builds,
+        power.PowerCuts,
+        flips.Flips,
+        fuzz.Fuzz,
+        configs.Typos,
+        disk.FullDisks,
+        hostile.Hostile,
+        nan.Nans,
+    )
 }
 
 

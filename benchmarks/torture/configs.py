@@ -53,7 +53,7 @@ class Place(NamedTuple):
     nullable: bool
 
 
-class Part(parts.Part):
+class Typos(parts.Part):
     """One typing error a case."""
 
     name = "configs"

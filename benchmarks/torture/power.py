@@ -23,7 +23,7 @@ _TRAININGS = ("bert", "transformer_xl")
 _WAIT = 600.0  # the most seconds to the end
 
 
-class Part(parts.Part):
+class PowerCuts(parts.Part):
     """A case is a build or a training whose power is cut some times, and that then goes on.
 
     Args:

@@ -180,19 +180,19 @@ def test_what_was_read_is_compared_to_the_bit():
 
 @pytest.mark.slow
 def test_config_typos():
-    part = configs.Part(0)
+    part = configs.Typos(0)
     actual = parts.total(part.run(case) for case in range(part.whole))
     assert not actual.failures and actual.kinds == {"refused": 500}
 
 
 def test_config_typos_that_are_not_refused():
-    taken = configs.Part(0, load=lambda path: None)
+    taken = configs.Typos(0, load=lambda path: None)
     assert taken.run(0).failures[0].endswith("taken")
 
     def vague(path):
         raise UserError(f"{path}: no")
 
-    assert "the message lacks" in configs.Part(0, load=vague).run(0).failures[0]
+    assert "the message lacks" in configs.Typos(0, load=vague).run(0).failures[0]
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def cut(program, cases):
     def work(case, root):
         return [sys.executable, "-c", program, str(root)], power.unlike_files
 
-    part = power.Part(1, None, work)
+    part = power.PowerCuts(1, None, work)
     return parts.total(part.run(case) for case in range(cases))
 
 
