@@ -415,7 +415,7 @@ class _Run:
             more = f" and {len(counts) - 20} others" if len(counts) > 20 else ""
             self._report(f"{len(counts)} labels: {shown}{more}")
         planned, files = builder.plan(options)
-        kinds.load(kinds.KINDS[planned.kind].builder).from_flags(
+        builder.build(
             options, planned, files, tokenizers.load(self._init / "tokenizer"), max_length,
             builder.Execution(), self._report,
         )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from official import tasks, tokenizers
 from tests import small
-from tfrecords_tools.tasks import multiple_choice
+from tfrecords_tools.tasks import builder as task_builder
 
 RIGHT, WRONG, OTHER = small.WORDS[:20], small.WORDS[20:40], small.WORDS[40:]
 
@@ -44,7 +44,7 @@ def shards(folder, max_length=24, task=None, **splits):
     tokenizer = tokenizers.load(
         small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
     )
-    multiple_choice.build(
+    task_builder.build(
         task or tasks.choice(), files, tokenizer, folder, max_length, report=lambda line: None
     )
     return folder

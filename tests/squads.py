@@ -7,9 +7,9 @@ import numpy as np
 
 from official import tasks, tokenizers
 from tests import small
-from tfrecords_tools.tasks import span
+from tfrecords_tools.tasks import builder as task_builder
 
-SIZES = span.Sizes(max_length=32, doc_stride=10, max_query_length=6)
+SIZES = {"max_length": 32, "doc_stride": 10, "max_query_length": 6}
 
 
 def document(*paragraphs, title="Title") -> dict:
@@ -68,5 +68,5 @@ def shard_folder(folder: Path, no_answers: bool = False, count: int = 24, tokeni
         tokenizer = tokenizers.load(
             small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
         )
-    span.build(task, files, tokenizer, folder, SIZES, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, folder, **SIZES, report=lambda line: None)
     return folder

@@ -35,11 +35,13 @@ With --workers=N or --runner=beam -- BEAM_OPTIONS, every command gives the same 
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.tasks import (
     GENERIC,
+    KINDS,
     SPLITS,
     Task,
     choice,
@@ -55,11 +57,14 @@ from official.utils.paths import AnyPath
 from tfrecords_tools.writing import execution, parallel
 from tfrecords_tools.writing.execution import Execution
 
+if TYPE_CHECKING:
+    from official.shards.manifest import Manifest
+    from official.tokenizers import Tokenizer
+
+# Those that name the columns of a task and what they hold.
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
-RANKING_FLAGS = ("queries", "documents", "qrels", "negatives")
-TAGGING_FLAGS = ("repair_tags", "split_words", "nested_spans")
-SPAN_FLAGS = ("doc_stride", "max_query_length")
-TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix", "punctuation")
+# What messages call the tasks of a kind; others by the name of the kind.
+_TASKS = {"ranking": "--task=ranking", "span": "squad1 and squad2"}
 SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
 
 
@@ -73,9 +78,6 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     if options.task == "ranking":
         task, names = _plan_ranking(options, given)
     else:
-        for name in RANKING_FLAGS:
-            if options[name].present:
-                raise UserError(f"--{name} is for --task=ranking, not for --task={options.task}")
         named = _plan_generic if options.task in (*GENERIC, "generation") else _plan_named
         task, names = named(options, given)
     _check_kind(options, task)
@@ -83,7 +85,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
         task = dataclasses.replace(task, split_words=options.split_words)
     if options.text_to_text:
         task = text_to_text.from_task(task)
-    for name in TEXT_TO_TEXT_FLAGS:
+    for name in KINDS["text_to_text"].flags:
         if options[name].present and task.kind != "text_to_text":
             raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
     if options.punctuation is not None:
@@ -210,22 +212,22 @@ def _file_name(task: Task, split: str, folder: str) -> str:
 
 
 def _check_kind(options: flags.FlagValues, task: Task) -> None:
-    """Checks that the kind of task has the flags that are given."""
-    rows = [kind for kind in GENERIC if kind != "tagging"]
-    if options.unlabelled_train and task.kind not in rows:
-        raise UserError(f"--unlabelled_train is for {', '.join(rows)}, not for {task.kind}")
-    for name in TAGGING_FLAGS:
-        if options[name].present and task.kind != "tagging":
-            raise UserError(f"--{name} is for tagging, not for --task={options.task}")
+    """Checks that the kind of task has the flags that are given, but for those of text to text."""
+    own = KINDS[task.kind].flags
+    for kind, row in KINDS.items():
+        for name in row.flags:
+            if options[name].present and kind != "text_to_text" and name not in own:
+                owners = [_TASKS.get(k, k) for k, other in KINDS.items() if name in other.flags]
+                raise UserError(
+                    f"--{name} is for {', '.join(owners)}, not for --task={options.task}"
+                )
     if options.format == "conll" and task.kind != "tagging":
         raise UserError(f"--format=conll is for tagging, not for --task={options.task}")
-    for name in SPAN_FLAGS if task.kind != "span" else ("format",):
-        if options[name].present:
-            whose = (
-                "tasks of TSV, CSV or JSON Lines" if task.kind == "span" else "squad1 and squad2"
-            )
-            raise UserError(f"--{name} is for {whose}, not for --task={options.task}")
-    if task.kind == "choice" and options["format"].present:
+    if options["format"].present and task.kind == "span":
+        raise UserError(
+            f"--format is for tasks of TSV, CSV or JSON Lines, not for --task={options.task}"
+        )
+    if options["format"].present and task.kind == "choice":
         raise UserError(f"--format is for tasks of tables: {task.name} has the format that it has")
 
 
@@ -435,6 +437,40 @@ def _define_ranking_flags(text: Callable, values: flags.FlagValues) -> None:
     )
 
 
+def build(
+    options: flags.FlagValues,
+    task: Task,
+    files: Mapping[str, AnyPath],
+    tokenizer: "Tokenizer",
+    max_length: int,
+    where: Execution,
+    report: Callable[[str], None],
+) -> "Manifest":
+    """Builds the folder that the flags describe.
+
+    Args:
+      options: the flags.
+      task: the task; see `plan`.
+      files: the file of each split.
+      tokenizer: the tokenizer.
+      max_length: the length of the longest sequence in tokens.
+      where: where the work is done.
+      report: is called with lines of progress and the summaries.
+
+    Raises:
+      UserError: files, rows or options cannot be used.
+    """
+    from tfrecords_tools.tasks import builder
+
+    # The attributes of a builder have the names of flags.
+    names = {field.name for field in dataclasses.fields(builder.builder_of(task))}
+    names -= {"task", "files", "tokenizer", "max_length", "report"}
+    chosen = {name: options[name].value for name in names}
+    return builder.build(
+        task, files, tokenizer, options.output, max_length, execution=where, report=report, **chosen
+    )
+
+
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
@@ -445,18 +481,15 @@ def main(argv: list[str]) -> None:
         # TensorFlow is slow to load. The process that workers are forked from loads it meanwhile.
         parallel.start("tfrecords_tools.tasks.splits")
 
-    # TensorFlow is slow to load, so the flags are checked first.
-    from official import tokenizers
-    from official.tasks import kinds
+    from official import tokenizers  # TensorFlow is slow to load, so the flags are checked first.
 
     started = time.monotonic()
-    kind = kinds.KINDS[task.kind]
-    built = kinds.load(kind.builder).from_flags(
+    built = build(
         options,
         task,
         files,
         tokenizers.load(options.tokenizer),
-        options.max_length or kind.max_length,
+        options.max_length or KINDS[task.kind].max_length,
         where,
         lambda line: print(line, flush=True),
     )

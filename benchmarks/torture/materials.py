@@ -166,11 +166,11 @@ class Materials:
         with self._made("shards-task") as path:
             if path:
                 from official import tasks, tokenizers
-                from tfrecords_tools.tasks import labelled_text
+                from tfrecords_tools.tasks import builder as task_builder
 
                 task = tasks.find("sst2")
                 source = self.labelled()
-                labelled_text.build(
+                task_builder.build(
                     task,
                     {split: source / file for split, file in task.files.items()},
                     tokenizers.load(self.tokenizer("wordpiece")),

@@ -17,13 +17,14 @@ class Kind:
       objectives: the types of the objectives that learn the task.
       metrics: the metrics that can be computed; the first one is the default.
       method: the method of `official.load(DIR)` that predicts the task; "" = none.
-      builder: the module of the shard builder, which has `from_flags`.
+      builder: the module of the shard builder, which has `Builder`.
       scorer: the module with the `Scorer`, which computes metrics and writes predictions.
       signatures: the module of the signatures of a SavedModel; "" = those of the encoder.
       output: the prediction that is compared with the first target, of kinds with one target a row.
       max_length: the default length of examples, in tokens.
       generic: whether a user can define a task of this kind by naming columns.
       generates: whether predictions are texts that a decoder generates.
+      flags: the flags of `build_task_shards` that are not for every kind.
     """
 
     targets: tuple[str, ...]
@@ -37,6 +38,7 @@ class Kind:
     max_length: int = 128
     generic: bool = False
     generates: bool = False
+    flags: tuple[str, ...] = ()
 
 
 KINDS = {
@@ -50,6 +52,7 @@ KINDS = {
         signatures="official.serving.signatures.classification",
         output="probabilities",
         generic=True,
+        flags=("unlabelled_train",),
     ),
     "multi_label": Kind(
         targets=("label_flags",),
@@ -61,6 +64,7 @@ KINDS = {
         signatures="official.serving.signatures.classification",
         output="probabilities",
         generic=True,
+        flags=("unlabelled_train",),
     ),
     "regression": Kind(
         targets=("score",),
@@ -72,6 +76,7 @@ KINDS = {
         signatures="official.serving.signatures.classification",
         output="score",
         generic=True,
+        flags=("unlabelled_train",),
     ),
     "ranking": Kind(
         targets=(),
@@ -81,6 +86,7 @@ KINDS = {
         builder="tfrecords_tools.tasks.ranking",
         scorer="official.evaluation.rankings",
         signatures="official.serving.signatures.ranking",
+        flags=("queries", "documents", "qrels", "negatives"),
     ),
     "span": Kind(
         targets=("answer_start", "answer_end"),
@@ -91,6 +97,7 @@ KINDS = {
         scorer="official.evaluation.span_answers",
         signatures="official.serving.signatures.span_answer",
         max_length=384,
+        flags=("doc_stride", "max_query_length"),
     ),
     "choice": Kind(
         targets=("answer",),
@@ -112,6 +119,7 @@ KINDS = {
         scorer="official.evaluation.tags",
         signatures="official.serving.signatures.tagging",
         generic=True,
+        flags=("repair_tags", "split_words", "nested_spans"),
     ),
     "text_to_text": Kind(
         targets=("target_ids",),
@@ -134,6 +142,7 @@ KINDS = {
         signatures="official.serving.signatures.seq2seq_lm",
         max_length=512,
         generates=True,
+        flags=("max_target_length", "prefix", "punctuation"),
     ),
 }
 GENERIC = tuple(name for name, kind in KINDS.items() if kind.generic)

@@ -21,7 +21,7 @@ from official.utils.errors import UserError
 from tests import small
 from tests.end_to_end.test_fine_tuning import examples
 from tests.official.saving.test_teachers import folder_of
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 MASKED_LM = {"type": "masked_lm"}
 
@@ -44,7 +44,7 @@ def task_shards(folder, init, seed=1, **options):
         files[split].write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = tasks.generic("classification", "a", "b", "y", labels=["bad", "good"])
     tokenizer = tokenizers.load(f"{init}/tokenizer")
-    labelled_text.build(task, files, tokenizer, folder, 24, report=quiet, **options)
+    task_builder.build(task, files, tokenizer, folder, 24, report=quiet, **options)
     return folder
 
 

@@ -17,7 +17,7 @@ from official.serving import saved_model
 from official.training.trainer import Trainer
 from tests import commands, small
 from tests.streams import stream_folder
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
 SIZES = {
@@ -97,7 +97,7 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     task = tasks.generic(kind, "a", "b", "y")
     shards = tmp_path / "shards"
     tokenizer = tokenizers.load(init / "tokenizer")
-    labelled_text.build(task, files, tokenizer, shards, 24, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, shards, 24, report=lambda line: None)
     recipe = {
         "steps": 120, "batch_size": 16, "bucket_lengths": [16], "report_every": 60,
         "optimizer": {"learning_rate": 2e-3, "layer_decay": 0.9, "weight_decay": 0.0},

@@ -8,7 +8,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.saving import checkpoints
 from tests import commands, small
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 GOOD, BAD, NEITHER = small.WORDS[:15], small.WORDS[15:30], small.WORDS[30:45]
 ENCODER = {
@@ -36,7 +36,7 @@ def pairs(path, count, seed, labels, labelled=True):
 
 
 def shards(task, files, tokenizer, output):
-    labelled_text.build(task, files, tokenizer, output, 20, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, output, 20, report=lambda line: None)
     return output
 
 

@@ -13,7 +13,8 @@ from official.saving import checkpoints, metrics_log
 from official.tasks import text_to_text as forms
 from tests import small, squads, systems
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.tasks import labelled_text, tagging, text_to_text
+from tfrecords_tools.tasks import builder as task_builder
+from tfrecords_tools.tasks import labelled_text, text_to_text
 
 SIZES = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "intermediate_size": 24}
 BERT = {"type": "transformer", **SIZES, "max_positions": 32, "initializer_range": 0.5}
@@ -55,7 +56,7 @@ def tagged(folder, tokenizer):
         files[split] = folder / f"{split}.jsonl"
         files[split].write_text("".join(json.dumps(line) + "\n" for line in lines))
     task = tasks.generic("tagging", "0", label="-1")
-    tagging.build(task, files, tokenizer, folder / "shards", 16, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, folder / "shards", 16, report=lambda line: None)
 
 
 def asked(folder, tokenizer):

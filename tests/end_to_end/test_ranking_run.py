@@ -21,8 +21,7 @@ from official.tasks import trec
 from official.utils.errors import UserError
 from tests import ROOT, commands
 from tests.official.test_export import GOLDEN, ask
-from tfrecords_tools.tasks import ranking as ranking_shards
-from tfrecords_tools.tasks import tables
+from tfrecords_tools.tasks import builder as task_builder
 
 WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split()
 ODD = ["\u00ad\u200b", "dog " * 90, "ünïcødé 猫 😀", "[MASK] [SEP]", "a\u00ad\u200bb", "İSTANBUL ß"]
@@ -100,16 +99,11 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     """Each head and each encoder, whose layouts of a pair differ, once."""
     queries, documents, qrels, run = data_folder(tmp_path / "in")
     random_model(tmp_path / "model", encoder, head)
-    collection = ranking_shards.read_collection(
-        tmp_path / "in" / "queries.jsonl",
-        tmp_path / "in" / "documents.jsonl",
-        tmp_path / "in" / "qrels",
-        tables.BadRows(),
-    )
-    ranking_shards.build(
-        tasks.ranking(), collection,
+    task_builder.build(
+        tasks.ranking(),
         {split: tmp_path / "in" / "bm25.run" for split in ("train", "validation")},
         tokenizers.load(GOLDEN), tmp_path / "shards", max_length=20, report=lambda line: None,
+        input=tmp_path / "in", queries="queries.jsonl", documents="documents.jsonl", qrels="qrels",
     )  # fmt: skip
     config, _, model = model_folder.restore(tmp_path / "model")
     evaluator = Evaluator(config, model, tf.distribute.get_strategy())

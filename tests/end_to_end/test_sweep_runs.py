@@ -9,7 +9,7 @@ import yaml
 
 from official import tasks, tokenizers
 from tests import commands, small
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 
 def run(*options):
@@ -26,7 +26,7 @@ def test_sweep_over_seeds(tmp_path):
         rows = [f"{' '.join(rng.choice(small.WORDS, 5))}\t{rng.integers(2)}" for _ in range(40)]
         path.write_text("\n".join(["text\tlabel", *rows]) + "\n")
     task = tasks.generic("classification", "text", label="label")
-    labelled_text.build(
+    task_builder.build(
         task, files, tokenizer, tmp_path / "shards", 16, report=lambda line: None
     )  # fmt: skip
     config = {

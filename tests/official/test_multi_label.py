@@ -19,7 +19,7 @@ from official.modeling.objectives import multi_label
 from official.utils.errors import UserError
 from tests import GOLDEN
 from tests.official.serving.test_predictor import TEXTS, constants, load, server
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 TASK = tasks.generic("multi_label", "text", label="labels")
 LABELS = ("a cat", "dog", "mat")
@@ -35,7 +35,7 @@ def build(folder, tokenizer, train, suffix="tsv"):
     path = folder / f"train.{suffix}"
     path.write_text(train)
     said = []
-    built = labelled_text.build(
+    built = task_builder.build(
         TASK, {"train": path, "validation": path}, tokenizer, folder / "shards", 16,
         report=said.append,
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_lists_of_labels_in_json(tmp_path, tokenizer):
     assert built.task.labels == LABELS
     task = tasks.generic("multi_label", "text", label="labels", labels=("dog",))
     with pytest.raises(UserError, match=r"line 1: label 'a cat' .* none of 'dog'.*'\|' separates"):
-        labelled_text.build(
+        task_builder.build(
             task, {"train": tmp_path / "train.jsonl"}, tokenizer, tmp_path / "x", report=print
         )
     with pytest.raises(UserError, match=r"'a\|b' cannot be a label: '\|' separates labels"):

@@ -273,5 +273,5 @@ def test_a_train_file_may_go_without_labels_if_it_is_said(tmp_path):
     assert (task.columns.label, set(files)) == (None, {"train"})
     with pytest.raises(UserError, match="with --unlabelled_train the train file"):
         _plan(*generic, "--train_file=train.tsv")
-    with pytest.raises(UserError, match="--unlabelled_train is for .*, not for span"):
+    with pytest.raises(UserError, match="--unlabelled_train is for .*, not for --task=squad1"):
         _plan("--task=squad1", f"--input={tmp_path}", "--unlabelled_train")

@@ -165,7 +165,7 @@ def test_shards_of_tasks(root, tmp_path, name):
         values(["build_task_shards", *given, f"--tokenizer={place}/tokenizer"])
         task, files = build_task_shards.plan(values)
         kind = kinds.KINDS[task.kind]
-        kinds.load(kind.builder).from_flags(
+        build_task_shards.build(
             values, task, files, tokenizers.load(values.tokenizer), kind.max_length, Execution(),
             lambda line: None,
         )  # fmt: skip

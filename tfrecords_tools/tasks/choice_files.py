@@ -71,6 +71,18 @@ class RawQuestion:
     known: Mapping[Any, int] | None
 
 
+def with_labels(task: Task, path: AnyPath, skip_bad_rows: bool = False) -> Task:
+    """Returns a task with its labels, or letters, as many as the first question has choices.
+
+    Raises:
+      UserError: see `count_choices`.
+    """
+    if task.labels:
+        return task
+    labels = tuple(LETTERS[: count_choices(path, skip_bad_rows)])
+    return dataclasses.replace(task, labels=labels, values=())
+
+
 def count_choices(path: AnyPath, skip_bad_rows: bool = False) -> int:
     """Returns the number of choices of the first question of a JSON Lines file.
 

@@ -1,34 +1,29 @@
-"""Builds the shard folder of a classification or regression task from its files.
+"""Examples of single texts or pairs with a label, several labels or a score (see `builder`).
 
 A text of a task with several labels has any number of them: a cell such as `sport|news`, or in JSON
 Lines a list.
 
-Rows are read (`tables`), tokenized in batches, packed and written (`splits`). The feature `row` is
-the number of the row in the file, which assigns predictions to rows.
+The feature `row` is the number of the row in the file, which assigns predictions to rows.
 """
 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from absl import flags
 
-from official.shards import manifest
-from official.shards.manifest import TaskSettings
-from official.tasks import KINDS, SPLITS, Task, nearest
+from official.tasks import KINDS, Task, nearest
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
-from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits, tables
-from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.writing.execution import Execution
+from official.utils.text_lines import BadRows
+from tfrecords_tools.tasks import builder, tables
+from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
-ROWS_AT_ONCE = 4096  # tokenizers are several times faster on thousands of texts than on one
 MAX_INFERRED_LABELS = 1000
 
 # The number of the row, its one or two texts, and the id of its label, its score, a flag for each
@@ -36,91 +31,73 @@ MAX_INFERRED_LABELS = 1000
 UsableRow = tuple[int, list[str], int | float | list[int] | None]
 
 
-def from_flags(
-    options: flags.FlagValues,
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    execution: Execution,
-    report: Callable[[str], None],
-) -> manifest.Manifest:
-    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    return build(
-        task,
-        files,
-        tokenizer,
-        options.output,
-        max_length,
-        options.format,
-        options.skip_bad_rows,
-        unlabelled=("train",) if options.unlabelled_train else (),
-        seed=options.seed,
-        execution=execution,
-        report=report,
-    )
+@dataclasses.dataclass
+class Builder(builder.Builder):
+    """Builds the shards of single texts or pairs with a label, several labels or a score.
 
-
-def build(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    output: AnyPath,
-    max_length: int = 128,
-    format: str | None = None,
-    skip_bad_rows: bool = False,
-    unlabelled: Collection[str] = (),
-    seed: int = 0,
-    execution: Execution = Execution(),  # noqa: B008
-    report: Callable[[str], None] = print,
-) -> manifest.Manifest:
-    """Builds the shard folder of a task and returns its manifest.
-
-    Args:
-      task: the task. If it has no labels, they are those of the train file.
-      files: the file of each split; only test files may have no labels.
-      tokenizer: an `official.tokenizers.Tokenizer`.
-      output: the folder to create.
-      max_length: the length of the longest example in tokens, special tokens counted; longer
-        examples are cut.
-      format: "tsv", "csv" or "jsonl"; None = by the file names.
-      skip_bad_rows: whether rows that cannot be used are left out and counted.
-      unlabelled: the splits whose labels are not read, and may be missing: text that a teacher
-        labels.
-      seed: the seed of the order of training examples.
-      execution: where the work is done; this does not change the shards.
-      report: is called with lines of progress and the summary.
-
-    Raises:
-      UserError: files, columns, rows or labels cannot be used.
+    Attributes:
+      unlabelled_train: whether the labels of the train file are not read, and may be missing: text
+        that a teacher labels.
     """
-    parts = 2 if task.columns.text_pair is not None else 1
-    task_folder.check_max_length(parts, tokenizer, max_length)
-    if task.kind in ("classification", "multi_label") and not task.labels:
-        if "train" in unlabelled:
+
+    unlabelled_train: bool = False
+
+    def prepare(self) -> None:
+        """See `builder.Builder`."""
+        self.check_max_length(_parts(self.task))
+        if self.task.kind == "regression" or self.task.labels:
+            return
+        if self.unlabelled_train:
             raise UserError(
                 "--unlabelled_train: without the labels of a train file their names cannot be "
                 "found: name them with --labels, in the teacher's order"
             )
-        task = with_labels_of_train_file(task, files, format, skip_bad_rows)
-    shards: list[manifest.Shard] = []
-    counts: dict[str, SplitCounts] = {}
-    with splits.new_folder(output, tokenizer, execution, seed) as writer:
-        for split in (s for s in SPLITS if s in files):
-            known = () if split.startswith("test") else task.skipped
-            bad = tables.BadRows(skip_bad_rows, known)
-            each = SplitCounts(bad, task_folder.no_targets(task.labels))
-            usable_rows = usable(task, split, files[split], format, bad, split not in unlabelled)
-            rows = _with_progress(usable_rows, split, report)
-            make = functools.partial(_examples, task=task, max_length=max_length)
-            shards += writer.write(split, rows, ROWS_AT_ONCE, make, each)
-            if not each.examples:
-                raise UserError(f"{files[split]}: no row can be used: {each.bad}")
-            counts[split] = each
-            report(_summary(split, each, max_length))
-        built = _manifest(task, files, tokenizer, max_length, shards, counts, seed)
-        manifest.write(writer.folder, built)
-    return built
+        self.task = with_labels_of_train_file(
+            self.task, self.files, self.format, self.skip_bad_rows
+        )
+
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
+        """See `builder.Builder`."""
+        labelled = split != "train" or not self.unlabelled_train
+        progress = Progress(None, self.report, f"{split}: ", "rows")
+        rows = usable(self.task, split, self.files[split], self.format, counts.bad, labelled)
+        for number, row in enumerate(rows, 1):
+            yield row
+            if number % 1000 == 0:
+                progress(1000)
+
+    def examples(self) -> Make:
+        """See `builder.Builder`."""
+        return functools.partial(_examples, task=self.task, max_length=self.max_length)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """See `builder.Builder`."""
+        words = pair_packing.word_features(self.tokenizer)
+        return "token_ids", "segment_lengths", "row", *words, *KINDS[self.task.kind].targets
+
+    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {"labels": dict(counts.targets) if counts.labelled else {}}
+
+    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        """See `builder.Builder`."""
+        parts = [
+            f"{split}: {counts.examples:,} examples",
+            f"{counts.tokens:,} tokens",
+            f"{counts.truncated:,} cut at {self.max_length} tokens",
+            *counts.left_out(),
+        ]
+        if not counts.labelled:
+            parts.append("no labels")
+        elif counts.targets:
+            parts.append(counts.shares())
+        return parts
+
+
+def _parts(task: Task) -> int:
+    """Returns the number of texts of an example."""
+    return 2 if task.columns.text_pair is not None else 1
 
 
 def with_labels_of_train_file(
@@ -136,7 +113,7 @@ def with_labels_of_train_file(
     columns = task.columns_for("train", tables.file_format(files["train"], format))
     column = columns.label
     values: set[str] = set()
-    bad = tables.BadRows(skip_bad_rows)
+    bad = BadRows(skip_bad_rows)
     several = task.kind == "multi_label"
     rows = tables.read(
         files["train"],
@@ -183,7 +160,7 @@ def _examples(
     max_length: int,
 ) -> Iterator[Example]:
     """Yields the examples of some rows and counts them."""
-    parts = 2 if task.columns.text_pair is not None else 1
+    parts = _parts(task)
     specials = pair_packing.num_specials(parts, tokenizer)
     texts = [text for _, both, _ in rows for text in both]
     ids, words = tokenizer.encode(texts), pair_packing.split_words(texts, tokenizer)
@@ -210,22 +187,12 @@ def _examples(
         yield example
 
 
-def _with_progress(
-    rows: Iterator[UsableRow], split: str, report: Callable[[str], None]
-) -> Iterator[UsableRow]:
-    progress = Progress(None, report, f"{split}: ", "rows")
-    for number, row in enumerate(rows, 1):
-        yield row
-        if number % 1000 == 0:
-            progress(1000)
-
-
 def usable(
     task: Task,
     split: str,
     path: AnyPath,
     format: str | None,
-    bad: tables.BadRows,
+    bad: BadRows,
     labelled: bool = True,
 ) -> Iterator[UsableRow]:
     """Yields the rows of a file whose texts and label or score can be used.
@@ -312,45 +279,3 @@ def _score(text: str) -> float:
             return float(np.float32(float(text)))  # Stored as float32: 1e39 is infinite.
     except ValueError:
         return math.nan
-
-
-def _manifest(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    shards: Iterable[manifest.Shard],
-    counts: Mapping[str, SplitCounts],
-    seed: int,
-) -> manifest.Manifest:
-    (target,) = KINDS[task.kind].targets
-    totals = {
-        split: each.totals(labels=dict(each.targets) if each.labelled else {})
-        for split, each in counts.items()
-    }
-    return task_folder.make_manifest(
-        task.description(),
-        ("token_ids", "segment_lengths", "row", *pair_packing.word_features(tokenizer), target),
-        tokenizer,
-        max_length,
-        shards,
-        totals,
-        counts,
-        TaskSettings(files=task_folder.file_names(files)),
-        seed,
-    )
-
-
-def _summary(split: str, counts: SplitCounts, max_length: int) -> str:
-    parts = [
-        f"{split}: {counts.examples:,} examples",
-        f"{counts.tokens:,} tokens",
-        f"{counts.truncated:,} cut at {max_length} tokens",
-    ]
-    if counts.bad.counts:
-        parts.append(f"left out: {counts.bad}")
-    if not counts.labelled:
-        parts.append("no labels")
-    elif counts.targets:
-        parts.append(counts.shares())
-    return "; ".join(parts)

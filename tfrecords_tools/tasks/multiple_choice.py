@@ -1,4 +1,4 @@
-"""Builds the shard folder of a multiple-choice task: a sequence for each choice of each question.
+"""Examples of multiple-choice questions: a sequence for each choice (see `builder`).
 
 A sequence is [CLS] context [SEP] question and choice [SEP]. Sequences that are too long are cut at
 the end of the context. The question and the choice are never cut: a question that leaves no room
@@ -8,87 +8,61 @@ for a token of the context cannot be used.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from absl import flags
-
-from official.shards import manifest
-from official.shards.manifest import TaskSettings
-from official.tasks import LETTERS, SPLITS, Task, choice_text
+from official.tasks import Description, Task, choice_text
 from official.tokenizers import Tokenizer, pair_packing
-from official.utils.errors import UserError
-from official.utils.paths import AnyPath
-from tfrecords_tools.tasks import choice_files, splits, tables
-from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.writing.execution import Execution
-
-QUESTIONS_AT_ONCE = 1024
+from tfrecords_tools.tasks import builder, choice_files
+from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
 
-def from_flags(
-    options: flags.FlagValues,
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    execution: Execution,
-    report: Callable[[str], None],
-) -> manifest.Manifest:
-    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    how = max_length, options.skip_bad_rows, options.seed, execution, report
-    return build(task, files, tokenizer, options.output, *how)
+class Builder(builder.Builder):
+    """Builds the shards of questions with several choices."""
 
+    rows_at_once = 1024
+    noun = "question"
 
-def build(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    output: AnyPath,
-    max_length: int = 512,
-    skip_bad_rows: bool = False,
-    seed: int = 0,
-    execution: Execution = Execution(),  # noqa: B008
-    report: Callable[[str], None] = print,
-) -> manifest.Manifest:
-    """Builds the shard folder of a multiple-choice task and returns its manifest.
+    def prepare(self) -> None:
+        """See `builder.Builder`; without labels they are letters, as many as there are choices."""
+        self.check_max_length(2)
+        self.task = choice_files.with_labels(
+            self.task, self.files[self.splits[0]], self.skip_bad_rows
+        )
 
-    Args:
-      task: a task of the kind "choice". If it has no labels, they are letters, as many as the first
-        question of the first file has choices.
-      files: the file (or RACE's folder) of each split; only test files may have no answers.
-      tokenizer: an `official.tokenizers.Tokenizer`.
-      output: the folder to create.
-      max_length: the length of the longest sequence in tokens, special tokens counted.
-      skip_bad_rows: whether questions that cannot be used are left out and counted.
-      seed: the seed of the order of training examples.
-      execution: where the work is done; this does not change the shards.
-      report: is called with the summaries.
+    def read(
+        self, split: str, counts: SplitCounts, writer: Splits
+    ) -> Iterator[choice_files.Question]:
+        """See `builder.Builder`."""
+        return choice_files.read(self.task, self.files[split], split.startswith("test"), counts.bad)
 
-    Raises:
-      UserError: files or questions cannot be used.
-    """
-    task_folder.check_max_length(2, tokenizer, max_length)
-    names = [split for split in SPLITS if split in files]
-    if not task.labels:
-        count = choice_files.count_choices(files[names[0]], skip_bad_rows)
-        task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
-    shards: list[manifest.Shard] = []
-    counts: dict[str, SplitCounts] = {}
-    with splits.new_folder(output, tokenizer, execution, seed) as writer:
-        for split in names:
-            targets = task_folder.no_targets(task.labels)
-            each = SplitCounts(tables.BadRows(skip_bad_rows), targets)
-            asked = choice_files.read(task, files[split], split.startswith("test"), each.bad)
-            make = functools.partial(_examples, task=task, max_length=max_length)
-            shards += writer.write(split, asked, QUESTIONS_AT_ONCE, make, each)
-            if not each.examples:
-                raise UserError(f"{files[split]}: no question can be used: {each.bad}")
-            counts[split] = each
-            report(_summary(split, each, max_length))
-        built = _manifest(task, files, tokenizer, max_length, shards, counts, seed)
-        manifest.write(writer.folder, built)
-    return built
+    def examples(self) -> Make:
+        """See `builder.Builder`."""
+        return functools.partial(_examples, task=self.task, max_length=self.max_length)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """See `builder.Builder`."""
+        return "token_ids", "segment_lengths", "sequence_lengths", "row", "answer"
+
+    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {"answers": dict(counts.targets) if counts.labelled else {}}
+
+    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
+        """See `builder.Builder`."""
+        sequences = dict.fromkeys(counts, len(self.task.labels))
+        return dataclasses.replace(self.task.description(), sequences=sequences)
+
+    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        """See `builder.Builder`."""
+        return [
+            f"{split}: {counts.examples:,} questions",
+            f"{counts.tokens:,} tokens",
+            f"{counts.truncated:,} with their context cut, at {self.max_length} tokens",
+            *counts.left_out(),
+            counts.shares() if counts.labelled else "no answers",
+        ]
 
 
 def _examples(
@@ -124,7 +98,7 @@ def _examples(
             pair_packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
             for ids in choice_ids
         ]
-        example = task_folder.example_of_sequences(packed, question.number)
+        example = builder.example_of_sequences(packed, question.number)
         counts.count(*example["sequence_lengths"])
         counts.truncated += len(context) + longest + specials > max_length
         if question.answer is None:
@@ -133,45 +107,3 @@ def _examples(
             example["answer"] = question.answer
             counts.targets[task.labels[question.answer]] += 1
         yield example
-
-
-def _manifest(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    shards: Iterable[manifest.Shard],
-    counts: Mapping[str, SplitCounts],
-    seed: int,
-) -> manifest.Manifest:
-    totals = {
-        split: each.totals(answers=dict(each.targets) if each.labelled else {})
-        for split, each in counts.items()
-    }
-    description = dataclasses.replace(
-        task.description(),
-        sequences=dict.fromkeys(counts, len(task.labels)),
-    )
-    return task_folder.make_manifest(
-        description,
-        ("token_ids", "segment_lengths", "sequence_lengths", "row", "answer"),
-        tokenizer,
-        max_length,
-        shards,
-        totals,
-        counts,
-        TaskSettings(files=task_folder.file_names(files)),
-        seed,
-    )
-
-
-def _summary(split: str, counts: SplitCounts, max_length: int) -> str:
-    parts = [
-        f"{split}: {counts.examples:,} questions",
-        f"{counts.tokens:,} tokens",
-        f"{counts.truncated:,} with their context cut, at {max_length} tokens",
-    ]
-    if counts.bad.counts:
-        parts.append(f"left out: {counts.bad}")
-    parts.append(counts.shares() if counts.labelled else "no answers")
-    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""Builds the shard folder of a question-answering task from files in the format of SQuAD.
+"""Examples of questions and answers, from files in the format of SQuAD (see `builder`).
 
 The answers are spans of the context. Each question becomes one example for each window of its
 context (`official.tokenizers.windows`). The questions are kept beside the shards
@@ -7,45 +7,23 @@ context (`official.tokenizers.windows`). The questions are kept beside the shard
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from absl import flags
 
-from official.shards import manifest, side_texts
-from official.shards.manifest import TaskSettings
-from official.tasks import SPLITS, Task
+from official.shards import side_texts
+from official.tasks import Description
 from official.tokenizers import Tokenizer, windows
-from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits, squad, tables
-from tfrecords_tools.tasks.folder import Example
-from tfrecords_tools.writing.execution import Execution
-
-QUESTIONS_AT_ONCE = 512
+from tfrecords_tools.tasks import builder, splits, squad
+from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 AskedRow = tuple[int, squad.Asked]  # the number of a question, and the question
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """The sizes of windows.
-
-    Attributes:
-      max_length: the length of the longest window in tokens, with the question and special tokens.
-      doc_stride: the number of tokens from the start of a window to the start of the next.
-      max_query_length: the largest number of tokens of a question; longer questions are cut.
-    """
-
-    max_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-
-
 @dataclasses.dataclass
-class SplitCounts(task_folder.SplitCounts):
+class SplitCounts(splits.SplitCounts):
     """The counts of one split; its examples are windows, which are never cut.
 
     Attributes:
@@ -63,69 +41,94 @@ class SplitCounts(task_folder.SplitCounts):
     unusable: list[int] = dataclasses.field(default_factory=list)
 
 
-def from_flags(
-    options: flags.FlagValues,
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    execution: Execution,
-    report: Callable[[str], None],
-) -> manifest.Manifest:
-    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    sizes = Sizes(max_length, options.doc_stride, options.max_query_length)
-    how = options.skip_bad_rows, options.seed, execution, report
-    return build(task, files, tokenizer, options.output, sizes, *how)
+@dataclasses.dataclass
+class Builder(builder.Builder):
+    """Builds the shards of questions whose answers are spans of a context.
 
-
-def build(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    output: AnyPath,
-    sizes: Sizes = Sizes(),
-    skip_bad_rows: bool = False,
-    seed: int = 0,
-    execution: Execution = Execution(),  # noqa: B008
-    report: Callable[[str], None] = print,
-) -> manifest.Manifest:
-    """Builds the shard folder of a question-answering task and returns its manifest.
-
-    Args:
-      task: a task of the kind "span".
-      files: the file of each split; only "test" may have no answers.
-      tokenizer: an `official.tokenizers.Tokenizer`.
-      output: the folder to create.
-      sizes: the sizes of windows.
-      skip_bad_rows: whether questions that cannot be used are left out and counted.
-      seed: the seed of the order of training examples.
-      execution: where the work is done; this does not change the shards.
-      report: is called with lines of progress and the summary.
-
-    Raises:
-      UserError: files or questions cannot be used, or the sizes leave no room for them.
+    Attributes:
+      doc_stride: the number of tokens from the start of a window to the start of the next.
+      max_query_length: the largest number of tokens of a question; longer questions are cut.
     """
-    windows.check(tokenizer, sizes.max_length, sizes.doc_stride, sizes.max_query_length)
-    shards: list[manifest.Shard] = []
-    counts: dict[str, SplitCounts] = {}
-    digests: dict[str, str] = {}
-    with splits.new_folder(output, tokenizer, execution, seed) as writer:
-        for split in (s for s in SPLITS if s in files):
-            each = SplitCounts(tables.BadRows(skip_bad_rows))
-            answered = not split.startswith("test")
-            asked = list(enumerate(squad.read(files[split], task.no_answers, answered, each.bad)))
-            make = functools.partial(_examples, sizes=sizes)
-            shards += writer.write(split, asked, QUESTIONS_AT_ONCE, make, each)
-            if not each.examples:
-                raise UserError(f"{files[split]}: no question can be used: {each.bad}")
-            unusable = set(each.unusable)
-            usable = {row: item.question for row, item in asked if row not in unusable}
-            digests |= side_texts.write_questions(writer.folder, split, usable)
-            counts[split] = each
-            report(_summary(split, each))
-        built = _manifest(task, files, tokenizer, sizes, shards, counts, digests, seed)
-        manifest.write(writer.folder, built)
-    return built
+
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+    counts_type = SplitCounts
+    rows_at_once = 512
+    noun = "question"
+
+    def prepare(self) -> None:
+        """See `builder.Builder`."""
+        windows.check(self.tokenizer, self.max_length, self.doc_stride, self.max_query_length)
+        self._asked: dict[str, list[AskedRow]] = {}
+
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[AskedRow]:
+        """See `builder.Builder`."""
+        answered = not split.startswith("test")
+        asked = squad.read(self.files[split], self.task.no_answers, answered, counts.bad)
+        self._asked[split] = list(enumerate(asked))
+        return self._asked[split]
+
+    def examples(self) -> Make:
+        """See `builder.Builder`."""
+        return functools.partial(
+            _examples,
+            max_length=self.max_length,
+            doc_stride=self.doc_stride,
+            max_query_length=self.max_query_length,
+        )
+
+    def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
+        """See `builder.Builder`."""
+        unusable = set(counts.unusable)
+        rows = self._asked.pop(split)
+        usable = {row: item.question for row, item in rows if row not in unusable}
+        return side_texts.write_questions(folder, split, usable)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """See `builder.Builder`."""
+        positions = (*windows.POSITIONS, "answer_start", "answer_end")
+        return "token_ids", "segment_lengths", "row", *positions
+
+    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {
+            "questions": counts.questions,
+            "without_answer": counts.impossible,
+            "cut_questions": counts.cut_questions,
+            "with_answer_in_window": counts.answered,
+        }
+
+    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
+        """See `builder.Builder`."""
+        return dataclasses.replace(
+            self.task.description(),
+            doc_stride=self.doc_stride,
+            max_query_length=self.max_query_length,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {
+            "max_length": self.max_length,
+            "doc_stride": self.doc_stride,
+            "max_query_length": self.max_query_length,
+        }
+
+    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        """See `builder.Builder`."""
+        parts = [
+            f"{split}: {counts.questions:,} questions in {counts.examples:,} windows",
+            f"{counts.tokens:,} tokens",
+        ]
+        if counts.labelled:
+            parts.append(f"{counts.answered:,} windows with the answer")
+        if counts.impossible:
+            parts.append(f"{counts.impossible:,} questions without one")
+        if counts.cut_questions:
+            parts.append(f"{counts.cut_questions:,} questions cut")
+        return [*parts, *counts.left_out(), *([] if counts.labelled else ["no answers"])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +166,12 @@ def _tokenized(
 
 
 def _examples(
-    asked: Sequence[AskedRow], tokenizer: Tokenizer, counts: SplitCounts, sizes: Sizes
+    asked: Sequence[AskedRow],
+    tokenizer: Tokenizer,
+    counts: SplitCounts,
+    max_length: int,
+    doc_stride: int,
+    max_query_length: int,
 ) -> Iterator[Example]:
     """Yields the windows of some questions and counts them."""
     items = list(_tokenized(asked, tokenizer, counts))
@@ -172,15 +180,15 @@ def _examples(
     question_ids = tokenizer.encode([item.question.text for item in items])
     counts.labelled = items[0].question.answers is not None
     counts.questions += len(items)
-    counts.cut_questions += sum(len(ids) > sizes.max_query_length for ids in question_ids)
+    counts.cut_questions += sum(len(ids) > max_query_length for ids in question_ids)
     counts.impossible += sum(item.question.answers == () for item in items)
     packed = windows.pack_windows(
         _ragged(question_ids),
         _ragged([item.context_ids for item in items]),
         tokenizer,
-        sizes.max_length,
-        sizes.doc_stride,
-        sizes.max_query_length,
+        max_length,
+        doc_stride,
+        max_query_length,
     )
     token_ids = packed.pop("token_ids")
     row_splits, values = token_ids.row_splits.numpy(), token_ids.values.numpy()
@@ -212,60 +220,3 @@ def _ragged(rows: list) -> tf.RaggedTensor:
     lengths = [len(row) for row in rows]
     values = tf.concat([tf.constant(row, tf.int32) for row in rows], 0)
     return tf.RaggedTensor.from_row_lengths(values, lengths)
-
-
-def _manifest(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    sizes: Sizes,
-    shards: list[manifest.Shard],
-    counts: Mapping[str, SplitCounts],
-    digests: Mapping[str, str],
-    seed: int,
-) -> manifest.Manifest:
-    totals = {
-        split: each.totals(
-            questions=each.questions,
-            without_answer=each.impossible,
-            cut_questions=each.cut_questions,
-            with_answer_in_window=each.answered,
-        )
-        for split, each in counts.items()
-    }
-    description = dataclasses.replace(
-        task.description(),
-        doc_stride=sizes.doc_stride,
-        max_query_length=sizes.max_query_length,
-    )
-    positions = (*windows.POSITIONS, "answer_start", "answer_end")
-    return task_folder.make_manifest(
-        description,
-        ("token_ids", "segment_lengths", "row", *positions),
-        tokenizer,
-        sizes.max_length,
-        shards,
-        totals,
-        counts,
-        TaskSettings(files=task_folder.file_names(files), **dataclasses.asdict(sizes)),
-        seed,
-        files=digests,
-    )
-
-
-def _summary(split: str, counts: SplitCounts) -> str:
-    parts = [
-        f"{split}: {counts.questions:,} questions in {counts.examples:,} windows",
-        f"{counts.tokens:,} tokens",
-    ]
-    if counts.labelled:
-        parts.append(f"{counts.answered:,} windows with the answer")
-    if counts.impossible:
-        parts.append(f"{counts.impossible:,} questions without one")
-    if counts.cut_questions:
-        parts.append(f"{counts.cut_questions:,} questions cut")
-    if counts.bad.counts:
-        parts.append(f"left out: {counts.bad}")
-    if not counts.labelled:
-        parts.append("no answers")
-    return "; ".join(parts)

@@ -8,32 +8,120 @@ number among the examples of the row. The other splits keep the order of the fil
 Shapes: N examples.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
 import itertools
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 import numpy as np
 
 from official import tokenizers
 from official.shards import features, manifest
+from official.shards.manifest import SplitTotals
 from official.tokenizers import Tokenizer
 from official.utils import host_seeding, paths
 from official.utils.paths import AnyPath
-from tfrecords_tools.tasks.folder import Example, SplitCounts
+from official.utils.text_lines import BadRows
 from tfrecords_tools.writing import folders, parallel, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Keyed, Runner
 
 EXAMPLES_AT_ONCE = 2048
+SUMMED = ("examples", "tokens", "truncated")  # the counts that are summed over the splits
 
+# An example before it is serialized: feature → value.
+Example = dict[str, Any]
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 # Returns the examples of some rows, and counts them. A pure function that can be pickled.
-Make = Callable[[Sequence[Row], Tokenizer, SplitCounts], Iterable[Example]]
+Make = Callable[[Sequence[Row], Tokenizer, "SplitCounts"], Iterable[Example]]
+
+
+@dataclasses.dataclass
+class SplitCounts:
+    """The counts of one split, or of a part of it.
+
+    Attributes:
+      bad: what was left out.
+      targets: the number of examples of each label, in the order of the labels; starts as
+        `no_targets`.
+      labelled: whether the file has labels, scores or answers.
+      examples: the number of examples written.
+      tokens: the number of tokens of all sequences, special tokens counted.
+      truncated: the number of examples or sequences that were cut to the limit.
+      lengths: the number of examples by the length of their longest sequence, in tokens.
+    """
+
+    bad: BadRows = dataclasses.field(default_factory=BadRows)
+    targets: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    labelled: bool = True
+    examples: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+
+    def count(self, *lengths: int) -> None:
+        """Counts an example with sequences of these lengths in tokens."""
+        self.examples += 1
+        self.tokens += sum(lengths)
+        self.lengths[max(lengths)] += 1
+
+    def blank(self) -> Self:
+        """Returns counts that are 0, and treat rows that cannot be used in the same way."""
+        bad = BadRows(self.bad.skip, self.bad.known)
+        return type(self)(bad, no_targets(self.targets))
+
+    def add(self, other: Self) -> None:
+        """Adds the counts of the next part."""
+        for field in dataclasses.fields(self):
+            mine, others = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, BadRows):
+                mine.counts.update(others.counts)
+            elif isinstance(mine, collections.Counter):
+                mine.update(others)
+            elif isinstance(mine, list):
+                mine.extend(others)
+            elif isinstance(mine, bool):
+                setattr(self, field.name, mine and others)
+            else:
+                setattr(self, field.name, mine + others)
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Writes the counts to a file; `load` reads them."""
+        pickle.dump(self, stream)
+
+    @classmethod
+    def load(cls, stream: IO[bytes]) -> Self:
+        """Reads what `save` wrote."""
+        return pickle.load(stream)
+
+    def totals(self, **more: Any) -> SplitTotals:
+        """Returns the counts that the manifest records; `more` are those of the task's kind."""
+        counts = {name: getattr(self, name) for name in SUMMED}
+        return SplitTotals(**counts, skipped=dict(sorted(self.bad.counts.items())), **more)
+
+    def left_out(self) -> list[str]:
+        """Returns what was left out, as a part of a summary; none if nothing was."""
+        return [f"left out: {self.bad}"] if self.bad.counts else []
+
+    def shares(self, max_labels: int = 20) -> str:
+        """Returns the number and the share of examples of each label, as text."""
+        shown = (
+            f"{label} {count:,} ({count / self.examples:.1%})"
+            for label, count in itertools.islice(self.targets.items(), max_labels)
+        )
+        more = len(self.targets) - max_labels
+        return ", ".join(shown) + (f", and {more} more labels" if more > 0 else "")
+
+
+def no_targets(labels: Iterable[str]) -> collections.Counter[str]:
+    """Returns a count of 0 for each label, so that labels without examples are shown."""
+    return collections.Counter(dict.fromkeys(labels, 0))
 
 
 @contextlib.contextmanager
@@ -53,7 +141,7 @@ def new_folder(
     """
     output = paths.path(output)
     with folders.new_shards(output) as folder:
-        # What is not in order yet is on the disk that has the shards, if that is a local one.
+        # Sorted runs are on the disk that has the shards, if that is a local one.
         runs = folder / "runs" if isinstance(folder, Path) else None
         with execution.start_anew(output, start_worker, runs) as (runner, _):
             copy = folder / manifest.TOKENIZER_FOLDER

@@ -1,10 +1,8 @@
-"""Builds the shard folder of a tagging task (token classification) from files of words and tags.
+"""Examples of words and tags: token classification (see `builder`).
 
-Texts are split into words (`tagged_words`). Each text becomes one example for each window of its
-tokens (`official.tokenizers.word_windows`). The words are kept beside the shards
-(`official.shards.side_texts`).
-
-Splits texts into words, and makes tags of words from their spans.
+Texts are split into words, and tags of words are made of their spans (`as_words`). Each text has
+one example for each window of its tokens (`official.tokenizers.word_windows`). The words are kept
+beside the shards (`official.shards.side_texts`).
 """
 
 import bisect
@@ -12,14 +10,13 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from absl import flags
 
-from official.shards import manifest, side_texts
-from official.shards.manifest import TaskSettings
-from official.tasks import SPLITS, Task, nearest, tag_files
+from official.shards import side_texts
+from official.tasks import Task, nearest, tag_files
 from official.tasks import tags as tag_rules
 from official.tasks.tag_files import Span, TaggedWords, TextWithSpans
 from official.tokenizers import Tokenizer, pair_packing, text_words, word_windows
@@ -27,17 +24,16 @@ from official.utils import word_rules
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
-from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits
-from tfrecords_tools.tasks.folder import Example
-from tfrecords_tools.writing.execution import Execution
+from tfrecords_tools.tasks import builder, splits
+from tfrecords_tools.tasks.splits import Example, Make, Splits
 
+NESTED = ("refuse", "innermost", "outermost")
 TEXTS_AT_ONCE = 2048
 PLAIN_METRICS = ("accuracy", "macro_f1")  # of tags that mark no entities
 
 
 @dataclasses.dataclass
-class SplitCounts(task_folder.SplitCounts):
+class SplitCounts(splits.SplitCounts):
     """The counts of one split; its examples are windows, which are never cut.
 
     Attributes:
@@ -59,113 +55,133 @@ class SplitCounts(task_folder.SplitCounts):
     nested_spans: int = 0
 
 
-def from_flags(
-    options: flags.FlagValues,
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    execution: Execution,
-    report: Callable[[str], None],
-) -> manifest.Manifest:
-    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    return build(
-        task,
-        files,
-        tokenizer,
-        options.output,
-        max_length,
-        options.format,
-        options.repair_tags,
-        options.skip_bad_rows,
-        options.seed,
-        execution,
-        report,
-        options.nested_spans,
-    )
+@dataclasses.dataclass
+class Builder(builder.Builder):
+    """Builds the shards of words and tags.
 
+    If the task has no labels, they are the tags of all files, `O` first and the others sorted. Its
+    `split_words` is the rule for texts; None = the default.
 
-def build(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    output: AnyPath,
-    max_length: int = 128,
-    format: str | None = None,
-    repair_tags: bool = False,
-    skip_bad_rows: bool = False,
-    seed: int = 0,
-    execution: Execution = Execution(),  # noqa: B008
-    report: Callable[[str], None] = print,
-    nested: str = "refuse",
-) -> manifest.Manifest:
-    """Builds the shard folder of a tagging task and returns its manifest.
-
-    Args:
-      task: a task of the kind "tagging". If it has no labels, they are the tags of all files, `O`
-        first and the others sorted. `split_words` is the rule for texts; None = the default.
-      files: the file of each split; only test files may have no tags.
-      tokenizer: an `official.tokenizers.Tokenizer`.
-      output: the folder to create.
-      max_length: the length of the longest window in tokens, special tokens counted.
-      format: "conll" or "jsonl"; None = by the file names.
+    Attributes:
       repair_tags: whether tags that do not follow their scheme are repaired and counted, and spans
         that cut a word are widened.
-      skip_bad_rows: whether texts that cannot be used are left out and counted.
-      seed: the seed of the order of training examples.
-      execution: where the work is done; this does not change the shards.
-      report: is called with lines of progress and the summary.
-      nested: which of nested spans are kept; one of `tagged_words.NESTED`.
-
-    Raises:
-      UserError: files, texts or tags cannot be used.
+      nested_spans: which of nested spans are kept; one of `NESTED`.
     """
-    task = dataclasses.replace(task, split_words=task.split_words or word_rules.DEFAULT)
-    task_folder.check_max_length(1, tokenizer, max_length)
-    counts: dict[str, SplitCounts] = {}
-    read: dict[str, list[tag_files.TaggedWords]] = {}
-    for split in (s for s in SPLITS if s in files):
-        counts[split] = each = SplitCounts(BadRows(skip_bad_rows))
-        labelled = not split.startswith("test")
-        columns = task.columns_for(split)
-        records = tag_files.read(files[split], columns, format, labelled, each.bad, task.labels)
-        split_texts = as_words(records, tokenizer, task.split_words, each.bad, nested, repair_tags)
-        read[split] = _alike(split_texts, each)
-    tags = {tag for texts in read.values() for text in texts for tag in text.tags or ()}
-    # Where some tags mark entities, texts with others are named one by one.
-    scheme = tag_rules.scheme(set(filter(tag_rules.marks, tags)) or tags)
-    texts = {
-        split: _in_scheme(each, scheme, repair_tags, task.labels, counts[split])
-        for split, each in read.items()
-    }
-    for split, each in texts.items():
-        if not each:
-            raise UserError(f"{files[split]}: no text can be used: {counts[split].bad}")
-    task = _with_labels(task, texts)
-    if scheme == tag_rules.PLAIN:
-        chosen = tuple(name for name in task.metrics if name in PLAIN_METRICS)
-        task = dataclasses.replace(task, metrics=chosen or PLAIN_METRICS)
-    shards: list[manifest.Shard] = []
-    digests: dict[str, str] = {}
-    with splits.new_folder(output, tokenizer, execution, seed) as writer:
-        make = functools.partial(_examples, task=task, max_length=max_length)
-        for split, each in texts.items():
-            digests |= side_texts.write_tagged(writer.folder, split, each)
-            shards += writer.write(split, enumerate(each), TEXTS_AT_ONCE, make, counts[split])
-            report(_summary(split, counts[split]))
-        for split in texts:
-            if note := _unlearnt(split, texts):
-                report(note)
-        built = _manifest(task, files, tokenizer, max_length, shards, counts, digests, seed)
-        manifest.write(writer.folder, built)
-    return built
+
+    repair_tags: bool = False
+    nested_spans: str = "refuse"
+
+    counts_type = SplitCounts
+    rows_at_once = TEXTS_AT_ONCE
+    noun = "text"
+
+    def prepare(self) -> None:
+        """See `builder.Builder`; the labels need all files, so all are read here."""
+        rule = self.task.split_words or word_rules.DEFAULT
+        self.task = dataclasses.replace(self.task, split_words=rule)
+        self.check_max_length(1)
+        self._counts = {split: super(Builder, self).counts(split) for split in self.splits}
+        words = {split: self._words(split) for split in self.splits}
+        tags = {tag for texts in words.values() for text in texts for tag in text.tags or ()}
+        # Where some tags mark entities, texts with others are named one by one.
+        scheme = tag_rules.scheme(set(filter(tag_rules.marks, tags)) or tags)
+        self._texts = {
+            split: _in_scheme(
+                texts, scheme, self.repair_tags, self.task.labels, self._counts[split]
+            )
+            for split, texts in words.items()
+        }
+        for split, texts in self._texts.items():
+            if not texts:
+                raise UserError(self.nothing(split, self._counts[split]))
+        self.task = _with_labels(self.task, self._texts)
+        if scheme == tag_rules.PLAIN:
+            chosen = tuple(name for name in self.task.metrics if name in PLAIN_METRICS)
+            self.task = dataclasses.replace(self.task, metrics=chosen or PLAIN_METRICS)
+
+    def _words(self, split: str) -> list[TaggedWords]:
+        """Returns the texts of a split as words, with tags in all or in none."""
+        counts, labelled = self._counts[split], not split.startswith("test")
+        records = tag_files.read(
+            self.files[split], self.task.columns_for(split), self.format, labelled, counts.bad,
+            self.task.labels,
+        )  # fmt: skip
+        texts = as_words(
+            records, self.tokenizer, self.task.split_words, counts.bad, self.nested_spans,
+            self.repair_tags,
+        )  # fmt: skip
+        return _alike(texts, counts)
+
+    def counts(self, split: str) -> SplitCounts:
+        """See `builder.Builder`."""
+        return self._counts[split]
+
+    def read(
+        self, split: str, counts: SplitCounts, writer: Splits
+    ) -> Iterable[tuple[int, side_texts.TaggedText]]:
+        """See `builder.Builder`."""
+        return enumerate(self._texts[split])
+
+    def examples(self) -> Make:
+        """See `builder.Builder`."""
+        return functools.partial(_examples, task=self.task, max_length=self.max_length)
+
+    def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
+        """See `builder.Builder`."""
+        return side_texts.write_tagged(folder, split, self._texts[split])
+
+    def finish(self) -> None:
+        """See `builder.Builder`."""
+        for split in self.splits:
+            if note := _unlearnt(split, self._texts):
+                self.report(note)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """See `builder.Builder`."""
+        words = pair_packing.word_features(self.tokenizer)
+        return "token_ids", "segment_lengths", "row", "word_ids", *words, "tag_ids"
+
+    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {
+            "texts": counts.texts,
+            "words": counts.words,
+            "entities": dict(sorted(counts.entities.items())),
+            "labels": dict(sorted(counts.labels.items())) or None,
+            "without_token": counts.without_token,
+            "repaired_tags": counts.repaired_tags,
+            "nested_spans": counts.nested_spans or None,
+        }
+
+    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        """See `builder.Builder`."""
+        parts = [
+            f"{split}: {counts.texts:,} texts in {counts.examples:,} windows",
+            f"{counts.words:,} words",
+            f"{counts.tokens:,} tokens",
+        ]
+        if counts.labels:
+            shown = ", ".join(f"{tag} {count:,}" for tag, count in sorted(counts.labels.items()))
+            parts.append(f"tags {shown}")
+        elif counts.labelled:
+            entities = sorted(counts.entities.items())
+            shown = ", ".join(f"{kind} {count:,}" for kind, count in entities)
+            parts.append(f"{counts.entities.total():,} entities" + (f" ({shown})" if shown else ""))
+        else:
+            parts.append("no tags")
+        if counts.without_token:
+            parts.append(f"{counts.without_token:,} words without a token")
+        if counts.repaired_tags:
+            parts.append(f"{counts.repaired_tags:,} tags repaired")
+        if counts.nested_spans:
+            parts.append(f"{counts.nested_spans:,} nested spans left out")
+        return [*parts, *counts.left_out()]
 
 
-def _alike(
-    texts: Iterable[tag_files.TaggedWords], counts: SplitCounts
-) -> list[tag_files.TaggedWords]:
+def _alike(texts: Iterable[TaggedWords], counts: SplitCounts) -> list[TaggedWords]:
     """Returns the texts that have tags, or have none, as the first one."""
-    result: list[tag_files.TaggedWords] = []
+    result: list[TaggedWords] = []
     for text in texts:
         if result and (text.tags is None) != (result[0].tags is None):
             counts.bad(
@@ -180,7 +196,7 @@ def _alike(
 
 
 def _in_scheme(
-    texts: Iterable[tag_files.TaggedWords],
+    texts: Iterable[TaggedWords],
     scheme: str,
     repair: bool,
     labels: Sequence[str],
@@ -212,7 +228,7 @@ def _in_scheme(
     return result
 
 
-def _of_no_scheme(text: tag_files.TaggedWords) -> str:
+def _of_no_scheme(text: TaggedWords) -> str:
     """Returns the message about the first tag that is of no scheme; "" if there is none."""
     for i, tag in enumerate(text.tags):
         try:
@@ -222,7 +238,7 @@ def _of_no_scheme(text: tag_files.TaggedWords) -> str:
     return ""
 
 
-def _first_fault(text: tag_files.TaggedWords, repaired: Sequence[str], scheme: str) -> str:
+def _first_fault(text: TaggedWords, repaired: Sequence[str], scheme: str) -> str:
     """Returns the message about the first tag that does not follow the scheme."""
     pairs = zip(text.tags, repaired, strict=True)
     i = next(i for i, (tag, right) in enumerate(pairs) if tag != right)
@@ -235,7 +251,7 @@ def _first_fault(text: tag_files.TaggedWords, repaired: Sequence[str], scheme: s
     )
 
 
-def _unknown(text: tag_files.TaggedWords, tags: Sequence[str], labels: Sequence[str]) -> str:
+def _unknown(text: TaggedWords, tags: Sequence[str], labels: Sequence[str]) -> str:
     """Returns the message about the first tag that is no label; "" if there is none."""
     for i, tag in enumerate(tags):
         if tag not in labels:
@@ -246,7 +262,7 @@ def _unknown(text: tag_files.TaggedWords, tags: Sequence[str], labels: Sequence[
     return ""
 
 
-def _place(text: tag_files.TaggedWords, word: int) -> str:
+def _place(text: TaggedWords, word: int) -> str:
     """Returns the file and the line of a word."""
     return f"{text.location.rsplit(', line ', 1)[0]}, line {text.lines[word]}"
 
@@ -330,72 +346,6 @@ def _running(
     return running, ends
 
 
-def _manifest(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    shards: list[manifest.Shard],
-    counts: Mapping[str, SplitCounts],
-    digests: Mapping[str, str],
-    seed: int,
-) -> manifest.Manifest:
-    totals = {
-        split: each.totals(
-            texts=each.texts,
-            words=each.words,
-            entities=dict(sorted(each.entities.items())),
-            labels=dict(sorted(each.labels.items())) or None,
-            without_token=each.without_token,
-            repaired_tags=each.repaired_tags,
-            nested_spans=each.nested_spans or None,
-        )
-        for split, each in counts.items()
-    }
-    features = ("word_ids", *pair_packing.word_features(tokenizer), "tag_ids")
-    return task_folder.make_manifest(
-        task.description(),
-        ("token_ids", "segment_lengths", "row", *features),
-        tokenizer,
-        max_length,
-        shards,
-        totals,
-        counts,
-        TaskSettings(files=task_folder.file_names(files)),
-        seed,
-        files=digests,
-    )
-
-
-def _summary(split: str, counts: SplitCounts) -> str:
-    parts = [
-        f"{split}: {counts.texts:,} texts in {counts.examples:,} windows",
-        f"{counts.words:,} words",
-        f"{counts.tokens:,} tokens",
-    ]
-    if counts.labels:
-        shown = ", ".join(f"{tag} {count:,}" for tag, count in sorted(counts.labels.items()))
-        parts.append(f"tags {shown}")
-    elif counts.labelled:
-        shown = ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.entities.items()))
-        parts.append(f"{counts.entities.total():,} entities" + (f" ({shown})" if shown else ""))
-    else:
-        parts.append("no tags")
-    if counts.without_token:
-        parts.append(f"{counts.without_token:,} words without a token")
-    if counts.repaired_tags:
-        parts.append(f"{counts.repaired_tags:,} tags repaired")
-    if counts.nested_spans:
-        parts.append(f"{counts.nested_spans:,} nested spans left out")
-    if counts.bad.counts:
-        parts.append(f"left out: {counts.bad}")
-    return "; ".join(parts)
-
-
-NESTED = ("refuse", "innermost", "outermost")
-_SPLIT_AT_ONCE = 2048
-
-
 def as_words(
     records: Iterable[tag_files.Record],
     tokenizer: Tokenizer,
@@ -419,7 +369,7 @@ def as_words(
       UserError: `bad` raises it.
     """
     records = iter(records)
-    while chunk := list(itertools.islice(records, _SPLIT_AT_ONCE)):
+    while chunk := list(itertools.islice(records, TEXTS_AT_ONCE)):
         raw = [record.text for record in chunk if isinstance(record, TextWithSpans)]
         offsets = iter(text_words.spans(raw, rule, tokenizer))
         for record in chunk:

@@ -1,32 +1,25 @@
-"""Builds the shard folder of a task as text in and text out (`official.tasks.text_to_text`).
+"""Examples of any task as text in and text out (`official.tasks.text_to_text`; see `builder`).
 
 An example has the ids of its input and of its target, each with the token that ends it. The right
 answers are kept beside the shards as texts (`official.shards.side_texts`).
-
-Reads the files of a task as pairs of an input and a target (`official.tasks.text_to_text`).
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
 
-from official.shards import manifest, side_texts
-from official.shards.manifest import TaskSettings
+from official.shards import side_texts
 from official.shards.side_texts import Reference
-from official.tasks import LETTERS, SPLITS, Task, text_to_text
+from official.tasks import SPLITS, Description, Task, text_to_text
 from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.tasks import choice_files, labelled_text, splits, squad, tables
-from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks.folder import Example
-from tfrecords_tools.writing.execution import Execution
-
-ROWS_AT_ONCE = 4096
+from official.utils.text_lines import BadRows
+from tfrecords_tools.tasks import builder, choice_files, labelled_text, splits, squad, tables
+from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 
 class Pair(NamedTuple):
@@ -51,7 +44,7 @@ class Pair(NamedTuple):
 
 
 def pairs(
-    task: Task, split: str, path: AnyPath, format: str | None, bad: tables.BadRows
+    task: Task, split: str, path: AnyPath, format: str | None, bad: BadRows
 ) -> Iterator[Pair]:
     """Yields the pairs of a file, in order.
 
@@ -135,7 +128,7 @@ def _generation(task, split, path, format, bad) -> Iterator[Pair]:
 
 
 @dataclasses.dataclass
-class SplitCounts(task_folder.SplitCounts):
+class SplitCounts(splits.SplitCounts):
     """The counts of one split.
 
     Attributes:
@@ -153,83 +146,69 @@ class SplitCounts(task_folder.SplitCounts):
         self.longest_target = longest
 
 
-def from_flags(
-    options: flags.FlagValues,
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    execution: Execution,
-    report: Callable[[str], None],
-) -> manifest.Manifest:
-    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    how = options.max_target_length, options.format, options.skip_bad_rows, options.seed
-    return build(
-        task, files, tokenizer, options.output, max_length, *how, execution=execution, report=report
-    )
+@dataclasses.dataclass
+class Builder(builder.Builder):
+    """Builds the shards of inputs and targets; `max_length` is that of inputs, which are cut.
 
-
-def build(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    output: AnyPath,
-    max_length: int = 512,
-    max_target_length: int | None = None,
-    format: str | None = None,
-    skip_bad_rows: bool = False,
-    seed: int = 0,
-    execution: Execution = Execution(),  # noqa: B008
-    report: Callable[[str], None] = print,
-) -> manifest.Manifest:
-    """Builds the shard folder of a task and returns its manifest.
-
-    Args:
-      task: a task of the kind "text_to_text". If its answers are labels and it has none, they are
-        those of the train file.
-      files: the file of each split; only test files may have no answers.
-      tokenizer: an `official.tokenizers.Tokenizer`; its `sep_id` ends inputs and targets.
-      output: the folder to create.
-      max_length: the length of the longest input in tokens, with the one that ends it; longer
-        inputs are cut.
-      max_target_length: the same of targets; longer targets are refused. None = the length of the
-        longest target.
-      format: "tsv", "csv" or "jsonl"; None = by the file names.
-      skip_bad_rows: whether rows that cannot be used are left out and counted.
-      seed: the seed of the order of training examples.
-      execution: where the work is done; this does not change the shards.
-      report: is called with the summaries.
-
-    Raises:
-      UserError: files, columns, rows, labels or targets cannot be used.
+    Attributes:
+      max_target_length: the length of the longest target in tokens, with the one that ends it;
+        longer targets are refused. None = the length of the longest target.
     """
-    if max_length < 2:
-        raise UserError(f"--max_length={max_length} leaves no room for the input: the least is 2")
-    task = _with_labels(task, files, tokenizer, format, skip_bad_rows)
-    shards: list[manifest.Shard] = []
-    counts: dict[str, SplitCounts] = {}
-    digests: dict[str, str] = {}
-    with splits.new_folder(output, tokenizer, execution, seed) as writer:
-        for split in (s for s in SPLITS if s in files):
-            known = () if split.startswith("test") else task.skipped
-            each = SplitCounts(
-                tables.BadRows(skip_bad_rows, known), task_folder.no_targets(task.labels)
+
+    max_target_length: int | None = None
+
+    counts_type = SplitCounts
+
+    def prepare(self) -> None:
+        """See `builder.Builder`."""
+        if self.max_length < 2:
+            raise UserError(
+                f"--max_length={self.max_length} leaves no room for the input: the least is 2"
             )
-            rows = pairs(task, split, files[split], format, each.bad)
-            lengths = {"max_length": max_length, "max_target_length": max_target_length}
-            make = functools.partial(_examples, **lengths)
-            shards += writer.write(split, rows, ROWS_AT_ONCE, make, each)
-            if not each.examples:
-                raise UserError(f"{files[split]}: no row can be used: {each.bad}")
-            digests |= side_texts.write_references(writer.folder, split, each.references)
-            counts[split] = each
-            report(_summary(split, each, max_length))
-        length = max_target_length or max(each.longest_target for each in counts.values())
-        built = _manifest(
-            task, files, tokenizer, max_length, length or 1, shards, counts, digests, seed
+        self.task = _with_labels(
+            self.task, self.files, self.tokenizer, self.format, self.skip_bad_rows
         )
-        manifest.write(writer.folder, built)
-    return built
+
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Pair"]:
+        """See `builder.Builder`."""
+        return pairs(self.task, split, self.files[split], self.format, counts.bad)
+
+    def examples(self) -> Make:
+        """See `builder.Builder`."""
+        lengths = {"max_length": self.max_length, "max_target_length": self.max_target_length}
+        return functools.partial(_examples, **lengths)
+
+    def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
+        """See `builder.Builder`."""
+        return side_texts.write_references(folder, split, counts.references)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """See `builder.Builder`."""
+        return "token_ids", "segment_lengths", "row", "target_ids"
+
+    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {"labels": dict(counts.targets) if counts.labelled else {}}
+
+    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
+        """See `builder.Builder`."""
+        longest = max(each.longest_target for each in counts.values())
+        length = self.max_target_length or longest or 1
+        return dataclasses.replace(self.task.description(), max_target_length=length)
+
+    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        """See `builder.Builder`."""
+        parts = [
+            f"{split}: {counts.examples:,} examples",
+            f"{counts.tokens:,} tokens of inputs",
+            f"{counts.truncated:,} cut at {self.max_length} tokens",
+            *counts.left_out(),
+        ]
+        if not counts.labelled:
+            return [*parts, "no targets"]
+        parts.append(f"targets of up to {counts.longest_target} tokens")
+        return [*parts, counts.shares()] if counts.targets else parts
 
 
 def _with_labels(
@@ -240,10 +219,9 @@ def _with_labels(
     skip_bad_rows: bool,
 ) -> Task:
     """Returns the task with its labels, which are checked."""
-    if task.answers == "choice" and not task.labels:
+    if task.answers == "choice":
         first = next(split for split in SPLITS if split in files)
-        count = choice_files.count_choices(files[first], skip_bad_rows)
-        task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
+        task = choice_files.with_labels(task, files[first], skip_bad_rows)
     if task.answers == "classification":
         if not task.labels:
             plain = dataclasses.replace(task, kind="classification", metrics=())
@@ -311,53 +289,3 @@ def _examples(
                 counts.targets[pair.answers[0]] += 1
         counts.references.append(Reference(pair.row, pair.id, pair.answers))
         yield example
-
-
-def _manifest(
-    task: Task,
-    files: Mapping[str, AnyPath],
-    tokenizer: Tokenizer,
-    max_length: int,
-    max_target_length: int,
-    shards: Iterable[manifest.Shard],
-    counts: Mapping[str, SplitCounts],
-    digests: Mapping[str, str],
-    seed: int,
-) -> manifest.Manifest:
-    totals = {
-        split: each.totals(labels=dict(each.targets) if each.labelled else {})
-        for split, each in counts.items()
-    }
-    description = dataclasses.replace(
-        task.description(),
-        max_target_length=max_target_length,
-    )
-    return task_folder.make_manifest(
-        description,
-        ("token_ids", "segment_lengths", "row", "target_ids"),
-        tokenizer,
-        max_length,
-        shards,
-        totals,
-        counts,
-        TaskSettings(files=task_folder.file_names(files)),
-        seed,
-        files=digests,
-    )
-
-
-def _summary(split: str, counts: SplitCounts, max_length: int) -> str:
-    parts = [
-        f"{split}: {counts.examples:,} examples",
-        f"{counts.tokens:,} tokens of inputs",
-        f"{counts.truncated:,} cut at {max_length} tokens",
-    ]
-    if counts.bad.counts:
-        parts.append(f"left out: {counts.bad}")
-    if not counts.labelled:
-        parts.append("no targets")
-    else:
-        parts.append(f"targets of up to {counts.longest_target} tokens")
-        if counts.targets:
-            parts.append(counts.shares())
-    return "; ".join(parts)

@@ -21,7 +21,7 @@ from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import commands, small
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 ONE = tf.distribute.get_strategy()
 # Name, size, and columns; the first word of a text tells its label or score.
@@ -52,7 +52,7 @@ def folders(tmp_path_factory):
         _file(files["train"], task, SIZES[task.name], number)
         _file(files["validation"], task, 13, 10 + number)
         result[task.name] = parent / task.name
-        labelled_text.build(
+        task_builder.build(
             task, files, tokenizer, result[task.name], 16, report=lambda line: None
         )  # fmt: skip
     return result
@@ -334,10 +334,10 @@ def test_what_does_not_go_together(folders, tmp_path):
     longer = tmp_path / "longer"
     tokenizer = tokenizers.load(folders["rte"] / "tokenizer")
     path = folders["rte"].parent / "rte.tsv"
-    labelled_text.build(RTE, {"train": path}, tokenizer, longer, 20, report=lambda line: None)
+    task_builder.build(RTE, {"train": path}, tokenizer, longer, 20, report=lambda line: None)
     with pytest.raises(UserError, match="cannot be read together: max_length 20 in the first, 16"):
         Mixture([ShardDataset(f, config) for f in (longer, folders["mnli"])], config)
     other = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer", small.WORDS[:-1]))
-    labelled_text.build(RTE, {"train": path}, other, tmp_path / "o", 16, report=lambda line: None)
+    task_builder.build(RTE, {"train": path}, other, tmp_path / "o", 16, report=lambda line: None)
     with pytest.raises(UserError, match="cannot be read together: tokenizer"):
         Mixture([ShardDataset(f, config) for f in (tmp_path / "o", folders["mnli"])], config)

@@ -9,7 +9,7 @@ from official.data import words as data_words
 from official.tokenizers import pair_packing
 from tests import sentences, small
 from tests.official.tokenizers.test_characters import WORDS, ids_by_hand, odd_texts
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 PAIRS = [("né w1 x", "w2"), ("w3 " * 20, "東京 w4 " + "z" * 300), ("</S> w1", "a b")]
 
@@ -32,7 +32,7 @@ def test_shards_and_graph_have_the_words_of_pairs(tmp_path):
     rows = "".join(f"{a}\t{b}\tx\n" for a, b in PAIRS) + "w1\tw2\ty\n"
     (tmp_path / "train.tsv").write_text(f"text\ttext_pair\tlabel\n{rows}")
     task = tasks.generic("classification", "text", "text_pair", "label")
-    built = labelled_text.build(
+    built = task_builder.build(
         task, {"train": tmp_path / "train.tsv"}, tokenizer, tmp_path / "out", max_length=12,
         report=lambda line: None,
     )  # fmt: skip

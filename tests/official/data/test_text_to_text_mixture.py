@@ -14,7 +14,7 @@ from official.modeling.model import Model
 from official.tasks import text_to_text as forms
 from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools.tasks import labelled_text, text_to_text
+from tfrecords_tools.tasks import builder as task_builder
 
 
 def _config(**recipe):
@@ -43,11 +43,11 @@ def folders(tmp_path_factory):
         result[name] = parent / name
         task = forms.generation("x", "y", prefix=f"{name} ")
         task = task.__class__(**{**vars(task), "name": name})
-        text_to_text.build(task, files, tokenizer, result[name], 8, report=lambda line: None)
+        task_builder.build(task, files, tokenizer, result[name], 8, report=lambda line: None)
     (parent / "c.tsv").write_text("x\ty\nba\tda\nbe\tde\n")
     task = tasks.generic("classification", "x", label="y")
     result["plain"] = parent / "plain"
-    labelled_text.build(
+    task_builder.build(
         task, {"train": parent / "c.tsv"}, tokenizer, result["plain"], 8, report=lambda line: None
     )
     return result

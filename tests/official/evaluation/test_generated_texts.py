@@ -18,7 +18,7 @@ from official.tasks import METRICS
 from official.tasks import text_to_text as forms
 from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools.tasks import text_to_text
+from tfrecords_tools.tasks import builder as task_builder
 
 WORDS = "a good film bad not entailment neutral contradiction entail 0 1 2 3 5 . 8".split()
 WORDS += ["equivalent", "not_equivalent", "unanswerable", "_"]
@@ -38,7 +38,7 @@ def _scorer(folder, task, tokenizer, split="validation", suffix="tsv", **content
         folder.mkdir(exist_ok=True)
         files[name] = folder / f"{name}.{suffix}"
         files[name].write_text(content)
-    text_to_text.build(task, files, tokenizer, folder / "out", 32, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, folder / "out", 32, report=lambda line: None)
     return generated_texts.Scorer(CONFIG, ShardDataset(folder / "out", CONFIG, split))
 
 

@@ -24,8 +24,7 @@ from official.serving import length_groups, saved_model
 from official.tasks import text_to_text, trec
 from tests import ROOT, squads
 from tests.official.test_export import GOLDEN, ask
-from tfrecords_tools.tasks import labelled_text, multiple_choice, ranking, span, tables
-from tfrecords_tools.tasks import text_to_text as text_to_text_shards
+from tfrecords_tools.tasks import builder as task_builder
 
 # How many strings for each head.
 STRINGS = int(os.environ.get("GARDEN_STRINGS", "40"))
@@ -160,7 +159,7 @@ def test_texts(tmp_path, kind):
         "regression" if kind == "regression" else "classification", "a",
         "b" if kind == "pair" else None, labels=() if kind == "regression" else CLASSES["labels"],
     )  # fmt: skip
-    labelled_text.build(
+    task_builder.build(
         task, {"test": tmp_path / "rows.jsonl"}, tokenizers.load(GOLDEN), tmp_path / "shards",
         LENGTH, **QUIET,
     )  # fmt: skip
@@ -196,12 +195,10 @@ def test_documents(tmp_path, kind):
         run[f"q{q}"][f"d{d}"] = 1.0 / (d + 1)
     with open(tmp_path / "first.run", "w") as stream:
         trec.write_run(stream, run, "first")
-    collection = ranking.read_collection(
-        tmp_path / "q.jsonl", tmp_path / "d.jsonl", None, tables.BadRows()
-    )
-    ranking.build(
-        tasks.ranking(), collection, {"test": tmp_path / "first.run"}, tokenizers.load(GOLDEN),
-        tmp_path / "shards", LENGTH, **QUIET,
+    task_builder.build(
+        tasks.ranking(), {"test": tmp_path / "first.run"}, tokenizers.load(GOLDEN),
+        tmp_path / "shards", LENGTH, queries=tmp_path / "q.jsonl", documents=tmp_path / "d.jsonl",
+        **QUIET,
     )  # fmt: skip
     predicted(tmp_path, tmp_path / "shards", HEADS[kind], tmp_path / "new.run")
     new = trec.read_run(tmp_path / "new.run")
@@ -232,7 +229,7 @@ def test_choices(tmp_path):
         for c, q, row in zip(*fields.values(), strict=True)
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
-    multiple_choice.build(
+    task_builder.build(
         tasks.choice(), {"test": tmp_path / "rows.jsonl"}, tokenizers.load(GOLDEN),
         tmp_path / "shards", LENGTH, **QUIET,
     )  # fmt: skip
@@ -257,9 +254,9 @@ def answers(tmp_path, kind, questions, contexts, sizes):
         for i, (question, context) in enumerate(zip(questions, contexts, strict=True))
     ]
     (tmp_path / "asked.json").write_text(json.dumps(squads.document(*asked)))
-    span.build(
+    task_builder.build(
         tasks.TASKS["squad2"], {"test": tmp_path / "asked.json"}, tokenizers.load(GOLDEN),
-        tmp_path / "shards", sizes, **QUIET,
+        tmp_path / "shards", LENGTH, **sizes, **QUIET,
     )  # fmt: skip
     out = tmp_path / "answers"
     predicted(tmp_path, tmp_path / "shards", HEADS[kind], out)
@@ -290,7 +287,7 @@ def test_questions(tmp_path):
     """The conditional form; a long text below is asked with the other one."""
     questions = strings(STRINGS, seed=7, blank=False)
     contexts = strings(STRINGS, seed=8, blank=False)
-    sizes = span.Sizes(max_length=LENGTH, doc_stride=6, max_query_length=6)
+    sizes = {"doc_stride": 6, "max_query_length": 6}
     assert answers(tmp_path, "conditional_span", questions, contexts, sizes) > STRINGS / 3
 
 
@@ -303,7 +300,7 @@ def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = tasks.generic("classification", "a", labels=CLASSES["labels"])
     (tmp_path / "cut").mkdir()
-    labelled_text.build(
+    task_builder.build(
         task, {"test": tmp_path / "rows.jsonl"}, tokenizers.load(GOLDEN),
         tmp_path / "cut" / "shards", LENGTH, **QUIET,
     )  # fmt: skip
@@ -317,7 +314,7 @@ def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     same(served_answers["probabilities"][:1], served_answers["probabilities"][1:2])
     # while an answer may be anywhere.
     (tmp_path / "read").mkdir()
-    sizes = span.Sizes(max_length=LENGTH, doc_stride=12, max_query_length=4)
+    sizes = {"doc_stride": 12, "max_query_length": 4}
     answers(tmp_path / "read", "span", [b"the dog"], [book], sizes)
 
 
@@ -352,9 +349,10 @@ def test_generated_texts(tmp_path):
     (tmp_path / "rows.jsonl").write_text(
         "".join(json.dumps({"x": text(raw)}) + "\n" for raw in inputs)
     )
-    text_to_text_shards.build(
+    task_builder.build(
         text_to_text.generation("x", None), {"test": tmp_path / "rows.jsonl"},
-        tokenizers.load(folder / "tokenizer"), tmp_path / "shards", LENGTH, NEW_TOKENS, **QUIET,
+        tokenizers.load(folder / "tokenizer"), tmp_path / "shards", LENGTH,
+        max_target_length=NEW_TOKENS, **QUIET,
     )  # fmt: skip
     config, _, model = model_folder.restore(folder)
     source = ShardDataset(tmp_path / "shards", config, "test")

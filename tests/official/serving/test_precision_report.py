@@ -8,7 +8,7 @@ from official.serving import precision_report
 from official.utils.errors import UserError
 from tests import commands
 from tests.official import test_export
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 WORDS = "the a cat dog sat ran on under mat tree and quickly".split()
 
@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = tasks.generic("classification", "text", None, "label", labels)
-    labelled_text.build(
+    task_builder.build(
         task, {"validation": folder / "rows.jsonl"}, tokenizers.load(test_export.GOLDEN),
         folder / "shards", 12, report=lambda line: None,
     )  # fmt: skip

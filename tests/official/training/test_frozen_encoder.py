@@ -20,7 +20,7 @@ from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_trainer import losses, precision, trainer, weights
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 GOOD, BAD = small.WORDS[:4], small.WORDS[4:8]
 HEAD = {"type": "classification", "num_labels": 2, "labels": ["bad", "good"], "pooling": "mean"}
@@ -42,7 +42,7 @@ def task_shards(folder):
         files[split].write_text("".join(json.dumps(row) + "\n" for row in rows(count, seed)))
     tokenizer = tokenizers.load(small.tokenizer_folder(folder / "tokenizer"))
     task = tasks.generic("classification", "a", None, "y")
-    labelled_text.build(task, files, tokenizer, folder / "shards", 16, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, folder / "shards", 16, report=lambda line: None)
     return folder / "shards"
 
 

@@ -15,7 +15,7 @@ from official.training.sweep import best_result
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import builder as task_builder
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
     files = {"train": tmp_path / "train.tsv"}
-    labelled_text.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
+    task_builder.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
     result = small.replace(tuned([CLASSES], "classification"), eval_every=2, keep_checkpoints=9)
     strategy = tf.distribute.get_strategy()
     source = ShardDataset(tmp_path / "rte", result, "train", training=True)

@@ -14,7 +14,7 @@ from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_systems import assert_close
-from tfrecords_tools.tasks import ranking, tables
+from tfrecords_tools.tasks import builder as task_builder
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
@@ -45,14 +45,12 @@ def folder(tmp_path_factory):
     run = {query: {d: float(i) for i, d in enumerate(documents)} for query in queries}
     with open(parent / "all.run", "w") as stream:
         trec.write_run(stream, run, "x")
-    collection = ranking.read_collection(
-        parent / "queries.tsv", parent / "documents.tsv", parent / "qrels", tables.BadRows()
-    )
+    names = {"queries": "queries.tsv", "documents": "documents.tsv", "qrels": "qrels"}
     tokenizer = tokenizers.load(small.tokenizer_folder(parent / "tokenizer"))
     splits = {"train": parent / "all.run", "validation": parent / "all.run"}
     for name in ("one", "two"):
-        ranking.build(
-            tasks.ranking(), collection, splits, tokenizer, parent / name, max_length=20,
+        task_builder.build(
+            tasks.ranking(), splits, tokenizer, parent / name, max_length=20, input=parent, **names,
             report=lambda line: None,
         )  # fmt: skip
     return parent

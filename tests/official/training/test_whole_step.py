@@ -14,7 +14,7 @@ from official.distribution import numerics
 from official.saving import checkpoints
 from official.tasks import text_to_text as forms
 from tests import choices, small, squads, xla
-from tfrecords_tools.tasks import labelled_text, ranking, tables, tagging, text_to_text
+from tfrecords_tools.tasks import builder as task_builder
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 8, "num_layers": 1, "num_heads": 2,
@@ -69,16 +69,16 @@ def folders(tmp_path_factory):
     def label(output):
         files = table({"a": text, "y": "ab"[i % 2]} for i, text in enumerate(texts))
         task = tasks.generic("classification", "a", label="y")
-        labelled_text.build(task, files, tokenizer, output, 16, **quiet)
+        task_builder.build(task, files, tokenizer, output, 16, **quiet)
 
     def score(output):
         files = table({"a": text, "y": i / 8} for i, text in enumerate(texts))
         task = tasks.generic("regression", "a", label="y")
-        labelled_text.build(task, files, tokenizer, output, 16, **quiet)
+        task_builder.build(task, files, tokenizer, output, 16, **quiet)
 
     def texts_(output):
         files = table({"x": text, "y": text[:5]} for text in texts)
-        text_to_text.build(forms.generation("x", "y"), files, tokenizer, output, 16, **quiet)
+        task_builder.build(forms.generation("x", "y"), files, tokenizer, output, 16, **quiet)
 
     def tags(output):
         path = folder / "tags.conll"
@@ -88,7 +88,7 @@ def folders(tmp_path_factory):
             )
         )
         task = tasks.generic("tagging", "0", label="-1")
-        tagging.build(task, {"train": path}, tokenizer, output, 24, **quiet)
+        task_builder.build(task, {"train": path}, tokenizer, output, 24, **quiet)
 
     def ranked(output):
         for name in ("queries", "documents"):
@@ -98,10 +98,11 @@ def folders(tmp_path_factory):
         (folder / "run").write_text(
             "".join(f"q{i} Q0 d{j} 1 {24.0 - j} x\n" for i in range(8) for j in range(24))
         )
-        names = ("queries.tsv", "documents.tsv", "qrels")
-        collection = ranking.read_collection(*(folder / n for n in names), tables.BadRows())
+        names = {"queries": "queries.tsv", "documents": "documents.tsv", "qrels": "qrels"}
         files = {"train": folder / "run"}
-        ranking.build(tasks.ranking(), collection, files, tokenizer, output, max_length=24, **quiet)
+        task_builder.build(
+            tasks.ranking(), files, tokenizer, output, 24, input=folder, **names, **quiet
+        )
 
     def chosen(output):
         choices.shards(output, train=choices.rows(16))

@@ -10,6 +10,7 @@ from official import tasks, tokenizers
 from official.shards import manifest, parsing, shard_folder
 from official.utils import progress, strict
 from official.utils.errors import UserError
+from tfrecords_tools.tasks import builder as task_builder
 from tfrecords_tools.tasks import labelled_text
 from tfrecords_tools.writing import shards
 
@@ -38,7 +39,7 @@ def _files(folder, **contents):
 
 def _build(task, files, tokenizer, output, **options):
     options.setdefault("report", lambda line: None)
-    return labelled_text.build(task, files, tokenizer, output, **options)
+    return task_builder.build(task, files, tokenizer, output, **options)
 
 
 def _records(folder, split="train"):
@@ -353,7 +354,7 @@ def test_labels_found_are_sorted_as_numbers_if_they_are(tmp_path, tokenizer):
 
 
 def test_several_shards_of_other_splits_keep_the_order(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(labelled_text, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(labelled_text.Builder, "rows_at_once", 4)
     monkeypatch.setattr(shards, "MAX_SHARD_BYTES", 1000)
     rows = [f"{'good ' * (i % 5)}film\t{i % 2}" for i in range(25)]
     content = "text\tlabel\n" + "\n".join(rows)
@@ -522,7 +523,7 @@ def test_a_train_file_without_labels_is_text_for_a_teacher(tmp_path, tokenizer):
         (tmp_path / name).mkdir()
         files = _files(tmp_path / name, train=train, validation=validation)
         output = tmp_path / name / "out"
-        built = _build(task, files, tokenizer, output, unlabelled=("train",))
+        built = _build(task, files, tokenizer, output, unlabelled_train=True)
         assert built.task.unlabelled == ("train",) and built.task.labels == ("neg", "pos")
         rows = _records(output)
         assert [_pieces(row["token_ids"]) for row in rows] == [
@@ -532,6 +533,6 @@ def test_a_train_file_without_labels_is_text_for_a_teacher(tmp_path, tokenizer):
         assert [row["label"] for row in _records(output, "validation")] == [[0]]
     files = _files(tmp_path, train="text\nBad\n")
     with pytest.raises(UserError, match="--unlabelled_train: .* name them with --labels"):
-        _build(SENTIMENT, files, tokenizer, tmp_path / "refused", unlabelled=("train",))
+        _build(SENTIMENT, files, tokenizer, tmp_path / "refused", unlabelled_train=True)
     with pytest.raises(UserError, match="label"):
         _build(task, files, tokenizer, tmp_path / "refused")

@@ -12,7 +12,7 @@ from official.utils import strict
 from official.utils.errors import UserError
 from tests import choices
 from tfrecords_tools import inspect_shards
-from tfrecords_tools.tasks import multiple_choice
+from tfrecords_tools.tasks import builder as task_builder
 
 VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] a dog is old new . who what ? tom ann big".split()
 
@@ -26,7 +26,7 @@ def tokenizer(tmp_path_factory):
 
 def build(task, files, tokenizer, output, **options):
     said = []
-    built = multiple_choice.build(task, files, tokenizer, output, report=said.append, **options)
+    built = task_builder.build(task, files, tokenizer, output, report=said.append, **options)
     return built, said
 
 

@@ -11,6 +11,7 @@ from official.tasks import trec
 from official.utils.errors import UserError
 from tests import commands, small
 from tfrecords_tools import build_task_shards, inspect_shards
+from tfrecords_tools.tasks import builder as task_builder
 from tfrecords_tools.tasks import ranking, tables
 
 QUERIES = {"q1": "ba be", "q2": "bi", "q3": "bo bu", "q4": "da"}
@@ -47,14 +48,17 @@ def collection(folder, bad=None, qrels="qrels", **how):
     )
 
 
-def build(folder, output, splits=("train", "validation"), bad=None, texts=None, **how):
-    return ranking.build(
+def build(folder, output, splits=("train", "validation"), **how):
+    return task_builder.build(
         how.pop("task", tasks.ranking()),
-        texts or collection(folder, bad),
         {split: folder / f"{split}.run" for split in splits},
         tokenizers.load(small.tokenizer_folder(folder / "tokenizer")),
         output,
-        **{"max_length": 32, "report": lambda line: None, "bad": bad, **how},
+        input=folder,
+        queries="queries.tsv",
+        documents="documents.tsv",
+        qrels="qrels",
+        **{"max_length": 32, "report": lambda line: None, **how},
     )
 
 
@@ -262,7 +266,7 @@ def test_bad_lines_are_named_or_counted(tmp_path, name, text, reason, message):
     assert bad.counts == {reason: 1}
     assert (dict(actual.queries), dict(actual.documents)) == (QUERIES, DOCUMENTS)
     assert actual.qrels == QRELS
-    built = build(folder, tmp_path / "out", bad=bad, texts=actual)
+    built = build(folder, tmp_path / "out", skip_bad_rows=True)
     assert built.totals.skipped == {reason: 1}
 
 
@@ -273,7 +277,7 @@ def test_bad_lines_of_a_run(tmp_path):
     with pytest.raises(UserError, match="validation.run, line 10: there is no document 'd9'"):
         build(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    built = build(folder, tmp_path / "out", bad=tables.BadRows(skip=True))
+    built = build(folder, tmp_path / "out", skip_bad_rows=True)
     assert built.totals.splits["validation"].skipped == {"unknown document": 1}
     assert built.totals.splits["validation"].examples == 9
 

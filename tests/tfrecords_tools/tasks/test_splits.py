@@ -14,6 +14,7 @@ from official.tasks import text_to_text as forms
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import choices, commands, small, squads
+from tfrecords_tools.tasks import builder as task_builder
 from tfrecords_tools.tasks import (
     labelled_text,
     multiple_choice,
@@ -24,7 +25,6 @@ from tfrecords_tools.tasks import (
     tagging,
     text_to_text,
 )
-from tfrecords_tools.tasks.ranking_data import Collection
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.execution import Execution
 
@@ -71,12 +71,12 @@ def tables_of(folder, pair=False):
 
 def build_labelled(folder, tokenizer, output, pair=False, **options):
     task = tasks.generic("classification", "text", "other" if pair else None, "label")
-    return labelled_text.build(task, tables_of(folder, pair), tokenizer, output, **options)
+    return task_builder.build(task, tables_of(folder, pair), tokenizer, output, **options)
 
 
 def build_text_to_text(folder, tokenizer, output, **options):
     task = forms.generation("text", "other")
-    return text_to_text.build(task, tables_of(folder, True), tokenizer, output, **options)
+    return task_builder.build(task, tables_of(folder, True), tokenizer, output, **options)
 
 
 def build_choices(folder, tokenizer, output, **options):
@@ -84,14 +84,16 @@ def build_choices(folder, tokenizer, output, **options):
         split: choices.write(folder / f"{split}.jsonl", choices.rows(20, seed))
         for seed, split in enumerate(("train", "validation"))
     }
-    return multiple_choice.build(tasks.choice(), files, tokenizer, output, **options)
+    return task_builder.build(tasks.choice(), files, tokenizer, output, **options)
 
 
 def build_spans(folder, tokenizer, output, **options):
     files = {"train": folder / "train.json", "validation": folder / "dev.json"}
     for seed, path in enumerate(files.values()):
         path.write_text(json.dumps(squads.make(12, True, seed)))
-    return span.build(tasks.TASKS["squad2"], files, tokenizer, output, squads.SIZES, **options)
+    return task_builder.build(
+        tasks.TASKS["squad2"], files, tokenizer, output, **squads.SIZES, **options
+    )
 
 
 def build_tags(folder, tokenizer, output, **options):
@@ -104,7 +106,7 @@ def build_tags(folder, tokenizer, output, **options):
         ]
         path.write_text("\n".join(texts))
     task = tasks.generic("tagging", "0", label="-1")
-    return tagging.build(task, files, tokenizer, output, 8, **options)
+    return task_builder.build(task, files, tokenizer, output, 8, **options)
 
 
 def build_ranking(folder, tokenizer, output, **options):
@@ -119,8 +121,15 @@ def build_ranking(folder, tokenizer, output, **options):
         files[split] = folder / f"{split}.run"
         with open(files[split], "w") as stream:
             trec.write_run(stream, run, "bm25")
-    collection = Collection(queries, documents, qrels)
-    return ranking.build(tasks.ranking(), collection, files, tokenizer, output, 24, **options)
+    for name, texts in (("queries", queries), ("documents", documents)):
+        rows = [json.dumps({"id": key, "text": value}) for key, value in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows))
+    with open(folder / "qrels", "w") as stream:
+        trec.write_qrels(stream, qrels)
+    names = {"queries": "queries.jsonl", "documents": "documents.jsonl", "qrels": "qrels"}
+    return task_builder.build(
+        tasks.ranking(), files, tokenizer, output, 24, input=folder, **names, **options
+    )
 
 
 KINDS = {
@@ -179,11 +188,11 @@ def test_training_is_shuffled_and_validation_is_not(tmp_path, tokenizer, kind, m
 
 def test_shards_of_a_sorted_file_have_the_labels_of_the_file(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(shards, "MIN_SHARD_BYTES", 10_000)
-    monkeypatch.setattr(labelled_text, "ROWS_AT_ONCE", 300)
+    monkeypatch.setattr(labelled_text.Builder, "rows_at_once", 300)
     path = tmp_path / "train.tsv"
     path.write_text(table(2000))
     task = tasks.generic("classification", "text", label="label")
-    built = labelled_text.build(task, {"train": path}, tokenizer, tmp_path / "out", **SILENT)
+    built = task_builder.build(task, {"train": path}, tokenizer, tmp_path / "out", **SILENT)
     assert len(built.shards) > 8
     for shard in built.shards:
         labels = read(tmp_path / "out", [shard], "label")
@@ -196,7 +205,7 @@ def test_shards_of_a_sorted_file_have_the_labels_of_the_file(tmp_path, tokenizer
 
 def test_the_size_of_chunks_does_not_matter(tmp_path, tokenizer, monkeypatch):
     expected = build_spans(tmp_path, tokenizer, tmp_path / "a", **SILENT)
-    monkeypatch.setattr(span, "QUESTIONS_AT_ONCE", 5)
+    monkeypatch.setattr(span.Builder, "rows_at_once", 5)
     monkeypatch.setattr(splits, "EXAMPLES_AT_ONCE", 3)
     assert build_spans(tmp_path, tokenizer, tmp_path / "b", **SILENT) == expected
 
@@ -238,7 +247,7 @@ def test_errors_in_workers_are_those_of_this_process(tmp_path, tokenizer, where)
     rows[13]["question"] = " ".join(small.WORDS)
     path = choices.write(tmp_path / "train.jsonl", rows)
     build = functools.partial(
-        multiple_choice.build, tasks.choice(), {"train": path}, tokenizer, tmp_path / "out", 24,
+        task_builder.build, tasks.choice(), {"train": path}, tokenizer, tmp_path / "out", 24,
         execution=where, **SILENT,
     )  # fmt: skip
     with pytest.raises(UserError, match=r"line 14: question and choice have 6\d tokens.*leaves su"):

@@ -14,7 +14,8 @@ from official.shards import manifest, parsing, shard_folder, side_texts
 from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
-from tfrecords_tools.tasks import span, squad
+from tfrecords_tools.tasks import builder as task_builder
+from tfrecords_tools.tasks import squad
 from tfrecords_tools.tasks.tables import BadRows
 
 
@@ -163,7 +164,7 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
         begin, first = int(row["context_start"]), int(row["window_start"])
         held = ids[first : first + row["context_length"]]
         assert row["token_ids"][begin : begin + len(held)].tolist() == held.tolist()
-        assert len(row["token_ids"]) == row["segment_lengths"].sum() <= squads.SIZES.max_length
+        assert len(row["token_ids"]) == row["segment_lengths"].sum() <= squads.SIZES["max_length"]
         if row["answer_start"] >= 0:
             assert (
                 question.context[starts[row["answer_start"]] : ends[row["answer_end"]]]
@@ -180,8 +181,8 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
     assert totals.questions == len(asked) and totals.examples == len(rows)
     assert totals.without_answer == len(asked) - len(answered)
     assert totals.with_answer_in_window == sum(whole.values())
-    assert record.length_histogram[squads.SIZES.max_length] > 0
-    assert record.task.kind == "span" and record.task.doc_stride == squads.SIZES.doc_stride
+    assert record.length_histogram[squads.SIZES["max_length"]] > 0
+    assert record.task.kind == "span" and record.task.doc_stride == squads.SIZES["doc_stride"]
 
 
 def test_a_test_split_may_be_without_answers(tmp_path):
@@ -192,12 +193,12 @@ def test_a_test_split_may_be_without_answers(tmp_path):
             asked.pop("is_impossible", None)
     (tmp_path / "test.json").write_text(json.dumps(document))
     lines = []
-    built = span.build(
+    built = task_builder.build(
         tasks.TASKS["squad1"],
         {"test": tmp_path / "test.json"},
         tokenizers.load(small.tokenizer_folder(tmp_path / "tok")),
         tmp_path / "shards",
-        squads.SIZES,
+        **squads.SIZES,
         report=lines.append,
     )
     assert built.task.unlabelled == ("test",) and lines[0].endswith("; no answers")
@@ -214,9 +215,9 @@ def test_questions_that_are_left_out_leave_the_rows_of_the_others(tmp_path):
         ("Bodo.", [("c", "ba", [("Bodo", 0)]), ("d", "be", [("Bodo", 0)])]),
     )
     files = {"validation": path}
-    built = span.build(
-        tasks.TASKS["squad1"], files, chosen, tmp_path / "shards", squads.SIZES, True,
-        report=lambda line: None,
+    built = task_builder.build(
+        tasks.TASKS["squad1"], files, chosen, tmp_path / "shards", **squads.SIZES,
+        skip_bad_rows=True, report=lambda line: None,
     )  # fmt: skip
     asked = side_texts.read_questions(tmp_path / "shards", "validation", built)
     assert {row: question.id for row, question in asked.items()} == {0: "a", 2: "c", 3: "d"}
@@ -230,15 +231,23 @@ def test_questions_that_are_left_out_leave_the_rows_of_the_others(tmp_path):
 def test_shards_that_cannot_be_made(tmp_path):
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tok"))
     path = write(tmp_path / "a.json", ("Bada \u200b.", [("q1", "What?", [("\u200b", 5)])]))
-    build = lambda **more: span.build(  # noqa: E731
-        tasks.TASKS["squad1"], {"train": path}, tokenizer, tmp_path / "out", squads.SIZES, **more
+    build = lambda **more: task_builder.build(  # noqa: E731
+        tasks.TASKS["squad1"], {"train": path}, tokenizer, tmp_path / "out", **squads.SIZES, **more
     )
     with pytest.raises(UserError, match="'q1': the tokenizer makes nothing of the answer"):
         build()
     with pytest.raises(UserError, match="no question can be used: 1 answer without a token"):
         build(skip_bad_rows=True)
     with pytest.raises(UserError, match="max_length: 5 has no room"):
-        span.build(tasks.TASKS["squad1"], {}, tokenizer, tmp_path / "out", span.Sizes(5, 1, 5))
+        task_builder.build(
+            tasks.TASKS["squad1"],
+            {},
+            tokenizer,
+            tmp_path / "out",
+            5,
+            doc_stride=1,
+            max_query_length=5,
+        )
     assert not (tmp_path / "out").exists()
 
 

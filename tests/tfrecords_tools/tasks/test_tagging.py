@@ -15,6 +15,7 @@ from official.tokenizers import word_windows
 from official.utils.errors import UserError
 from official.utils.text_lines import BadRows
 from tests import GOLDEN, small
+from tfrecords_tools.tasks import builder as task_builder
 from tfrecords_tools.tasks import tagging
 
 TASK = tasks.generic("tagging", "0", label="-1")
@@ -44,7 +45,7 @@ def build(tmp_path, files, kind="wordpiece", max_length=32, **options):
         paths[split] = tmp_path / f"{split}.{'jsonl' if text.startswith('{') else 'conll'}"
         paths[split].write_text(text)
     said = []
-    built = tagging.build(
+    built = task_builder.build(
         options.pop("task", TASK), paths, tokenizer(tmp_path, kind), tmp_path / "shards",
         max_length, report=said.append, **options,
     )  # fmt: skip

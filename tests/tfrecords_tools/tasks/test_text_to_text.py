@@ -16,7 +16,7 @@ from official.tasks import text_to_text as forms
 from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools import build_task_shards, inspect_shards
-from tfrecords_tools.tasks import text_to_text
+from tfrecords_tools.tasks import builder as task_builder
 
 WORDS = (
     "a good bad film is the was it not ##s positive negative sst2 stsb mnli sentence sentence1 "
@@ -31,14 +31,16 @@ def tokenizer(tmp_path_factory):
     return tokenizers.load(small.tokenizer_folder(tmp_path_factory.mktemp("t") / "t", WORDS))
 
 
-def _build(folder, task, tokenizer, suffix="tsv", *args, **contents):
+def _build(folder, task, tokenizer, suffix="tsv", max_length=32, options=None, **contents):
     files = {}
     for split, content in contents.items():
         files[split] = folder / f"{split}.{suffix}"
         files[split].write_text(content)
     quiet = lambda line: None  # noqa: E731
     output = folder / "out"
-    return text_to_text.build(task, files, tokenizer, output, *(args or (32,)), report=quiet)
+    return task_builder.build(
+        task, files, tokenizer, output, max_length, report=quiet, **options or {}
+    )
 
 
 def _texts(folder, split="train"):
@@ -175,11 +177,14 @@ def test_long_inputs_are_cut_and_end_like_others(tmp_path, tokenizer):
 )  # fmt: skip
 def test_targets_that_cannot_be_learnt_are_refused(tmp_path, tokenizer, text, message):
     task = forms.generation("x", "y")
+    options = {"max_target_length": 3}
     with pytest.raises(UserError, match=message):
-        _build(tmp_path, task, tokenizer, "tsv", 32, 3, train=text)
+        _build(tmp_path, task, tokenizer, "tsv", 32, options, train=text)
     assert not (tmp_path / "out").exists()
     text += "good\tgood\n"
-    built = _build(tmp_path, task, tokenizer, "tsv", 32, 3, None, True, train=text)
+    built = _build(
+        tmp_path, task, tokenizer, "tsv", 32, {**options, "skip_bad_rows": True}, train=text
+    )
     assert sum(built.totals.skipped.values()) == 1
 
 
