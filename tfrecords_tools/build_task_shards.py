@@ -99,6 +99,10 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
         task = dataclasses.replace(task, prefix=options.prefix)
     files = {split: paths.join(options.input, name) for split, name in names.items()}
     _check_files(files)
+    for name in ("queries", "documents", "qrels") if task.kind == "ranking" else ():
+        path = paths.join(options.input, options[name].value or "")
+        if not path.exists():
+            raise UserError(f"there is no file {path}, which --{name} names")
     return task, files
 
 

@@ -229,6 +229,17 @@ def test_the_texts_of_a_ranking_and_of_folders_count_too(folder, monkeypatch):
     assert _execution(folder, *ranked) == _execution(folder, *read) == Execution(6)
 
 
+@pytest.mark.parametrize("name", ["queries", "documents", "qrels"])
+def test_the_texts_of_a_ranking_are_there(folder, name):
+    (folder / "run").write_text("1 2 3\n")
+    names = {"queries": "run", "documents": "run", "qrels": "run"} | {name: "none.tsv"}
+    with pytest.raises(UserError, match=f"there is no file .*none.tsv, which --{name} names"):
+        _execution(
+            folder, "--task=ranking", "--validation_file=run",
+            *(f"--{flag}={file}" for flag, file in names.items()),
+        )  # fmt: skip
+
+
 @pytest.mark.slow
 def test_command_line(tmp_path):
     tokenizer = tmp_path / "tokenizer"
