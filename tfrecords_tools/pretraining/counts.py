@@ -13,7 +13,7 @@ from official.shards import manifest
 from official.shards.features import LEXICONS
 from official.shards.manifest import LexiconTotals, PretrainingTotals
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining import lexicon_file
+from tfrecords_tools.pretraining import lexicon
 from tfrecords_tools.pretraining.settings import Settings
 
 _LINES_SHOWN = 3  # of a lexicon, which never match
@@ -210,7 +210,7 @@ def _never_matched(counts: Counts, settings: Settings) -> dict[str, list[str]]:
     """Returns the lines of each lexicon that have no match."""
     return {
         name: [
-            repr(line) for line, n in zip(lexicon_file.read(path), matches, strict=True) if not n
+            repr(line) for line, n in zip(lexicon.read_lines(path), matches, strict=True) if not n
         ]
         for (name, path), matches in zip(settings.lexicons, counts.matches, strict=True)
     }

@@ -16,13 +16,17 @@ Shapes: K tokens of the text, C characters of these tokens, W words, L lines of 
 import os
 import sys
 import unicodedata
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from official import tokenizers
-from official.tokenizers import word_starts
-from tfrecords_tools.pretraining import lexicon_file
+from official.utils import paths
+from official.utils.errors import UserError
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
+from tfrecords_tools.text.documents import cleaned
+
+if TYPE_CHECKING:
+    from official import tokenizers
 
 _LINE = 0  # The key of the end of a line in a node of the trie; other keys are words.
 _NO_TEXT = b"\0"  # Stands for a special token; no line contains it.
@@ -38,13 +42,13 @@ class Lexicon:
       lines: L strings, without empty and repeated lines.
     """
 
-    def __init__(self, path: str | os.PathLike, tokenizer: tokenizers.Tokenizer):
+    def __init__(self, path: str | os.PathLike, tokenizer: "tokenizers.Tokenizer"):
         """Reads and tokenizes the file.
 
         Raises:
           UserError: the file is missing, not UTF-8, or has no line.
         """
-        self.lines = lexicon_file.read(path)
+        self.lines = read_lines(path)
         special = set(tokenizer.special_ids)
         self._spellings = list(tokenizer.spellings)
         for token in special:
@@ -139,6 +143,8 @@ class Lexicon:
 
 
 def _kind(character: str) -> int:
+    from official.tokenizers import word_starts  # It imports TensorFlow.
+
     if character.isspace():
         return _SPACE
     if unicodedata.category(character).startswith("M"):
@@ -152,3 +158,24 @@ def _strings(codes: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[st
     """Returns the words with these begins and ends among code points."""
     text = codes.tobytes().decode("utf-32-le", "surrogatepass")
     return [text[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+
+def read_lines(path: str | os.PathLike) -> list[str]:
+    """Returns the lines of a lexicon file, without empty and repeated ones.
+
+    Raises:
+      UserError: the file is missing, not UTF-8, or has no line.
+    """
+    try:
+        text = paths.path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"lexicon {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"lexicon {path}: not UTF-8 ({error}): convert it") from None
+    lines = list(dict.fromkeys(cleaned(text)))
+    if not lines:
+        raise UserError(
+            f"lexicon {path} is empty: give it one phrase or entity a line "
+            "(tfrecords_tools.build_phrases finds phrases in text)"
+        )
+    return lines

@@ -8,7 +8,7 @@ from official import tokenizers
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools.pretraining import lexicon, lexicon_file
+from tfrecords_tools.pretraining import lexicon
 from tfrecords_tools.vocabulary import sentencepiece as sentencepiece_trainer
 from tfrecords_tools.vocabulary import word_vocabularies as byte_bpe_trainer
 
@@ -161,4 +161,4 @@ def test_bad_files(tmp_path, content, message):
     if content is not None:
         (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match=message):
-        lexicon_file.read(tmp_path / "file")
+        lexicon.read_lines(tmp_path / "file")

@@ -40,16 +40,9 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def several_chunks(monkeypatch):
     """Few rows are several chunks; their examples are several shards."""
-    for module, name in (
-        (labelled_text, "ROWS_AT_ONCE"),
-        (text_to_text, "ROWS_AT_ONCE"),
-        (multiple_choice, "QUESTIONS_AT_ONCE"),
-        (span, "QUESTIONS_AT_ONCE"),
-        (tagging, "TEXTS_AT_ONCE"),
-        (ranking, "EXAMPLES_AT_ONCE"),
-        (ranking, "ENCODE_AT_ONCE"),
-    ):
-        monkeypatch.setattr(module, name, 7)
+    for module in (labelled_text, text_to_text, multiple_choice, span, tagging, ranking):
+        monkeypatch.setattr(module.Builder, "rows_at_once", 7)
+    monkeypatch.setattr(ranking, "ENCODE_AT_ONCE", 7)
 
 
 def table(count, pair=False):

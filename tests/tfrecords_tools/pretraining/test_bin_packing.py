@@ -1,12 +1,12 @@
-"""Tests of tfrecords_tools.pretraining.packing."""
+"""Tests of tfrecords_tools.pretraining.bin_packing."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from tfrecords_tools.pretraining import packing
-from tfrecords_tools.pretraining.packing import pack
+from tfrecords_tools.pretraining import bin_packing
+from tfrecords_tools.pretraining.bin_packing import pack
 
 
 def rows(lengths, room, most):
@@ -38,7 +38,7 @@ def test_nothing_to_pack():
 
 @pytest.mark.parametrize("room", [128, 200, 512])
 @pytest.mark.parametrize("most", [2, 3, 8])
-@pytest.mark.parametrize("way", [packing.best_fit, packing.exact_fit])
+@pytest.mark.parametrize("way", [bin_packing.best_fit, bin_packing.exact_fit])
 def test_every_example_once_and_no_row_too_long(way, most, room):
     lengths = np.random.default_rng(most).integers(5, 129, 3000)
     result = way(lengths, room, most)
