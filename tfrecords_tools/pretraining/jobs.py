@@ -11,7 +11,7 @@ import numpy as np
 from official.shards import manifest
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.pretraining import sentence_rows, stream_text
+from tfrecords_tools.pretraining import sentence_rows, stream_rows
 from tfrecords_tools.pretraining.counts import Counts
 from tfrecords_tools.pretraining.sentence_rows import SentenceRows
 from tfrecords_tools.pretraining.settings import Settings
@@ -21,7 +21,7 @@ from tfrecords_tools.text.corpus import Group, Reading
 from tfrecords_tools.writing.shards import RowShard
 from tfrecords_tools.writing.shuffle import Keyed, ShardRecords
 
-StoredPart = stream_text.StoredPart | sentence_rows.StoredPart
+StoredPart = stream_rows.StoredPart | sentence_rows.StoredPart
 
 _MEASURED = 256  # steps whose records tell the size of all
 # The module that the process imports from which workers are forked.
@@ -95,16 +95,16 @@ def process_group(group: Group, settings: Settings, reading: Reading) -> Iterato
 
 def stored_documents(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:
     """See `stored_documents.make`."""
-    from tfrecords_tools.pretraining import stored_documents
+    from tfrecords_tools.pretraining import streams
 
-    return stored_documents.make(group, settings, reading)
+    return streams.make_documents(group, settings, reading)
 
 
 def store_text(part: ShardRecords, folder: AnyPath, plan: Plan) -> StoredPart:
     """Stores a part of the text of a stream; see `stream_text.write`, `sentence_rows.write`."""
     if plan.segments.sentences:
         return sentence_rows.write(part, folder, plan)
-    return stream_text.write(part, folder, plan)
+    return stream_rows.write(part, folder, plan)
 
 
 def arrange(

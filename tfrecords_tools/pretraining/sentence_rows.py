@@ -29,8 +29,7 @@ from official.shards import example_bytes
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining.counts import Counts
-from tfrecords_tools.pretraining.stored_document import StoredDocument
-from tfrecords_tools.pretraining.streams import Plan
+from tfrecords_tools.pretraining.streams import Plan, StoredDocument
 from tfrecords_tools.writing.shuffle import ShardRecords, content
 
 RECORDS_AT_ONCE = 2048

@@ -12,9 +12,9 @@ from official.utils import host_seeding
 from official.utils.errors import UserError
 from tests import small
 from tests.streams import CLS, FIRST, LENGTHS, SEP, Walk, config, marked, stream_folder
-from tfrecords_tools.pretraining import builder, segments, stream_rows, stream_text, streams
+from tfrecords_tools.pretraining import builder, segments, stream_rows, streams
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.pretraining.stored_document import StoredDocument
+from tfrecords_tools.pretraining.streams import StoredDocument
 from tfrecords_tools.text import corpus
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import ShardRecords
@@ -214,7 +214,7 @@ def test_shards_do_not_change_rows(tmp_path, monkeypatch):
 
 def test_one_of_draws_each_flagged_column_alike():
     flags = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool).repeat(4000, axis=0)
-    actual = streams.draw_flagged(flags, host_seeding.numpy_rng(0))
+    actual = stream_rows.draw_flagged(flags, host_seeding.numpy_rng(0))
     first, second = np.split(actual, 2)
     assert set(first) == {1, 3, 4} and set(second) == set(range(5))
     for counts, share in ((np.bincount(first)[[1, 3, 4]], 1 / 3), (np.bincount(second), 1 / 5)):
@@ -226,9 +226,9 @@ def test_elsewhere_reaches_every_place_and_no_other():
     ids, begins, splits = np.arange(15, dtype=np.int32), np.ones(16, bool), np.array([0, 4, 10, 15])
 
     def places(here, length, identities=(0, 1, 2)):
-        text = streams.Text(ids, begins, splits, np.array(identities, np.uint64))
+        text = stream_rows.Text(ids, begins, splits, np.array(identities, np.uint64))
         rng = host_seeding.numpy_rng(here, length)
-        drawn = streams.draw_elsewhere(text, np.full(3000, here), np.full(3000, length), rng)
+        drawn = stream_rows.draw_elsewhere(text, np.full(3000, here), np.full(3000, length), rng)
         found, counts = np.unique(drawn, return_counts=True)
         share = 1 / len(found)
         assert (abs(counts / 3000 - share) < 4.5 * np.sqrt(share * (1 - share) / 3000)).all()
@@ -264,10 +264,12 @@ def test_separators_of_pairs_count(tmp_path):
     message = r"16 tokens .*reuse_length: 11 and 4 special tokens have no room .*_length to 10"
     with pytest.raises(UserError, match=message):
         plan(2, 11).check()
-    text = streams.Text(
+    text = stream_rows.Text(
         np.arange(10, 40, dtype=np.int32), np.ones(31, bool), np.array([0, 30]), np.zeros(1)
     )
-    result = streams.cut_sequences(text, np.array([0, 2]), plan(2, 5), host_seeding.numpy_rng(0))
+    result = stream_rows.cut_sequences(
+        text, np.array([0, 2]), plan(2, 5), host_seeding.numpy_rng(0)
+    )
     for start, tokens, (first, second, last) in zip(
         (10, 12), result["token_ids"], result["segment_lengths"], strict=True
     ):
@@ -333,7 +335,7 @@ def stored(folder, lengths, plan, parts=1):
         records[i * len(records) // parts : (i + 1) * len(records) // parts] for i in range(parts)
     ]
     return [
-        stream_text.write(ShardRecords(i, parts, each), folder, plan)
+        stream_rows.write(ShardRecords(i, parts, each), folder, plan)
         for i, each in enumerate(split)
     ]
 
@@ -344,7 +346,7 @@ def test_windows_of_contexts(tmp_path, parts, backward):
     plan = streams.Plan(config(reuse_length=5, short_documents="drop").segments, 0, 3, 2, 1)
     lengths = [20, 12, 13, 31, 4, 18]  # 13 a row
     written = stored(tmp_path, lengths, plan, parts)
-    text = stream_text.StoredText(tmp_path, written, plan, backward)
+    text = stream_rows.StoredText(tmp_path, written, plan, backward)
     assert len(text) == sum(lengths)
     starts, expected = 0, []
     for length in lengths[:: -1 if backward else 1]:
@@ -369,7 +371,7 @@ def test_any_range_of_a_stored_text(tmp_path, joined, backward):
     kept = "join" if joined else "drop"
     plan = streams.Plan(config(reuse_length=5, short_documents=kept).segments, 0, 3, 2, 1, 99)
     lengths = [4, 1, 7, 2, 2, 9, 3]
-    text = stream_text.StoredText(tmp_path, stored(tmp_path, lengths, plan, 3), plan, backward)
+    text = stream_rows.StoredText(tmp_path, stored(tmp_path, lengths, plan, 3), plan, backward)
     ids, documents = [], []
     for number, tokens in enumerate(np.split(np.arange(28), np.cumsum(lengths)[:-1])):
         own = [*tokens.tolist(), *[99] * joined]
@@ -397,9 +399,9 @@ def test_parts_of_a_document_are_one(tmp_path):
     parts = [(1, 0, False), (2, 0, True), (2, 3, True), (2, 4, False), (2, 0, True), (3, 1, False)]
     documents = [make(*part, 2 * i) for i, part in enumerate(parts)]
     records = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
-    written = stream_text.write(ShardRecords(0, 1, records), tmp_path, plan)
+    written = stream_rows.write(ShardRecords(0, 1, records), tmp_path, plan)
     assert written == (0, 15, 4)
-    text = stream_text.StoredText(tmp_path, [written], plan).read(0, 15)
+    text = stream_rows.StoredText(tmp_path, [written], plan).read(0, 15)
     assert text.ids.tolist() == [0, 1, 99, 2, 3, 4, 5, 6, 7, 99, 8, 9, 10, 11, 99]
     assert text.documents.tolist() == [0, 3, 10, 12, 15]
 
