@@ -8,7 +8,7 @@ from official import config as configs
 from official.shards import manifest
 from official.utils.errors import UserError
 from tests import commands, sentences, small, systems
-from tfrecords_tools.pretraining import builder, stream_builder
+from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import corpus
 from tfrecords_tools.vocabulary import builder as vocabulary
@@ -129,7 +129,7 @@ def test_errors_are_those_of_one_machine(tmp_path, text):
 
 
 def test_text_with_more_parts_than_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(stream_builder, "_PART_BYTES", 40)
+    monkeypatch.setattr(builder, "_PART_BYTES", 40)
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join("\n".join(each) for each in TEXTS[:5]))
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")

@@ -1,9 +1,14 @@
 """Builds the shard folder of a pretraining corpus.
 
 Groups of ranges of the corpus are turned into examples (`examples.process_group`), which are
-shuffled into shards (`tfrecords_tools.writing.shuffle`). The same input, settings and seed give the
-same bytes with any number of workers. The folder gets its name when it is complete. A build that
-was killed goes on with the groups that are done.
+shuffled into shards (`tfrecords_tools.writing.shuffle`). For a stream, the documents are shuffled
+and stored as one text. Then each shard is made alone, from the text of its rows.
+
+The same input, settings and seed give the same bytes with any number of workers. The folder gets
+its name when it is complete. A build that was killed continues with the groups that are done.
+
+The main process does without TensorFlow. What needs it is imported by the functions that workers
+call.
 """
 
 import contextlib
@@ -13,6 +18,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from official.config.compatibility import check_vocabulary
 from official.shards import manifest, shard_folder, token_counts
@@ -20,13 +28,21 @@ from official.utils import atomic, errors, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
-from tfrecords_tools.pretraining import jobs, stream_builder
+from tfrecords_tools.pretraining import sentence_rows, stream_rows, streams
 from tfrecords_tools.pretraining.counts import Counts, advice, summary
+from tfrecords_tools.pretraining.sentence_rows import SentenceRows
 from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.pretraining.stream_rows import StreamRows
+from tfrecords_tools.pretraining.streams import Plan
 from tfrecords_tools.text.corpus import Corpus, Group, Reading
 from tfrecords_tools.writing import folders, parallel, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Runner
+
+# The module that the process imports from which workers are forked.
+_PRELOADED = "tfrecords_tools.pretraining.examples"
+_PART_BYTES = 32 << 20  # of the text of a stream that is put in order in memory
+_MEASURED = 256  # steps whose records tell the size of all
 
 
 def build(
@@ -56,7 +72,7 @@ def build(
     """
     started = time.monotonic()
     if execution.workers:
-        parallel.start(jobs.PRELOADED)
+        parallel.start(_PRELOADED)
     corpus = Corpus.find(inputs)
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     output = paths.path(output)
@@ -64,7 +80,7 @@ def build(
     plan = _plan(settings, corpus, reading)
     with (
         folders.new_shards(output) as folder,
-        execution.start(output, plan, jobs.start_worker, report) as (runner, scratch),
+        execution.start(output, plan, _start_worker, report) as (runner, scratch),
     ):
         work = _Build(settings, corpus, reading, folder, scratch, runner, num_shards, report)
         built, counts = work.run()
@@ -124,7 +140,7 @@ class _Build:
 
     def run(self) -> tuple[manifest.Manifest, Counts]:
         """Fills the folder; returns the manifest and the counts."""
-        copy = functools.partial(jobs.copy_tokenizer, settings=self.settings)
+        copy = functools.partial(_copy_tokenizer, settings=self.settings)
         facts = self.runner.call(copy, self.folder)
         config = self.settings.config
         if config is not None and config.encoder is not None:
@@ -157,7 +173,7 @@ class _Build:
         return built, counts
 
     def _shards(
-        self, settings: Settings, groups: Sequence[Group], facts: jobs.TokenizerFacts
+        self, settings: Settings, groups: Sequence[Group], facts: "_TokenizerFacts"
     ) -> tuple[list[manifest.Shard], Counts]:
         """Writes the shards."""
         counts = Counts()
@@ -168,14 +184,11 @@ class _Build:
             progress(group.bytes, counts.progress)
 
         if settings.segments.format == "stream":
-            written = stream_builder.build(
-                settings, self.reading, groups, facts, self.folder, self.scratch, self.runner,
-                self.num_shards, counts, counted,
-            )  # fmt: skip
+            written = self._stream(settings, groups, facts, counts, counted)
             return written, counts
 
         written = self.runner.shuffle(
-            functools.partial(jobs.process_group, settings=settings, reading=self.reading),
+            functools.partial(_call, name="process_group", settings=settings, reading=self.reading),
             groups,
             functools.partial(shards.count, wanted=self.num_shards),
             functools.partial(shards.write_shard, folder=self.folder),
@@ -190,9 +203,60 @@ class _Build:
         self.report("counting the tokens, which static masks are drawn by")
         # Neither masks nor lexicons change the tokens.
         plain = dataclasses.replace(settings, corruption=None, lexicons=())
-        count = functools.partial(jobs.count_group, settings=plain, reading=self.reading)
+        count = functools.partial(_call, name="count_group", settings=plain, reading=self.reading)
         token_counts.write(self.folder, sum(self.runner.ordered(count, groups)))
         return dataclasses.replace(settings, token_counts=str(self.folder))
+
+    def _stream(
+        self,
+        settings: Settings,
+        groups: Sequence[Group],
+        facts: "_TokenizerFacts",
+        counts: Counts,
+        counted: Callable[[Group, Counts], None],
+    ) -> list[manifest.Shard]:
+        """Writes the shards of a stream.
+
+        Args:
+          settings: settings with the format `stream`.
+          groups: the groups of ranges of the corpus.
+          facts: what is known of the tokenizer.
+          counts: the counts of the corpus, to which those of the rows are added.
+          counted: is called with each group whose documents are stored, and their counts.
+
+        Raises:
+          UserError: the text is too short for the rows.
+        """
+        plan = Plan(
+            settings.segments,
+            settings.seed,
+            facts.sep_id,
+            facts.cls_id,
+            facts.pair_separators,
+            facts.sep_id if facts.eod_id is None else facts.eod_id,
+        )
+        plan.check()
+        layout = sentence_rows if settings.segments.sentences else stream_rows
+        text = self.scratch / "text"
+        text.mkdir(parents=True, exist_ok=True)
+        parts = self.runner.shuffle(
+            functools.partial(streams.make_documents, settings=settings, reading=self.reading),
+            groups,
+            lambda records, size: max(1, -(-size // _PART_BYTES)),
+            functools.partial(layout.write, folder=text, plan=plan),
+            Counts,
+            counted,
+        )
+        arrange = functools.partial(_arrange, folder=text, plan=plan)
+        rows, arranged, size = self.runner.call(arrange, tuple(parts))
+        counts.add(arranged)
+        divided = shards.divide_rows(settings.segments.rows, rows.plan.steps, size, self.num_shards)
+        write = functools.partial(_write_rows, rows=rows, folder=self.folder)
+        written = list(self.runner.ordered(write, divided))
+        lengths = np.zeros(settings.segments.max_length + 1, np.int64)
+        lengths[-1] = counts.totals["examples"] = sum(shard.records for shard in written)
+        counts.lengths = lengths
+        return written
 
 
 def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
@@ -216,3 +280,85 @@ def _state(path: AnyPath) -> list:
     paths.check_file(path, max_bytes=None)
     status = path.stat()
     return [str(path.resolve()), status.st_size, status.st_mtime]
+
+
+class _TokenizerFacts(NamedTuple):
+    """What the main process needs to know of a tokenizer: see `tokenizers.Tokenizer`."""
+
+    files: dict[str, str]
+    fingerprint: str
+    sep_id: int
+    cls_id: int
+    eod_id: int | None
+    pair_separators: int
+    vocab_size: int
+
+
+def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
+    """Copies the tokenizer of the settings into a shard folder.
+
+    Raises:
+      UserError: it is not valid, or does not suit the format, or the corruption of the config that
+        the shards are made for.
+    """
+    from official import tokenizers
+    from official.corruption.vocabulary import check_tokens
+
+    tokenizer = tokenizers.load(settings.tokenizer)
+    check_tokens(settings.corruption, tokenizer, settings.tokenizer)
+    if settings.config is not None:
+        # What training would refuse once the shards are made.
+        check_tokens(settings.config.corruption, tokenizer, settings.tokenizer)
+    if settings.segments.sentences and not isinstance(tokenizer, tokenizers.Characters):
+        raise UserError(
+            f"{settings.tokenizer}: segments.sentences: true has rows of whole words, and "
+            f"{tokenizer.FILE} splits them: make a vocabulary with build_vocab --type=words"
+        )
+    tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+    return _TokenizerFacts(
+        dict(tokenizer.files),
+        tokenizer.fingerprint,
+        tokenizer.sep_id,
+        tokenizer.cls_id,
+        tokenizer.eod_id,
+        tokenizer.pair_separators,
+        tokenizer.vocab_size,
+    )
+
+
+def _start_worker() -> None:
+    """Sets up a worker process."""
+    from tfrecords_tools.pretraining import examples
+
+    examples.start_worker()
+
+
+def _call(group: Group, name: str, settings: Settings, reading: Reading) -> Any:
+    """Calls a function of the module `examples`."""
+    from tfrecords_tools.pretraining import examples
+
+    return getattr(examples, name)(group, settings, reading)
+
+
+def _arrange(
+    parts: tuple[stream_rows.StoredPart | sentence_rows.StoredPart, ...],
+    folder: AnyPath,
+    plan: Plan,
+) -> tuple[StreamRows | SentenceRows, Counts, float]:
+    """Returns the rows of a stored text, counts, and about the size of a record.
+
+    Raises:
+      UserError: the text is too short for the rows.
+    """
+    kind = SentenceRows if plan.segments.sentences else StreamRows
+    rows, counts = kind(folder, parts, plan).arranged()
+    records = rows.records(range(1), range(min(rows.plan.steps, _MEASURED)))
+    return rows, counts, sum(map(len, records)) / len(records)
+
+
+def _write_rows(
+    shard: shards.RowShard, rows: StreamRows | SentenceRows, folder: AnyPath
+) -> manifest.Shard:
+    """Writes a shard of a stream, and returns its entry in the manifest."""
+    path = folder / f"train-{shard.number:05d}-of-{shard.total:05d}.tfrecord"
+    return shards.write_file(path, rows.records(shard.rows, shard.steps))
