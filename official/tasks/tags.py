@@ -17,6 +17,7 @@ OUTSIDE = "O"
 BIO, BIOES = "IOB2", "IOBES"  # the names of seqeval
 PLAIN = "labels"  # the scheme of tags that mark no entities
 PREFIXES = {BIO: "BI", BIOES: "BIES"}
+OPEN, CONTINUING = "BI", "IE"  # an entity goes on after the first, with the second
 
 Entity = tuple[str, int, int]
 
@@ -85,28 +86,12 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     for i, tag in enumerate(tags):
         prefix, kind = split(tag) if marks(tag) else (OUTSIDE, "")
         if prefix != OUTSIDE:
-            if prefix in "IE" and last in "BI" and kind == open_type:
+            if prefix in CONTINUING and last in OPEN and kind == open_type:
                 found[-1] = (kind, found[-1][1], i + 1)
             else:
                 found.append((kind, i, i + 1))
         last, open_type = prefix, kind
     return found
-
-
-def strict_entities(tags: Sequence[str], scheme: str) -> list[Entity]:
-    """Returns the entities whose tags are all as the scheme wants: seqeval's strict mode.
-
-    Args:
-      tags: the tags of a text.
-      scheme: "IOB2", where an entity begins with `B-X`, or "IOBES", where it is `S-X` or goes from
-        `B-X` to `E-X`.
-    """
-    prefixes = [split(tag)[0] for tag in tags]
-    return [
-        (kind, start, end)
-        for kind, start, end in entities(tags)
-        if prefixes[start:end] == _prefixes(end - start, scheme)
-    ]
 
 
 def write(found: Iterable[Entity], length: int, scheme: str) -> list[str]:
@@ -134,13 +119,6 @@ def repair(tags: Sequence[str], scheme: str = "") -> tuple[list[str], int]:
         return list(tags), 0
     repaired = write(entities(tags), len(tags), wanted)
     return repaired, sum(a != b for a, b in zip(tags, repaired, strict=True))
-
-
-def first_broken(tags: Sequence[str], scheme: str) -> int | None:
-    """Returns the number of the first word whose tag is not of the scheme, or None."""
-    repaired, _ = repair(tags, scheme)
-    pairs = zip(tags, repaired, strict=True)
-    return next((i for i, (tag, right) in enumerate(pairs) if tag != right), None)
 
 
 def _prefixes(length: int, scheme: str) -> list[str]:

@@ -1,17 +1,25 @@
-"""Cuts long contexts into windows, each with the question about them, inside a graph.
+"""Cuts long texts into overlapping windows, eagerly or inside a graph.
 
-A window is a row [CLS] question [SEP] part of the context [SEP], with the separators that the
-tokenizer uses for pairs. The next window begins `stride` tokens later, or where this one ends if
-that is earlier. The last window contains the end of the context (BERT's release, run_squad.py:
-doc_stride, max_query_length). A token that is in several windows is owned by the one in which it
-has the most context on its shorter side, or by the first of several equal ones. (The release adds
-a hundredth of the window's length, which matters only next to a shorter, last window.)
+A window begins some tokens after the one before. The last window contains the end of the text. A
+token that is in several windows is owned by the one in which it has the most context on its shorter
+side, or by the first of several equal ones. (BERT's release, run_squad.py, adds a hundredth of the
+window's length, which matters only next to a shorter, last window.)
 
+Questions about a context (`pack_windows`): a window is a row [CLS] question [SEP] part of the
+context [SEP], with the separators that the tokenizer uses for pairs. The next window begins
+`stride` tokens later, or where this one ends if that is earlier (`doc_stride` of the release).
 Encoders with the layout `cls_last` read the context first, as in XLNet's release: context [SEP]
 question [SEP] [CLS]. Tokens of the context are numbered from its beginning, so their numbers depend
 neither on the window nor on the layout.
 
-Shapes: N questions, W windows of all of them, B windows of a batch, T tokens of the longest one.
+Texts that are lists of words (`cut_words`): a window is a row [CLS] part of the tokens [SEP], and
+the next one begins half a window later. The tokens are those of the words joined by blanks, so each
+word has the mark or prefix that the tokenizer gives to words of running text; or those of the text
+itself, if its words are its tokens. A word is read at its first token (Devlin et al., 2019, section
+5.3), in the window that owns this token.
+
+Shapes: N texts, K tokens of all texts, W windows of all texts, B windows of a batch, T tokens of
+the longest window, C characters of a word; a ragged dimension is written None.
 """
 
 from collections.abc import Mapping
@@ -20,11 +28,59 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import pair_packing
+from official.tokenizers import offsets, pair_packing, word_characters
+from official.tokenizers.base import Tokenizer
+from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 
 # Fields of `pack_windows` with the position of each window; see `official.shards.features`.
 POSITIONS = ("context_start", "context_length", "window_start", "own_start", "own_end")
+NO_WORD = -1
+# The places of [CLS] and [SEP] in a table of tokens, before those of the texts.
+_BEGIN, _END, _FIRST = range(3)
+
+
+class Windows(NamedTuple):
+    """The windows of texts, int32 [W] each.
+
+    Attributes:
+      row: the number of the text.
+      start: the first token of the window, counted in the whole text.
+      length: the tokens of the text in the window.
+      own_start: the first token that the window owns.
+      own_end: the token after the last one that the window owns.
+    """
+
+    row: tf.Tensor
+    start: tf.Tensor
+    length: tf.Tensor
+    own_start: tf.Tensor
+    own_end: tf.Tensor
+
+
+def cut(lengths: tf.Tensor, room: tf.Tensor | int, step: tf.Tensor | int) -> Windows:
+    """Returns the windows of texts; an empty text has one window.
+
+    Args:
+      lengths: the tokens of each text, integers [N].
+      room: the tokens of the text that a window has room for, int32 [N] or one number.
+      step: tokens from the start of a window to the start of the next, at most `room`.
+    """
+    lengths = tf.cast(lengths, tf.int32)
+    counts = 1 + tf.maximum(lengths - room + step - 1, 0) // step  # [N]
+    row = tf.repeat(tf.range(tf.size(counts)), counts)  # [W]
+    number = tf.ragged.range(counts).values  # of the window in its text
+    lengths, room, step = (
+        tf.gather(tf.broadcast_to(values, tf.shape(counts)), row)
+        for values in (lengths, room, step)
+    )
+    start = number * step
+    length = tf.minimum(room, lengths - start)
+    last = tf.equal(start + length, lengths)
+    # The first of two windows owns the first half of the tokens that both contain.
+    own_start = tf.where(number > 0, (start - step + room - 1 + start) // 2 + 1, 0)
+    own_end = tf.where(last, lengths, (start + room - 1 + start + step) // 2 + 1)
+    return Windows(row, start, length, own_start, own_end)
 
 
 def check(tokenizer: pair_packing.SpecialIds, max_length: int, stride: int, max_query: int) -> None:
@@ -72,88 +128,34 @@ def pack_windows(
       `own_start` and `own_end`, the numbers of the first token that the window owns and of the
       token after the last one.
     """
-    cut = _cut(questions, contexts, tokenizer, max_length, stride, max_query)
-    context_start = 1 + cut.question_length + tokenizer.pair_separators
-    return {
-        "token_ids": _join(questions, contexts, tokenizer, cut),
-        "segment_lengths": tf.stack([context_start, cut.length + 1], axis=1),
-        "row": cut.row,
-        "context_start": context_start,
-        "context_length": cut.length,
-        "window_start": cut.start,
-        "own_start": cut.own_start,
-        "own_end": cut.own_end,
-    }
-
-
-class _Cut(NamedTuple):
-    """The windows of all questions, int32 [W] each.
-
-    Attributes:
-      row: number of the question.
-      question_length: tokens of the question, after it is cut.
-      start: first token of the window, counted in the whole context.
-      length: tokens of the context in the window.
-      own_start: first token that the window owns.
-      own_end: the token after the last one that the window owns.
-    """
-
-    row: tf.Tensor
-    question_length: tf.Tensor
-    start: tf.Tensor
-    length: tf.Tensor
-    own_start: tf.Tensor
-    own_end: tf.Tensor
-
-
-def _cut(
-    questions: tf.RaggedTensor,
-    contexts: tf.RaggedTensor,
-    tokenizer: pair_packing.SpecialIds,
-    max_length: int,
-    stride: int,
-    max_query: int,
-) -> _Cut:
     question_length = tf.minimum(tf.cast(questions.row_lengths(), tf.int32), max_query)  # [N]
-    lengths = tf.cast(contexts.row_lengths(), tf.int32)  # [N]
-    room = max_length - pair_packing.num_specials(2, tokenizer) - question_length  # [N]
-    step = tf.minimum(room, stride)
-    counts = 1 + tf.maximum(lengths - room + step - 1, 0) // step  # [N]
-    row = tf.repeat(tf.range(tf.size(counts)), counts)  # [W]
-    number = tf.ragged.range(counts).values  # [W], of the window
-    step, room, lengths, question_length = (
-        tf.gather(values, row) for values in (step, room, lengths, question_length)
-    )
-    start = number * step
-    length = tf.minimum(room, lengths - start)
-    last = tf.equal(start + length, lengths)
-    # The first of two windows owns the first half of the tokens that both contain.
-    own_start = tf.where(number > 0, (start - step + room - 1 + start) // 2 + 1, 0)
-    own_end = tf.where(last, lengths, (start + room - 1 + start + step) // 2 + 1)
-    return _Cut(row, question_length, start, length, own_start, own_end)
-
-
-def _join(
-    questions: tf.RaggedTensor,
-    contexts: tf.RaggedTensor,
-    tokenizer: pair_packing.SpecialIds,
-    cut: _Cut,
-) -> tf.RaggedTensor:
-    """Returns the token ids of all windows, special tokens included: int32 [W, None]."""
+    room = max_length - pair_packing.num_specials(2, tokenizer) - question_length
+    windows = cut(contexts.row_lengths(), room, tf.minimum(room, stride))
+    question_length = tf.gather(question_length, windows.row)  # [W]
 
     def part(ids: tf.RaggedTensor, first: tf.Tensor | int, size: tf.Tensor) -> tf.RaggedTensor:
-        begin = tf.cast(tf.gather(ids.row_starts(), cut.row), tf.int32) + first
-        positions = tf.ragged.range(begin, begin + size)
-        return positions.with_values(tf.gather(ids.values, positions.values))
+        begin = tf.cast(tf.gather(ids.row_starts(), windows.row), tf.int32) + first
+        places = tf.ragged.range(begin, begin + size)
+        return places.with_values(tf.gather(ids.values, places.values))
 
     cls, sep = (
-        tf.fill([tf.size(cut.row), 1], tf.constant(i, tf.int32))
+        tf.fill([tf.size(windows.row), 1], tf.constant(i, tf.int32))
         for i in (tokenizer.cls_id, tokenizer.sep_id)
     )
-    question = part(questions, 0, cut.question_length)
-    context = part(contexts, cut.start, cut.length)
+    question = part(questions, 0, question_length)
+    context = part(contexts, windows.start, windows.length)
     separators = [sep] * tokenizer.pair_separators
-    return tf.concat([cls, question, *separators, context, sep], axis=1)
+    context_start = 1 + question_length + tokenizer.pair_separators
+    return {
+        "token_ids": tf.concat([cls, question, *separators, context, sep], axis=1),
+        "segment_lengths": tf.stack([context_start, windows.length + 1], axis=1),
+        "row": windows.row,
+        "context_start": context_start,
+        "context_length": windows.length,
+        "window_start": windows.start,
+        "own_start": windows.own_start,
+        "own_end": windows.own_end,
+    }
 
 
 def arrange_windows(
@@ -208,3 +210,143 @@ def answer_tokens(
     """
     inside = np.flatnonzero((ends > answer_start) & (starts < answer_end))
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
+
+
+class WordTokens(NamedTuple):
+    """The tokens of texts that are lists of words.
+
+    Attributes:
+      ids: the ids, int32 [N, None].
+      word_ids: the number of the word at the first token of each word, `NO_WORD` elsewhere, int32
+        [N, None].
+      words: the words in UTF-8, string [K]; None if the tokenizer is not one of words.
+    """
+
+    ids: tf.RaggedTensor
+    word_ids: tf.RaggedTensor
+    words: tf.Tensor | None
+
+
+def encode_words(words: tf.RaggedTensor, tokenizer: Tokenizer) -> WordTokens:
+    """Returns the tokens of texts. A word that the tokenizer makes nothing of has no token.
+
+    Args:
+      words: the words of each text, UTF-8 strings [N, None].
+      tokenizer: the tokenizer.
+    """
+    sizes = tf.strings.length(words.values, unit="UTF8_CHAR") + 1  # with the blank after it
+    ends = tf.cumsum(tf.cast(sizes, tf.int64))
+    begins = tf.gather(tf.concat([[0], ends], 0), words.row_starts())  # [N]
+    ends -= tf.gather(begins, offsets.rows_of(words)) + 1
+    return encode_running(offsets.joined(words, " "), words.with_values(ends), tokenizer)
+
+
+def encode_running(texts: tf.Tensor, ends: tf.RaggedTensor, tokenizer: Tokenizer) -> WordTokens:
+    """Returns the tokens of running texts; a token belongs to the word in which it begins.
+
+    A token that begins with the blank before a word belongs to this word.
+
+    Args:
+      texts: UTF-8 strings [N].
+      ends: the character after the last one of each word, integers [N, None].
+      tokenizer: the tokenizer.
+    """
+    tokens = tokenizer.tokenize_with_offsets(texts)
+    words = tokenizer.words(texts).values if isinstance(tokenizer, Characters) else None
+    # The texts follow one another, with a character between them.
+    sizes = tf.cast(tf.strings.length(texts, unit="UTF8_CHAR"), tf.int64) + 1
+    begins = tf.cumsum(sizes, exclusive=True)  # [N]
+    rows = offsets.rows_of(tokens.ids)
+    starts = tf.gather(begins, rows) + tf.cast(tokens.starts.values, tf.int64)  # [K]
+    placed = tf.gather(begins, offsets.rows_of(ends)) + tf.cast(ends.values, tf.int64)
+    number = tf.cast(tf.searchsorted(placed, starts, side="right"), tf.int64)
+    number -= tf.gather(ends.row_starts(), rows)
+    number = tf.minimum(number, tf.gather(ends.row_lengths(), rows) - 1)
+    first = (number[1:] != number[:-1]) | (rows[1:] != rows[:-1])
+    first = tf.concat([[True], first], 0)[: tf.size(number)]
+    word_ids = tf.where(first, tf.cast(number, tf.int32), NO_WORD)
+    return WordTokens(tokens.ids, tokens.ids.with_values(word_ids), words)
+
+
+class WordWindows(NamedTuple):
+    """The windows of texts that are lists of words, with their special tokens.
+
+    Attributes:
+      token_ids: int32 [W, None].
+      word_ids: the words that are read in the window, int32 [W, None]: as in `WordTokens`, and
+        `NO_WORD` for words that another window owns.
+      places: the place of each token in the table of [CLS], [SEP] and the K tokens of all texts,
+        int32 [W, None].
+      windows: the windows.
+    """
+
+    token_ids: tf.RaggedTensor
+    word_ids: tf.RaggedTensor
+    places: tf.RaggedTensor
+    windows: Windows
+
+
+def cut_words(
+    tokens: WordTokens, tokenizer: pair_packing.SpecialIds, max_length: int
+) -> WordWindows:
+    """Cuts texts into windows.
+
+    Args:
+      tokens: the tokens of the texts.
+      tokenizer: has the special ids.
+      max_length: the length of the longest window, special tokens counted.
+    """
+    room = max_length - pair_packing.num_specials(1, tokenizer)
+    windows = cut(tokens.ids.row_lengths(), room, max(1, room // 2))
+    begins = tf.cast(tf.gather(tokens.ids.row_starts(), windows.row), tf.int32)  # [W]
+    places = tf.ragged.range(begins + windows.start, begins + windows.start + windows.length)
+    window = offsets.rows_of(places)
+    number = places.values - tf.gather(begins, window)  # of the token in its text
+    own = number >= tf.gather(windows.own_start, window)
+    own &= number < tf.gather(windows.own_end, window)
+    words = tf.where(own, tf.gather(tokens.word_ids.values, places.values), NO_WORD)
+    ids = tf.concat([[tokenizer.cls_id, tokenizer.sep_id], tokens.ids.values], 0)
+    framed = _between(_BEGIN, places.with_values(places.values + _FIRST), _END)
+    return WordWindows(
+        framed.with_values(tf.gather(ids, framed.values)),
+        _between(NO_WORD, places.with_values(words), NO_WORD),
+        framed,
+        windows,
+    )
+
+
+def pack_words(tokens: WordTokens, tokenizer: Tokenizer, max_length: int) -> dict[str, tf.Tensor]:
+    """Cuts texts into windows, as `cut_words`, and pads them.
+
+    Args:
+      tokens: the tokens of the texts.
+      tokenizer: has the special ids.
+      max_length: the length of the longest window, special tokens counted.
+
+    Returns:
+      The fields of `pair_packing.pack` with the layout `cls_first`, [W, T]; `word_ids` int32
+      [W, None]; `row` int32 [W], the number of the text; and with a tokenizer of words
+      `character_ids` int32 [W, T, C].
+    """
+    made = cut_words(tokens, tokenizer, max_length)
+    token_ids = made.token_ids.to_tensor(tokenizer.pad_id)
+    fields = {
+        "token_ids": token_ids,
+        "segment_ids": tf.zeros_like(token_ids),
+        "padding_mask": tf.sequence_mask(made.token_ids.row_lengths(), tf.shape(token_ids)[1]),
+        "word_ids": made.word_ids,
+        "row": made.windows.row,
+    }
+    if tokens.words is not None:
+        ends = [word_characters.SENTENCE_BEGIN, word_characters.SENTENCE_END]
+        marks = np.stack([word_characters.mark(which) for which in ends])
+        table = tf.concat([marks, word_characters.of_words(tokens.words)], 0)
+        characters = made.places.with_values(tf.gather(table, made.places.values))
+        fields["character_ids"] = characters.to_tensor(0, shape=[None, None, word_characters.WIDTH])
+    return fields
+
+
+def _between(first: int, values: tf.RaggedTensor, last: int) -> tf.RaggedTensor:
+    """Puts a value before and after each row of int32 [W, None]."""
+    column = tf.fill([values.nrows(), 1], tf.constant(0, tf.int32))
+    return tf.concat([column + first, values, column + last], axis=1)

@@ -1,7 +1,7 @@
 """Examples of words and tags: token classification (see `builder`).
 
 Texts are split into words, and tags of words are made of their spans (`as_words`). Each text has
-one example for each window of its tokens (`official.tokenizers.word_windows`). The words are kept
+one example for each window of its tokens (`official.tokenizers.windows`). The words are kept
 beside the shards (`official.shards.side_texts`).
 """
 
@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from official.shards import side_texts
 from official.tasks import Task, nearest, tag_files
 from official.tasks import tags as tag_rules
 from official.tasks.tag_files import Span, TaggedWords, TextWithSpans
-from official.tokenizers import Tokenizer, pair_packing, text_words, word_windows
+from official.tokenizers import Tokenizer, pair_packing, text_words, windows
+from official.tokenizers.base import characters, chunks
 from official.utils import word_rules
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -307,42 +309,73 @@ def _examples(
     max_length: int,
 ) -> Iterator[Example]:
     """Yields the windows of some texts, each with its number, and counts them."""
-    numbers = {tag: i for i, tag in enumerate(task.labels)}
     running, ends = _running([text for _, text in rows], task.split_words)
-    tokens = word_windows.encode_running(running, ends, tokenizer)
-    spelled = pair_packing.split_words(running, tokenizer)
-    for i, ((row, text), each) in enumerate(zip(rows, tokens, strict=True)):
-        counts.without_token += len(text.words) - int((each.word_ids >= 0).sum())
-        tags = None
-        if text.tags is not None:
-            tags = np.array([*(numbers[tag] for tag in text.tags), -1], np.int32)
-        for window in word_windows.windows(len(each.ids), tokenizer, max_length):
-            ids, word_ids = word_windows.pack(each, window, tokenizer)
-            example = {
-                "token_ids": ids,
-                "segment_lengths": [len(ids)],
-                "row": row,
-                "word_ids": word_ids,
-            }
-            if tags is not None:
-                example["tag_ids"] = tags[word_ids]
-            if spelled is not None:
-                mine = [spelled[i][window.start : window.end]]
-                example |= pair_packing.pack_word_arrays(mine, max_length)
-            counts.count(len(ids))
-            yield example
+    start = 0
+    for chunk in chunks(running):
+        end = start + len(chunk)
+        yield from _windows(
+            rows[start:end], chunk, ends[start:end], tokenizer, counts, task.labels, max_length
+        )
+        start = end
+
+
+def _windows(
+    rows: Sequence[tuple[int, side_texts.TaggedText]],
+    running: Sequence[str],
+    ends: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    counts: SplitCounts,
+    labels: Sequence[str],
+    max_length: int,
+) -> Iterator[Example]:
+    """Yields the windows of texts that are given as running texts and the ends of their words."""
+    with tf.device("/CPU:0"):
+        flat = np.array([end for each in ends for end in each], np.int64)
+        ragged = tf.RaggedTensor.from_row_lengths(flat, [len(each) for each in ends])
+        tokens = windows.encode_running(characters(running), ragged, tokenizer)
+        made = windows.cut_words(tokens, tokenizer, max_length)
+    counts.without_token += len(flat) - int((tokens.word_ids.values.numpy() >= 0).sum())
+    numbers = {tag: i for i, tag in enumerate(labels)}
+    tags = [
+        None
+        if text.tags is None
+        else np.array([*(numbers[tag] for tag in text.tags), -1], np.int32)
+        for _, text in rows
+    ]
+    spelled = None if tokens.words is None else tokens.words.numpy()
+    ids, word_ids = made.token_ids.values.numpy(), made.word_ids.values.numpy()
+    splits, text_begins = made.token_ids.row_splits.numpy(), tokens.ids.row_starts().numpy()
+    of_window = [part.numpy() for part in made.windows[:3]]
+    for i, (number, start, length) in enumerate(zip(*of_window, strict=True)):
+        inside = slice(splits[i], splits[i + 1])
+        example = {
+            "token_ids": ids[inside],
+            "segment_lengths": [len(ids[inside])],
+            "row": rows[number][0],
+            "word_ids": word_ids[inside],
+        }
+        if tags[number] is not None:
+            example["tag_ids"] = tags[number][word_ids[inside]]
+        if spelled is not None:
+            begin = text_begins[number] + start
+            mine = spelled[begin : begin + length].tolist()
+            example |= pair_packing.pack_word_arrays([mine], max_length)
+        counts.count(len(ids[inside]))
+        yield example
 
 
 def _running(
     texts: Sequence[side_texts.TaggedText], rule: str
-) -> tuple[list[str], list[np.ndarray]]:
+) -> tuple[list[str], list[Sequence[int]]]:
     """Returns what is tokenized of each text, and the ends of its words in characters."""
-    running, ends = word_windows.joined([text.words for text in texts])
-    if rule == "tokens":
-        for i, text in enumerate(texts):
-            if text.text is not None:
-                running[i] = text.text
-                ends[i] = np.array([end for _, end in text.offsets], np.int64)
+    running, ends = [], []
+    for text in texts:
+        if rule == "tokens" and text.text is not None:
+            running.append(text.text)
+            ends.append([end for _, end in text.offsets])
+        else:
+            running.append(" ".join(text.words))
+            ends.append(np.cumsum([len(word) + 1 for word in text.words], dtype=np.int64) - 1)
     return running, ends
 
 

@@ -17,17 +17,22 @@ the most of them, with empty strings and zeros for padding:
 | starts, ends | int32 [N, E] | the first character or word, and the one after the last |
 | scores | float32 [N, E] | the mean probability of the tags of the words |
 
-Shapes: N texts, K words of all texts, W windows of all texts, T tokens of the longest window.
+Of tags that mark no entities (parts of speech), each word is one, and its type is the tag.
+
+Shapes: N texts, K words of all texts, W windows of all texts, T tokens of the longest window, C
+tags; a ragged dimension is written None.
 """
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from official.data import tagged
 from official.serving import length_groups
 from official.serving.signatures import inputs
-from official.tasks import tag_tensors
 from official.tasks import tags as tag_rules
-from official.tokenizers import offsets, pair_packing, text_words, window_tensors, word_windows
+from official.tokenizers import offsets, pair_packing, text_words, windows
 from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
@@ -112,10 +117,10 @@ class Tagger:
         """Finds the entities of texts, string [N]; see the module."""
         words = text_words.split(text, self._rule, self._tokenizer)
         if self._rule == "tokens":
-            tokens = window_tensors.encode_running(text, words.ends, self._tokenizer)
+            tokens = windows.encode_running(text, words.ends, self._tokenizer)
         else:
-            tokens = window_tensors.encode(words.texts, self._tokenizer)
-        found = tag_tensors.entities(*self._tags(words.texts, tokens), self._labels)
+            tokens = windows.encode_words(words.texts, self._tokenizer)
+        found = entities_of(*self._tags(words.texts, tokens), self._labels)
         rows = offsets.rows_of(found.types)
         begins = tf.cast(tf.gather(words.starts.row_starts(), rows), tf.int32)
         starts = tf.gather(words.starts.values, begins + found.starts.values)
@@ -130,9 +135,9 @@ class Tagger:
           As described in the module; and `tags` string [K] and `tag_probabilities` float32 [K], the
           tag of each word. A word without a token has `O` and 1.
         """
-        tokens = window_tensors.encode(words, self._tokenizer)
+        tokens = windows.encode_words(words, self._tokenizer)
         tags, probabilities = self._tags(words, tokens)
-        found = tag_tensors.entities(tags, probabilities, self._labels)
+        found = entities_of(tags, probabilities, self._labels)
         rows = offsets.rows_of(found.types)
         begins = tf.cast(tf.gather(words.row_starts(), rows), tf.int32)
         places = tf.ragged.range(begins + found.starts.values, begins + found.ends.values)
@@ -146,13 +151,13 @@ class Tagger:
         }
 
     def _tags(
-        self, words: tf.RaggedTensor, tokens: window_tensors.WordTokens
+        self, words: tf.RaggedTensor, tokens: windows.WordTokens
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Returns the number of the tag of each word and its probability, [N, None] each.
 
         A word without a token has -1 and 1.
         """
-        packed = window_tensors.pack(tokens, self._tokenizer, self._max_length)
+        packed = windows.pack_words(tokens, self._tokenizer, self._max_length)
         arranged = pair_packing.arrange(
             {name: packed[name] for name in length_groups.FIELDS}, self._tokenizer, self._layout
         )
@@ -168,13 +173,72 @@ class Tagger:
             updates = tf.gather_nd(scored[name], place)
             return words.with_values(tf.tensor_scatter_nd_update(values, word[:, None], updates))
 
-        tags = of_words("tags", word_windows.NO_WORD)
+        tags = of_words("tags", windows.NO_WORD)
         return tags, tf.cast(of_words("tag_probabilities", 1), tf.float32)
 
 
-def _dense(
-    found: tag_tensors.Entities, texts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor
-) -> Outputs:
+class Entities(NamedTuple):
+    """The entities of texts.
+
+    Attributes:
+      types: string [N, None].
+      starts: int32 [N, None], the number of the first word.
+      ends: int32 [N, None], the number of the word after the last one.
+      scores: float32 [N, None], the mean probability of the tags of the words.
+    """
+
+    types: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+    scores: tf.RaggedTensor
+
+
+def entities_of(
+    tags: tf.RaggedTensor, probabilities: tf.RaggedTensor, labels: Sequence[str]
+) -> Entities:
+    """Returns the entities of the tags of texts, by the rule of `official.tasks.tags.entities`.
+
+    Args:
+      tags: the number of the tag of each word, int32 [N, None]; -1 is `O`.
+      probabilities: the probability of each tag, float32 [N, None].
+      labels: the C tags, in the order of their numbers.
+
+    Raises:
+      UserError: some labels are tags of BIO or BIOES, and others are not.
+    """
+    if tag_rules.scheme(labels) == tag_rules.PLAIN:
+        parts = [("S", label) for label in (*labels, tag_rules.OUTSIDE)]
+    else:
+        parts = [tag_rules.split(label) for label in (*labels, tag_rules.OUTSIDE)]
+    kinds = [*dict.fromkeys(kind for _, kind in parts)]
+    number = tf.where(tags.values < 0, len(labels), tags.values)
+    opens, continuing, inside = (
+        tf.gather(tf.constant([prefix in prefixes for prefix, _ in parts]), number)
+        for prefixes in (tag_rules.OPEN, tag_rules.CONTINUING, "BIES")
+    )
+    kind = tf.gather(tf.constant([kinds.index(kind) for _, kind in parts], tf.int32), number)
+    rows = tags.value_rowids()
+    continues = (
+        continuing[1:] & opens[:-1] & tf.equal(kind[1:], kind[:-1]) & tf.equal(rows[1:], rows[:-1])
+    )
+    continues = tf.concat([[False], continues], 0)[: tf.size(number)]
+    begins = inside & ~continues
+    entity = tf.boolean_mask(tf.cumsum(tf.cast(begins, tf.int32)) - 1, inside)
+    total = tf.reduce_sum(tf.cast(begins, tf.int32))
+    sizes = tf.math.bincount(entity, minlength=total, maxlength=total)
+    scores = tf.math.unsorted_segment_mean(
+        tf.boolean_mask(probabilities.values, inside), entity, total
+    )
+    columns = tf.ragged.range(tf.cast(tags.row_lengths(), tf.int32)).values
+    starts = tf.boolean_mask(columns, begins)
+    types = tf.gather(tf.constant(kinds), tf.boolean_mask(kind, begins))
+    ragged = tf.RaggedTensor.from_value_rowids(
+        types, tf.boolean_mask(rows, begins), tags.nrows(), validate=False
+    )
+    return Entities(ragged, *(ragged.with_values(x) for x in (starts, starts + sizes, scores)))
+
+
+def _dense(found: Entities, texts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> Outputs:
     """Returns padded outputs from the values of all entities."""
     ragged = found.types
     columns = {

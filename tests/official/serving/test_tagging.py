@@ -9,22 +9,21 @@ import tensorflow as tf
 from official import tokenizers
 from official.saving import checkpoints, named_arrays
 from official.serving import length_groups, saved_model
-from official.tasks import tag_tensors
+from official.serving.signatures import tagging
 from official.tasks import tags as tag_rules
 from official.tokenizers import (
     pair_packing,
     text_words,
-    window_tensors,
+    windows,
     word_characters,
-    word_windows,
 )
-from official.tokenizers import word_characters as characters_module
 from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
 from tests.official.serving.test_odd_strings import ODD, WORDS
 from tests.official.serving.test_predictor import BERT, GOLDEN, XLNET, load, server
 from tests.official.test_export import ask
+from tests.official.tokenizers import slow_windows
 
 LABELS = ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]
 ELMO = {
@@ -67,11 +66,11 @@ def by_hand(loaded, texts, encoded=None):
     """The entities of lists of words, one window at a time."""
     head = loaded.model.objectives[0]
     results = []
-    encoded = encoded or word_windows.encode(texts, loaded.tokenizer)
+    encoded = encoded or slow_windows.encode(texts, loaded.tokenizer)
     for words, tokens in zip(texts, encoded, strict=True):
         tags, chances = ["O"] * len(words), [1.0] * len(words)
-        for window in word_windows.windows(len(tokens.ids), loaded.tokenizer, loaded.max_length):
-            ids, word_ids = word_windows.pack(tokens, window, loaded.tokenizer)
+        for window in slow_windows.windows(len(tokens.ids), loaded.max_length):
+            ids, word_ids = slow_windows.pack(tokens, window, loaded.tokenizer)
             batch = {
                 "token_ids": ids[None],
                 "segment_ids": np.zeros_like(ids[None]),
@@ -130,7 +129,7 @@ def test_entities_are_those_of_windows_one_by_one(tmp_path, crf, rule):
     same(loaded.tag(words, batch_size=8), expected)
     if rule == "tokens":  # the text itself is tokenized
         ends = [np.array([end for _, end in row]) for row in spans]
-        running = word_windows.encode_running(texts, ends, loaded.tokenizer)
+        running = slow_windows.encode_running(texts, ends, loaded.tokenizer)
         expected = by_hand(loaded, words, running)
     offsets = [
         [(kind, row[a][0], row[b - 1][1], score) for kind, a, b, score in each]
@@ -160,7 +159,7 @@ def test_an_encoder_that_pads_on_the_left(tmp_path):
 @pytest.mark.slow
 @pytest.mark.long
 def test_an_encoder_that_reads_characters(tmp_path, monkeypatch):
-    words = [*characters_module.SPECIALS, *WORDS]
+    words = [*word_characters.SPECIALS, *WORDS]
     monkeypatch.setattr(tokenizers, "load", lambda *_: Characters(words))
     head = {**HEAD, "crf": True, "bilstm": 5}
     loaded = model(tmp_path / "m", encoder=ELMO, max_length=8, save=True, seed=2, **head)
@@ -216,26 +215,31 @@ def test_entities_are_slices_of_odd_texts(tmp_path):
     assert number > 1000
 
 
-def test_tokens_and_windows_are_those_of_the_shards():
+def test_tokens_and_windows_are_those_of_a_loop():
     tokenizer = tokenizers.load(GOLDEN)
     draw = random.Random(3)
     texts = [draw.choices(PLAIN + WORDS, k=draw.randrange(40)) for _ in range(60)]
     texts += [[], [""], ["a"], ["\0", "a b", ""]]
-    tokens = window_tensors.encode(tf.ragged.constant(texts, ragged_rank=1), tokenizer)
-    expected = word_windows.encode(texts, tokenizer)
+    tokens = windows.encode_words(tf.ragged.constant(texts, ragged_rank=1), tokenizer)
+    expected = slow_windows.encode(texts, tokenizer)
     assert tokens.ids.to_list() == [each.ids.tolist() for each in expected]
     assert tokens.word_ids.to_list() == [each.word_ids.tolist() for each in expected]
     for max_length in (3, 4, 9, 200):
         rows = [
-            (row, word_windows.pack(each, window, tokenizer))
+            (row, window, slow_windows.pack(each, window, tokenizer))
             for row, each in enumerate(expected)
-            for window in word_windows.windows(len(each.ids), tokenizer, max_length)
+            for window in slow_windows.windows(len(each.ids), max_length)
         ]
-        packed = window_tensors.pack(tokens, tokenizer, max_length)
-        assert packed["row"].numpy().tolist() == [row for row, _ in rows]
-        assert packed["word_ids"].to_list() == [each.word_ids.tolist() for _, each in rows]
+        made = windows.cut_words(tokens, tokenizer, max_length)
+        packed = windows.pack_words(tokens, tokenizer, max_length)
+        for given in (made.windows.row, packed["row"]):
+            assert given.numpy().tolist() == [row for row, _, _ in rows]
+        assert made.windows.start.numpy().tolist() == [window.start for _, window, _ in rows]
+        for given in (made.word_ids, packed["word_ids"]):
+            assert given.to_list() == [each.word_ids.tolist() for _, _, each in rows]
         ids = tf.ragged.boolean_mask(packed["token_ids"], packed["padding_mask"])
-        assert ids.to_list() == [each.ids.tolist() for _, each in rows]
+        for given in (made.token_ids, ids):
+            assert given.to_list() == [each.ids.tolist() for _, _, each in rows]
 
 
 def test_entities_in_a_graph():
@@ -244,7 +248,7 @@ def test_entities_in_a_graph():
     rows = [rng.integers(-1, len(labels), size).tolist() for size in rng.integers(0, 9, 500)]
     chances = [rng.random(len(row)).astype(np.float32).tolist() for row in rows]
     ragged = [tf.ragged.constant(x, t) for x, t in ((rows, tf.int32), (chances, tf.float32))]
-    found = tag_tensors.entities(*ragged, labels)
+    found = tagging.entities_of(*ragged, labels)
     for i, row in enumerate(rows):
         wanted = tag_rules.entities([labels[n] if n >= 0 else "O" for n in row])
         each = [part[i].numpy().tolist() for part in found]
@@ -275,9 +279,9 @@ def test_tags_that_mark_no_entities_are_those_of_the_words(tmp_path):
     loaded = model(tmp_path, crf=False, labels=["DET", "NOUN", "VERB", "O", "PUNCT"], rule="words")
     texts = [["the", "cat", "sat", "."], ["dogs"]]
     hand = []
-    for words, tokens in zip(texts, word_windows.encode(texts, loaded.tokenizer), strict=True):
-        (window,) = word_windows.windows(len(tokens.ids), loaded.tokenizer, loaded.max_length)
-        ids, word_ids = word_windows.pack(tokens, window, loaded.tokenizer)
+    for words, tokens in zip(texts, slow_windows.encode(texts, loaded.tokenizer), strict=True):
+        (window,) = slow_windows.windows(len(tokens.ids), loaded.max_length)
+        ids, word_ids = slow_windows.pack(tokens, window, loaded.tokenizer)
         batch = {"token_ids": ids[None], "word_ids": word_ids[None]}
         batch["segment_ids"], batch["padding_mask"] = 0 * ids[None], ids[None] >= 0
         head = loaded.model.objectives[0]

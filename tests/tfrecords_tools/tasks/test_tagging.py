@@ -5,13 +5,14 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.shards import side_texts
 from official.tasks import tag_files
-from official.tokenizers import word_windows
+from official.tokenizers import windows
 from official.utils.errors import UserError
 from official.utils.text_lines import BadRows
 from tests import GOLDEN, small
@@ -264,6 +265,12 @@ def test_a_span_is_widened_to_words(tmp_path):
     assert text.tags == ("B-X", "I-X")
 
 
+def encoded(texts, chosen):
+    """The ids and the word ids of each text."""
+    tokens = windows.encode_words(tf.ragged.constant(texts, ragged_rank=1), chosen)
+    return list(zip(tokens.ids, tokens.word_ids, strict=True))
+
+
 @pytest.mark.parametrize("kind", ["wordpiece", "bytes", "characters"])
 def test_tokens_of_words_are_those_of_running_text(tmp_path, kind):
     chosen = tokenizer(tmp_path, kind)
@@ -273,37 +280,39 @@ def test_tokens_of_words_are_those_of_running_text(tmp_path, kind):
         for _ in range(30)
     ]
     texts.append(["ba", "x" * 10_000, "(be)", "中国", "\u200b", "bo"])
-    for words, each in zip(texts, word_windows.encode(texts, chosen), strict=True):
-        np.testing.assert_array_equal(each.ids, chosen.encode([" ".join(words)])[0])
-        found = each.word_ids[each.word_ids >= 0].tolist()
+    for words, tokens in zip(texts, encoded(texts, chosen), strict=True):
+        ids, word_ids = (part.numpy() for part in tokens)
+        np.testing.assert_array_equal(ids, chosen.encode([" ".join(words)])[0])
+        found = word_ids[word_ids >= 0].tolist()
         assert found == sorted(set(found))
         for number, word in enumerate(words):
             if word == "\u200b" and kind == "wordpiece":
                 assert number not in found
                 continue
-            at = each.word_ids.tolist().index(number)
+            at = word_ids.tolist().index(number)
             alone = chosen.encode([word if number == 0 else f" {word}"])[0]
-            assert each.ids[at] == alone[0]
+            assert ids[at] == alone[0]
 
 
 def test_each_word_is_read_in_the_window_with_most_context(tmp_path):
     chosen = tokenizer(tmp_path)
-    for length in (0, 1, 5, 6, 7, 8, 9, 30, 31):
-        tokens = word_windows.WordTokens(np.arange(length), np.arange(length))
-        windows = word_windows.windows(length, chosen, 8)
+    lengths = (0, 1, 5, 6, 7, 8, 9, 30, 31)
+    ids = tf.RaggedTensor.from_row_lengths(tf.ragged.range(lengths).values, lengths)
+    made = windows.cut_words(windows.WordTokens(ids, ids, None), chosen, 8)
+    cut = [part.numpy().tolist() for part in made.windows]
+    for text, length in enumerate(lengths):
+        mine = [i for i, row in enumerate(cut[0]) if row == text]
+        spans = {i: (cut[1][i], cut[1][i] + cut[2][i]) for i in mine}
         read = []
-        for window in windows:
-            row = word_windows.pack(tokens, window, chosen)
-            assert len(row.ids) <= 8
-            words = row.word_ids[row.word_ids >= 0].tolist()
-            np.testing.assert_array_equal(row.ids[row.word_ids >= 0], words)
+        for i in mine:
+            row, word_ids = made.token_ids[i].numpy(), made.word_ids[i].numpy()
+            assert len(row) <= 8
+            words = word_ids[word_ids >= 0].tolist()
+            np.testing.assert_array_equal(row[word_ids >= 0], words)
+            start, end = spans[i]
             for word in words:
-                contexts = [
-                    min(word - w.start, w.end - 1 - word)
-                    for w in windows
-                    if w.start <= word < w.end and w.end - w.start == window.end - window.start
-                ]
-                assert min(word - window.start, window.end - 1 - word) == max(contexts)
+                contexts = [min(word - a, b - 1 - word) for a, b in spans.values() if a <= word < b]
+                assert min(word - start, end - 1 - word) == max(contexts)
             read += words
         assert read == list(range(length))
 
