@@ -11,8 +11,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from official.tasks import Description, Task, choice_text
 from official.tokenizers import Tokenizer, pair_packing
+from official.tokenizers.base import strings
 from tfrecords_tools.tasks import builder, choice_files
 from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
@@ -74,11 +77,10 @@ def _examples(
 ) -> Iterator[Example]:
     """Yields the examples of some questions and counts them."""
     specials = pair_packing.num_specials(2, tokenizer)
-    texts = [
-        choice_text.joined(question.text, choice, task.blank)
-        for question in asked
-        for choice in question.choices
-    ]
+    pairs = [(question.text, choice) for question in asked for choice in question.choices]
+    with tf.device("/CPU:0"):
+        joined = choice_text.joined(*map(strings, zip(*pairs, strict=True)), task.blank)
+    texts = [text.decode("utf-8", "surrogatepass") for text in joined.numpy()]
     contexts = list(dict.fromkeys(question.context for question in asked))
     context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))
     text_ids = iter(tokenizer.encode(texts))

@@ -6,7 +6,7 @@ Shapes: B batch, K choices, T tokens of the longest sequence in the batch, N = B
 import tensorflow as tf
 
 from official.serving.signatures import inputs
-from official.tasks.choice_text import joined_tensors
+from official.tasks.choice_text import joined
 from official.tokenizers.pair_packing import pack
 
 DEFAULT = {"choose": "context, question and choices"}
@@ -38,7 +38,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
             ]
         ):
             numbers = tf.repeat(tf.range(count), each)
-        texts = joined_tensors(tf.gather(question, numbers), tf.reshape(choices, [-1]), blank)
+        texts = joined(tf.gather(question, numbers), tf.reshape(choices, [-1]), blank)
         segments = [tf.gather(tokenizer.tokenize(context), numbers), tokenizer.tokenize(texts)]
         packed = pack(segments, tokenizer, parts.max_length, layout, cut="first")
         outputs = answer(packed, shape)

@@ -1,6 +1,7 @@
-"""Where a choice goes in the text of its question, in Python and in a graph."""
+"""Where a choice goes in the text of its question, eagerly and in a graph."""
 
 import itertools
+import re
 
 import pytest
 import tensorflow as tf
@@ -20,19 +21,25 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("question, choice, blank, text", CASES)
-def test_the_choice_is_put_in_its_place(question, choice, blank, text):
-    assert choice_text.joined(question, choice, blank) == text
+def slowly(question, choice, blank):
+    if blank and "_" in question:
+        return re.sub("_+", lambda _: choice, question)
+    return f"{question} {choice}" if question else choice
+
+
+@pytest.mark.parametrize("blank", [True, False])
+def test_the_choice_is_put_in_its_place(blank):
+    cases = [case for case in CASES if case[2] == blank]
+    questions, choices, _, texts = zip(*cases, strict=True)
+    joined = choice_text.joined(tf.constant(questions), tf.constant(choices), blank)
+    assert [text.decode() for text in joined.numpy()] == list(texts)
 
 
 @pytest.mark.parametrize("blank", [True, False])
 def test_the_graph_does_the_same(blank):
     odd = ["", "_", "__", " _ ", "_a", "a_", "ü_猫__", "\\1", "a b", "_\n_", "___x___y"]
     pairs = [case[:2] for case in CASES] + list(itertools.product(odd, odd))
-    joined = tf.function(choice_text.joined_tensors)(
-        *map(tf.constant, zip(*pairs, strict=True)), blank
-    )
-    expected = [choice_text.joined(*pair, blank) for pair in pairs]
-    assert [text.decode() for text in joined.numpy()] == expected
-    none = choice_text.joined_tensors(tf.constant([], tf.string), tf.constant([], tf.string), blank)
+    joined = tf.function(choice_text.joined)(*map(tf.constant, zip(*pairs, strict=True)), blank)
+    assert [text.decode() for text in joined.numpy()] == [slowly(*pair, blank) for pair in pairs]
+    none = choice_text.joined(tf.constant([], tf.string), tf.constant([], tf.string), blank)
     assert none.shape == [0]
