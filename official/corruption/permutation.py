@@ -1,6 +1,6 @@
 """Permutations: tokens keep their positions, and a random order defines what each attends to.
 
-Permutation language modelling predicts some tokens, the targets, one after another in a random
+Permutation language modeling predicts some tokens, the targets, one after another in a random
 order. Each is predicted from the tokens before it in the order, whatever their positions are (Yang
 et al. 2019, sections 2.2 and 2.3). Here targets and special tokens have a rank in the order. All
 other tokens are visible to all tokens. The encoder decides whether a position attends to itself: it

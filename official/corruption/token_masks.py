@@ -162,7 +162,7 @@ def replaced(
     listed: Mapping[str, tf.Tensor],
     seeds: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns the token ids, with the hidden ones masked, randomised or kept.
+    """Returns the token ids, with the hidden ones masked, randomized or kept.
 
     Args:
       config: has `mask_prob`, `random_prob`, `random_tokens`, `action` and `replacement`.
@@ -199,7 +199,7 @@ def replaced(
 def boundaries(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Finds the tokens beside each hidden span (SpanBERT, section 3.2).
 
-    A span is a maximal sequence of hidden tokens, so its neighbours are not hidden. If a neighbour
+    A span is a maximal sequence of hidden tokens, so its neighbors are not hidden. If a neighbor
     is a special token or missing, the span has the weight 0.
 
         tokens            [CLS] an  [M] [M] red [M] [SEP]
@@ -215,7 +215,7 @@ def boundaries(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> dict[s
         masked_positions int32 [B, P] ascending, and masked_weights float32 [B, P].
 
     Returns:
-      span_left and span_right int32 [B, P], the positions of the neighbours; span_offset int32
+      span_left and span_right int32 [B, P], the positions of the neighbors; span_offset int32
       [B, P], the offset in the span from 0; span_weights float32 [B, P]. The first three are 0
       where the weight is 0.
     """

@@ -86,7 +86,7 @@ class Vocabulary:
         if self.counts is None:
             raise UserError(
                 "corruption.random_tokens: unigram draws tokens as often as the corpus has them, "
-                "and these shards do not say: make them again with build_shards"
+                "and these shards have no counts: make them again with build_shards"
             )
         return np.cumsum(self.counts)
 

@@ -300,7 +300,7 @@ def _words_and_tags(
             raise Unusable(
                 "not a word",
                 f"{where}: word {word!r:.60} is empty or has a blank, tab or line break inside: "
-                "split it into words, or leave it out with its tag",
+                "split it into words, or remove it with its tag",
             )
     if not words:
         raise Unusable("no words", f"{where}: the text has no words")

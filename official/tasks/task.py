@@ -210,7 +210,7 @@ class Task:
         if self.kind not in METRICS:
             raise UserError(f"a task is {' or '.join(METRICS)}, not {self.kind!r}")
         if self.kind == "regression" and self.labels:
-            raise UserError("a regression task has scores and no labels: leave the labels out")
+            raise UserError("a regression task has scores and no labels: remove the labels")
         for label in self.labels:
             if not label.strip() or label != label.strip() or set(label) & set("\t\r\n"):
                 raise UserError(
@@ -222,9 +222,7 @@ class Task:
             if self.labels.count(label) > 1:
                 raise UserError(f"label {label!r} is named twice in {listed(self.labels)}")
         if len(self.labels) == 1 and self.kind != "multi_label":
-            raise UserError(
-                f"one label ({self.labels[0]!r}) leaves nothing to tell apart: name two"
-            )
+            raise UserError(f"one label ({self.labels[0]!r}) is not enough: name at least two")
         for metric in self.metrics:
             if metric not in METRICS[self.kind]:
                 raise UserError(
@@ -235,7 +233,7 @@ class Task:
         for column in named:
             if named.count(column) > 1:
                 raise UserError(
-                    f"column {column!r} is given twice: text, second text and label want a "
+                    f"column {column!r} is given twice: text, second text and label need a "
                     "column each"
                 )
         object.__setattr__(self, "values", self.values or self.labels)

@@ -62,8 +62,8 @@ def from_task(task: Task) -> Task:
         )
     if task.kind not in FORMS:
         raise UserError(
-            f"--text_to_text: {task.name} is a task of the kind {task.kind}, and these have "
-            f"answers as text: {', '.join(FORMS)}"
+            f"--text_to_text is not supported for {task.name}, a task of the kind {task.kind}; it "
+            f"is supported for {', '.join(FORMS)}"
         )
     if task.kind == "classification":
         check_labels(task.labels)

@@ -4,7 +4,7 @@ Markers of one's own ("[E1]"), new words ("covid19"), T5's sentinels and, where 
 the special tokens. They are those of the `tokenizers` package, with the same rules: of tokens that
 begin at the same character the longest is taken, from the left; the text between them is split as
 if each part were a text of its own. Tokens with `normalized` are looked for in what the others
-leave, after the text is normalised (lower-cased, say) and in their own normalised form.
+leave, after the text is normalized (lower-cased, say) and in their own normalized form.
 
 There is one function, of a graph. Python calls it eagerly.
 
@@ -50,7 +50,7 @@ class AddedToken:
       lstrip: whether white space before it belongs to it.
       rstrip: whether white space after it belongs to it.
       single_word: whether it is only found where no letter or digit is next to it.
-      normalized: whether it is looked for in normalised text.
+      normalized: whether it is looked for in normalized text.
       special: whether it marks something and is no text.
     """
 
@@ -134,7 +134,7 @@ def _listed(number: Any, flags: Any, where: str) -> Listed:
 
 def _token(flags: Any, where: str) -> AddedToken:
     if not isinstance(flags, dict) or not isinstance(flags.get("content"), str):
-        raise UserError(f"{where}: {flags!r} is no token: it should have `content`, its text")
+        raise UserError(f"{where}: {flags!r} is not a token: it needs `content`, its text")
     if not flags["content"]:
         raise UserError(f"{where}: a token has no text in `content`")
     names = [field.name for field in dataclasses.fields(AddedToken)][1:]
@@ -167,7 +167,9 @@ def read_lines(path: AnyPath) -> list[AddedToken]:
                 raise UserError(f"{where}: not JSON: {error}") from error
         token = _token(flags, where)
         if unknown := sorted(set(flags) - names):
-            raise UserError(f"{where}: {unknown[0]!r} is no flag: there are {', '.join(names)}")
+            raise UserError(
+                f"{where}: {unknown[0]!r} is not a flag: the flags are {', '.join(names)}"
+            )
         if token.content in tokens:
             raise UserError(f"{where}: {token.content!r} is in an earlier line as well")
         tokens[token.content] = token
@@ -222,12 +224,12 @@ class Normalizer(Protocol):
     """What is done to text before it is split."""
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the normalised form of strings [N]."""
+        """Returns the normalized form of strings [N]."""
 
     def normalized_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor | None]:
-        """Returns the normalised form of each of C characters, string [N, None].
+        """Returns the normalized form of each of C characters, string [N, None].
 
         Also returns whether each belongs to the one before it, bool [C]; None = none does.
         """
@@ -298,7 +300,7 @@ class Finder(tf.Module):
 
         Args:
           tokens: the tokens by id.
-          normalizer: normalises text for tokens with `normalized`; None = text stays as it is.
+          normalizer: normalizes text for tokens with `normalized`; None = text stays as it is.
         """
         super().__init__()
         self._ids = tf.constant(list(tokens), tf.int32)
@@ -449,7 +451,7 @@ class _Search(tf.Module):
         return pieces, tf.where(single & (before | after), -1, numbers)
 
     def _find_normalized(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Cuts texts around the tokens in their normalised form; see `find`."""
+        """Cuts texts around the tokens in their normalized form; see `find`."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned, attached = self._normalizer.normalized_characters(characters)
         origins = offsets.origins(cleaned, attached)

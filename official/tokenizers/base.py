@@ -66,7 +66,7 @@ class Splitter(tf.Module):
     symbol) `forbid` ensures it. Added tokens are found before the text is split.
     """
 
-    # Whether a splitter normalises text.
+    # Whether a splitter normalizes text.
     normalizes = True
 
     def __init__(self):
@@ -99,7 +99,7 @@ class Splitter(tf.Module):
     def normalized_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor | None]:
-        """Returns the normalised form of each of C characters, string [N, None].
+        """Returns the normalized form of each of C characters, string [N, None].
 
         Also returns whether each belongs to the one before it, bool [C]; None = none does.
         """
@@ -350,7 +350,7 @@ class Tokenizer(abc.ABC):
         """The bytes of text that each piece stands for, int32 [V]: 0 for special tokens.
 
         Their sum over the tokens of a text is the length of the text in UTF-8, after the
-        normalisation of the tokenizer. SentencePiece has a blank before the first word as well. As
+        normalization of the tokenizer. SentencePiece has a blank before the first word as well. As
         WordPiece does not keep blanks, one before each word and each punctuation mark is counted.
         Text that the vocabulary cannot spell counts nothing.
         """

@@ -241,8 +241,8 @@ class ByteBPESplitter(Splitter):
 def _model(pieces: Sequence[str]) -> bytes:
     """Returns a SentencePiece model that joins characters to `pieces`, earlier pieces first.
 
-    SentencePiece joins any two neighbours whose result is a piece, not only the listed pairs. For
-    `reachable` pieces both are the same: two neighbours that spell such a piece are its two listed
+    SentencePiece joins any two neighbors whose result is a piece, not only the listed pairs. For
+    `reachable` pieces both are the same: two neighbors that spell such a piece are its two listed
     parts, because its characters were joined in the same way as when it is split alone.
 
     The model's ids are the indices of `pieces`.

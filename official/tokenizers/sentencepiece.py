@@ -1,10 +1,10 @@
-"""SentencePiece, unigram and BPE: `spiece.model` has the pieces, scores and normalisation.
+"""SentencePiece, unigram and BPE: `spiece.model` has the pieces, scores and normalization.
 
 The ids are those of the `sentencepiece` package, except for segmentations with equal scores (a long
 run of one character, "666" as "66 6" or "6 66"), where another one may be chosen. Text that spells
 a special token never becomes the special id.
 
-The releases of ALBERT and XLNet normalise text before the model reads it, and split numbers from
+The releases of ALBERT and XLNet normalize text before the model reads it, and split numbers from
 commas afterwards. `AlbertTokenizer` and `XLNetTokenizer` of transformers do the same. The settings
 `remove_space`, `keep_accents`, `replace_quotes` and `split_digit_comma` of `tokenizer_config.json`
 select the steps. If they are missing, the steps are on if transformers would load one of these two
@@ -41,7 +41,7 @@ from official.tokenizers.word_starts import BLANK
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# The classes of transformers that normalise text, by the `model_type` of config.json.
+# The classes of transformers that normalize text, by the `model_type` of config.json.
 NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
@@ -186,7 +186,7 @@ class SentencePieceSplitter(Splitter):
         return offsets.joined(self._replacements.tokenize(texts))
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """See `Splitter`; the model itself maps the text that it normalises to its input."""
+        """See `Splitter`; the model itself maps the text that it normalizes to its input."""
         return self._split_with_offsets(texts)
 
     def split_parts_with_offsets(self, parts: added_tokens.Parts) -> offsets.Tokens:
@@ -216,7 +216,7 @@ class SentencePiece(Tokenizer):
     """SentencePiece.
 
     Attributes:
-      rules: the steps before the model's own normalisation, which may lower-case as well.
+      rules: the steps before the model's own normalization, which may lower-case as well.
       split_digit_comma: whether a piece with a number and a comma is split.
       prepend_scheme: where a blank is put before text; see the constructor.
       strip_left: whether blanks before text are removed where none is put there.

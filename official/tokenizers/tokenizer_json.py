@@ -190,7 +190,7 @@ class _Reader:
         vocabulary = self._model.get("vocab")
         if not isinstance(vocabulary, dict) or not vocabulary:
             raise UserError(
-                f"{self._path}: model.vocab is empty, or is no object of pieces and ids"
+                f"{self._path}: model.vocab is empty, or is not an object of pieces and ids"
             )
         pieces: dict[int, str] = {}
         for piece, number in vocabulary.items():
@@ -257,7 +257,9 @@ class _Reader:
                 or len(parts) != 2
                 or not all(isinstance(part, str) and part for part in parts)
             ):
-                raise UserError(f"{self._path}: model.merges: merge {number} is no pair: {merge!r}")
+                raise UserError(
+                    f"{self._path}: model.merges: merge {number} is not a pair: {merge!r}"
+                )
             merges.append(tuple(parts))
         prefix = file_formats.switch(self._settings, "add_prefix_space", None)
         if prefix is None:
@@ -368,13 +370,15 @@ class _Reader:
         for number, entry in enumerate(vocabulary if isinstance(vocabulary, list) else ()):
             whole = isinstance(entry, list) and len(entry) == 2
             if not whole or not isinstance(entry[0], str) or not isinstance(entry[1], int | float):
-                raise UserError(f"{self._path}: model.vocab: {entry!r} is no piece with its score")
+                raise UserError(
+                    f"{self._path}: model.vocab: {entry!r} is not a piece with its score"
+                )
             if not entry[0] or entry[0] in pieces:
                 what = "is empty" if not entry[0] else f"{entry[0]!r} is listed twice"
                 raise UserError(f"{self._path}: model.vocab: piece {number} {what}")
             pieces[entry[0]] = float(entry[1])
         if not pieces:
-            raise UserError(f"{self._path}: model.vocab is empty, or is no list of pieces")
+            raise UserError(f"{self._path}: model.vocab is empty, or is not a list of pieces")
         unknown = self._model.get("unk_id")
         if type(unknown) is not int or not 0 <= unknown < len(pieces):
             raise self._refused("model.unk_id", unknown, "the number of a piece")

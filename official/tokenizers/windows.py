@@ -179,10 +179,12 @@ def arrange_windows(
     if layout == "cls_last":
         # [CLS] Q [SEP] C [SEP] becomes [CLS] C [SEP] Q [SEP], which is then arranged as any pair.
         separators = tokenizer.pair_separators
-        asked = start - 1 - separators
+        question_length = start - 1 - separators
         column = tf.range(tf.shape(mask)[1])[None, :]
         question = 1 + length + separators  # where it begins
-        origin = tf.where(column < 1 + length, column - 1 + start, column - length + asked)
+        origin = tf.where(
+            column < 1 + length, column - 1 + start, column - length + question_length
+        )
         origin = tf.where(column < question, origin, column - question + 1)
         origin = tf.where((column == 0) | (column >= total - 1), column, origin)
         second = (column >= question) & mask

@@ -143,7 +143,7 @@ class RemotePath(os.PathLike):
         return (self.parent, *self.parent.parents) if self.name else ()
 
     def with_name(self, name: str) -> "RemotePath":
-        """Returns the path of a neighbour."""
+        """Returns the path of a neighbor."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> "RemotePath":

@@ -44,7 +44,7 @@ def install(keras: bool = True, log_level: str | None = "3") -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Wraps the loader of tensorflow, once, to hide the packages `hidden`."""
+    """Wraps the import of tensorflow, once, to hide the packages `hidden`."""
 
     def __init__(self, hidden: Sequence[str]):
         self._hidden = hidden
@@ -55,23 +55,14 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._hidden)
+            execute = spec.loader.exec_module
+
+            def quietly(module: types.ModuleType) -> None:
+                with _held_stderr(), _hidden(self._hidden), _collector_paused():
+                    execute(module)
+
+            spec.loader.exec_module = quietly
         return spec
-
-
-class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, hidden: Sequence[str]):
-        self._loader, self._hidden = loader, hidden
-
-    def __getattr__(self, name):
-        return getattr(self._loader, name)
-
-    def create_module(self, spec):
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module):
-        with _held_stderr(), _hidden(self._hidden), _collector_paused():
-            self._loader.exec_module(module)
 
 
 @contextlib.contextmanager

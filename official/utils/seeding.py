@@ -2,7 +2,7 @@
 
 `row_seeds(seed, epoch, index)` returns a 64-bit seed for each example, and `bits`, `uniforms`,
 `integers` and `weighted` hash (row seed, stream, position) to numbers. The draws of a row therefore
-do not depend on the other rows of the batch or on padding. The hash is the finaliser of SplitMix64
+do not depend on the other rows of the batch or on padding. The hash is the finalizer of SplitMix64
 (Steele, Lea and Flood, 2014), in wrapping 64-bit arithmetic. `official.utils.host_seeding` has the
 draws outside batches.
 

@@ -171,7 +171,7 @@ def test_questions_with_choices(folder):
         (
             "--task=regression --train_file={d}/train.tsv --text_column=a --label_column=b "
             "--labels=x,y",
-            "a regression task has scores and no labels: leave the labels out",
+            "a regression task has scores and no labels: remove the labels",
         ),
         (
             "--task=classification --train_file={d}/train.tsv --text_column=a --label_column=b "

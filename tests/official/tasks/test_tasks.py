@@ -124,7 +124,7 @@ def test_every_metric_of_the_table_can_be_computed():
         ),
         (
             lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),
-            "a regression task has scores and no labels: leave the labels out",
+            "a regression task has scores and no labels: remove the labels",
         ),
         (
             lambda: tasks.generic("classification", "a", label="b", labels=["x", "y", "x"]),
@@ -132,7 +132,7 @@ def test_every_metric_of_the_table_can_be_computed():
         ),
         (
             lambda: tasks.generic("classification", "a", label="b", labels=["x"]),
-            "one label ('x') leaves nothing to tell apart: name two",
+            "one label ('x') is not enough: name at least two",
         ),
         (
             lambda: tasks.generic("classification", "a", label="b", labels=["x", ""]),
@@ -153,7 +153,7 @@ def test_every_metric_of_the_table_can_be_computed():
         ),
         (
             lambda: tasks.generic("classification", "a", "a", "b"),
-            "column 'a' is given twice: text, second text and label want a column each",
+            "column 'a' is given twice: text, second text and label need a column each",
         ),
     ],
 )

@@ -146,7 +146,7 @@ def test_errors(tmp_path):
         tokenizers.WordPiece(wordpiece().pieces, settings={LISTED: {"x": Listed(99, WORD)}})
     for content, message in {
         "[E1]\n[E1]\n": r"added.txt:2: '\[E1\]' is in an earlier line as well",
-        '{"content": "a", "left": true}\n': "added.txt:1: 'left' is no flag: there are",
+        '{"content": "a", "left": true}\n': "added.txt:1: 'left' is not a flag: the flags are",
         '{"content": "a", "lstrip": 1}\n': "added.txt:1: lstrip is 1, but must be true or false",
         '{"content"\n': "added.txt:1: not JSON",
         "a\n\nb\n": "added.txt:2: a token has no text",

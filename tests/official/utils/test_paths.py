@@ -275,7 +275,7 @@ def test_an_unknown_file_system_is_said_in_words():
 
 def test_local_paths_do_not_import_tensorflow(tmp_path):
     code = (
-        "import sys; from official.utils import atomic, checksums, files, json_files, paths\n"
+        "import sys; from official.utils import atomic, checksums, json_files, paths\n"
         f"folder = paths.path({str(tmp_path)!r})\n"
         "with atomic.folder(folder / 'a') as new, atomic.file(new / 'b') as out:\n"
         "    out.write('{}')\n"
