@@ -25,7 +25,7 @@ _KERAS_LAYERS = "tensorflow_text.python.keras"  # importing these imports Keras
 
 
 def install(keras: bool = True, log_level: str | None = "3") -> None:
-    """Changes the next `import tensorflow`, if it is the first one.
+    """Changes the next import of tensorflow, or of keras if that comes first.
 
     Args:
       keras: whether Keras is imported with it, and with tensorflow_text.
@@ -44,21 +44,22 @@ def install(keras: bool = True, log_level: str | None = "3") -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Wraps the import of tensorflow, once, to hide the packages `hidden`."""
+    """Wraps the import of tensorflow or keras, whichever comes first, to hide other packages."""
 
     def __init__(self, hidden: Sequence[str]):
         self._hidden = hidden
 
     def find_spec(self, name, path=None, target=None):
-        if name != "tensorflow":
+        if name not in ("tensorflow", "keras"):  # each imports the other
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
+            hidden = [each for each in self._hidden if each != name]
 
             def quietly(module: types.ModuleType) -> None:
-                with _held_stderr(), _hidden(self._hidden), _collector_paused():
+                with _held_stderr(), _hidden(hidden), _collector_paused():
                     execute(module)
 
             spec.loader.exec_module = quietly

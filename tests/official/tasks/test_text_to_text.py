@@ -59,7 +59,7 @@ def test_a_users_columns_name_the_fields():
 
 
 def test_what_has_no_form_is_refused():
-    with pytest.raises(UserError, match="not supported for ranking, a task of the kind ranking; it"):
+    with pytest.raises(UserError, match="not supported for ranking, a task of the kind ranking"):
         text_to_text.from_task(tasks.ranking())
     task = tasks.generic("classification", "text", label="label", labels=["not", "no", "nothing"])
     with pytest.raises(UserError, match="wnli has no form of text to text, since T5 leaves it out"):

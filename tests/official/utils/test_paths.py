@@ -255,8 +255,8 @@ def test_a_file_that_was_not_written_whole_is_refused(ram, monkeypatch):
 def test_no_other_module_knows_file_systems():
     """Paths of users may be URIs everywhere: these modules alone have local paths of their own."""
     local = {
-        "config/published", "distribution/devices", "fine_tuning", "saving/run_lock",
-        "serving/keras_text", "shards/layer_states", "training/events", "utils/atomic",
+        "config/yaml_files", "distribution/numerics", "fine_tuning", "saving/run_lock",
+        "serving/keras_text", "shards/layer_states", "training/reporting", "utils/atomic",
         "utils/paths",
     }  # fmt: skip
     folder = ROOT / "official"
