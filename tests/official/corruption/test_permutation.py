@@ -10,7 +10,7 @@ from official import config as configs
 from official.config.corruptions import TARGET_UNITS, PermutationConfig
 from official.corruption import permutation
 from official.utils.errors import UserError
-from tests.official.corruption.test_token_masks import (
+from tests.official.corruption.test_token_masks import (  # fmt: skip
     CLS,
     PAD,
     SEP,
@@ -19,7 +19,7 @@ from tests.official.corruption.test_token_masks import (
     make_rows,
     pad,
     seeds_of,
-)  # fmt: skip
+)
 
 
 def corrupt(config, rows, seeds=None, places=None):
