@@ -36,6 +36,20 @@ class Tokens(NamedTuple):
     ends: tf.RaggedTensor
 
 
+class Words(NamedTuple):
+    """The words of texts.
+
+    Attributes:
+      texts: string [N, None].
+      starts: int32 [N, None], the first character of each word.
+      ends: int32 [N, None], the character after its last one.
+    """
+
+    texts: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+
+
 class Origins(NamedTuple):
     """The characters that the bytes of cleaned texts come from.
 
@@ -76,6 +90,28 @@ def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Orig
         return tf.RaggedTensor.from_row_splits(tf.repeat(values, sizes), splits, validate=False)
 
     return Origins(of_bytes(positions), of_bytes(lasts))
+
+
+def words_of(characters: tf.RaggedTensor, inside: tf.Tensor, begins: tf.Tensor) -> Words:
+    """Joins characters to words.
+
+    Args:
+      characters: string [N, None].
+      inside: bool [C], whether a character is in a word.
+      begins: bool [C], whether a word begins with a character.
+    """
+    word = tf.boolean_mask(tf.cumsum(tf.cast(begins, tf.int32)) - 1, inside)
+    total = tf.reduce_sum(tf.cast(begins, tf.int32))
+    texts = tf.strings.unsorted_segment_join(
+        tf.boolean_mask(characters.values, inside), word, total
+    )
+    sizes = tf.math.bincount(word, minlength=total, maxlength=total)
+    columns = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
+    starts = tf.boolean_mask(columns, begins)
+    ragged = tf.RaggedTensor.from_value_rowids(
+        texts, tf.boolean_mask(rows_of(characters), begins), characters.nrows(), validate=False
+    )
+    return Words(ragged, ragged.with_values(starts), ragged.with_values(starts + sizes))
 
 
 def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:

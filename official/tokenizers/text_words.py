@@ -21,7 +21,6 @@ None.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -40,23 +39,9 @@ _ATTACHED = r"[\pM\x{200d}\x{1f3fb}-\x{1f3ff}]"
 _JOINER = "\u200d"
 
 
-class Words(NamedTuple):
-    """The words of texts.
-
-    Attributes:
-      texts: string [N, None].
-      starts: int32 [N, None], the first character of each word.
-      ends: int32 [N, None], the character after its last one.
-    """
-
-    texts: tf.RaggedTensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
-
-
 def split(
     texts: tf.Tensor, rule: str = word_rules.DEFAULT, tokenizer: Tokenizer | None = None
-) -> Words:
+) -> offsets.Words:
     """Splits texts into words, in a graph or eagerly.
 
     Args:
@@ -71,21 +56,7 @@ def split(
     characters = tf.strings.unicode_split(texts, "UTF-8")
     if rule == "tokens":
         return _of_tokens(characters, tokenizer.tokenize_with_offsets(texts))
-    text = _Characters(characters)
-    inside, begins = _RULES[rule](text)
-    word = tf.cumsum(tf.cast(begins, tf.int32)) - 1
-    total = tf.reduce_sum(tf.cast(begins, tf.int32))
-    of_word = tf.boolean_mask(word, inside)
-    spelled = tf.strings.unsorted_segment_join(
-        tf.boolean_mask(characters.values, inside), of_word, total
-    )
-    sizes = tf.math.bincount(of_word, minlength=total, maxlength=total)
-    columns = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
-    starts = tf.boolean_mask(columns, begins)
-    ragged = tf.RaggedTensor.from_value_rowids(
-        spelled, tf.boolean_mask(text.rows, begins), characters.nrows(), validate=False
-    )
-    return Words(ragged, ragged.with_values(starts), ragged.with_values(starts + sizes))
+    return offsets.words_of(characters, *_RULES[rule](_Characters(characters)))
 
 
 def spans(
@@ -111,10 +82,10 @@ class _Characters:
       follows: bool [C], whether the character before it is of the same text and no blank.
     """
 
-    def __init__(self, characters: tf.RaggedTensor, blank: str = WHITE_SPACE):
+    def __init__(self, characters: tf.RaggedTensor):
         self.values = characters.values
         self.rows = offsets.rows_of(characters)
-        self.inside = ~self.are(blank)
+        self.inside = ~self.are(WHITE_SPACE)
         self._same = tf.concat([[False], self.rows[1:] == self.rows[:-1]], 0)[
             : tf.size(self.values)
         ]
@@ -217,7 +188,7 @@ def _addresses(text: _Characters, alphanumeric: tf.Tensor) -> tf.Tensor:
     return tf.gather(signs, run) > 0
 
 
-def _of_tokens(characters: tf.RaggedTensor, tokens: offsets.Tokens) -> Words:
+def _of_tokens(characters: tf.RaggedTensor, tokens: offsets.Tokens) -> offsets.Words:
     """Returns the tokens of texts as words; those that share a character are one word."""
     rows = offsets.rows_of(tokens.starts)
     starts, ends = tokens.starts.values, tokens.ends.values
@@ -232,4 +203,4 @@ def _of_tokens(characters: tf.RaggedTensor, tokens: offsets.Tokens) -> Words:
     places = tf.ragged.range(first + begin, first + end)
     spelled = offsets.joined(places.with_values(tf.gather(characters.values, places.values)))
     ragged = tf.RaggedTensor.from_value_rowids(spelled, row, characters.nrows(), validate=False)
-    return Words(ragged, ragged.with_values(begin), ragged.with_values(end))
+    return offsets.Words(ragged, ragged.with_values(begin), ragged.with_values(end))

@@ -181,19 +181,8 @@ class CharacterSplitter(Splitter):
         inside = ~tf.strings.regex_full_match(values, WHITE_SPACE)
         parted = alone[1:] | alone[:-1] | ~inside[:-1] | (rows[1:] != rows[:-1])
         first = inside & tf.concat([[True], parted], 0)[: tf.size(values)]  # [C] of all texts
-        number = tf.cumsum(tf.cast(first, tf.int32)) - 1
-        count = tf.reduce_sum(tf.cast(first, tf.int32))
-        number = tf.boolean_mask(number, inside)
-        words = tf.strings.unsorted_segment_join(tf.boolean_mask(values, inside), number, count)
-        columns = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
-        sizes = tf.math.bincount(number, minlength=count, maxlength=count)
-        starts = tf.boolean_mask(columns, first)
-        ragged = tf.RaggedTensor.from_value_rowids(
-            words, tf.boolean_mask(rows, first), characters.nrows(), validate=False
-        )
-        return offsets.Tokens(
-            self.numbers(ragged), ragged.with_values(starts), ragged.with_values(starts + sizes)
-        )
+        words = offsets.words_of(characters, inside, first)
+        return offsets.Tokens(self.numbers(words.texts), words.starts, words.ends)
 
 
 class Characters(Tokenizer):

@@ -1,4 +1,4 @@
-"""What all tokenizers do: ids back to text, memory, bytes of pieces, and splitters in SavedModels."""
+"""What all tokenizers do: ids back to text, memory, bytes of pieces, splitters in SavedModels."""
 
 import json
 import os

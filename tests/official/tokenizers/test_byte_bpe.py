@@ -1,4 +1,4 @@
-"""Byte-level BPE: the ids of the references, in and outside a graph; folders; errors; kept words."""
+"""Byte-level BPE: ids of the references, in a graph and outside; folders; errors; kept words."""
 
 import json
 import random
