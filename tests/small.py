@@ -17,7 +17,7 @@ from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.corpus import DocumentChunk
-from tfrecords_tools.text.documents import Document, Tally
+from tfrecords_tools.text.documents import Document, ReadCounts
 from tfrecords_tools.writing import shards as shard_records
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -44,7 +44,7 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 def chunk(texts: Sequence[Sequence[str]], group: int = 0) -> DocumentChunk:
     """Documents, each of some sentences, as they are read from a file."""
     read = [Document("\n".join(text), (0, 0, i)) for i, text in enumerate(texts)]
-    return DocumentChunk(group, 0, read, Tally(documents=len(read)))
+    return DocumentChunk(group, 0, read, ReadCounts(documents=len(read)))
 
 
 def tokenized(ids, row_splits, counts) -> TokenizedDocuments:

@@ -91,8 +91,8 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     if options.punctuation is not None:
         if task.punctuation is None:
             raise UserError(
-                f"--punctuation={options.punctuation}: is of questions with a context (squad1, "
-                f"squad2), and {task.name} has none: leave it out"
+                f"--punctuation={options.punctuation} is for questions with a context (squad1, "
+                f"squad2), not for {task.name}: remove it"
             )
         task = dataclasses.replace(task, punctuation=options.punctuation)
     if options.prefix is not None:

@@ -139,7 +139,7 @@ class SplitTotals:
       texts: of tagging, the number of texts, each in one or several examples.
       words: of tagging, the number of words.
       entities: of tagging, entities of each type.
-      without_token: of tagging, words that the tokenizer makes nothing of.
+      without_token: of tagging, words that have no token.
       repaired_tags: of tagging, tags that were changed to follow their scheme.
       nested_spans: of tagging, spans left out because of others inside or around them.
       left_out: of a ranking, queries that were left out, by reason.

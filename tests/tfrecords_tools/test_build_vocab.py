@@ -216,12 +216,12 @@ def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
         (
             "wordpiece",
             "normalize_text",
-            "--normalize_text: is for --type=unigram or bpe, not wordp",
+            "--normalize_text is for --type=unigram or bpe, not for wordp",
         ),
-        ("bpe", "add_prefix_space", "--add_prefix_space: is for --type=byte_bpe; bpe needs none"),
-        ("words", "lower_case", "--lower_case: words keep text as it is; leave it out"),
-        ("words", "sentinels", "--sentinels=True: is for --type=wordpiece, unigram or bpe; leave"),
-        ("bpe", "split_punctuation", "--split_punctuation: is for --type=words; bpe needs none"),
+        ("bpe", "add_prefix_space", "--add_prefix_space is for --type=byte_bpe, not for bpe"),
+        ("words", "lower_case", "--lower_case: words keep text as it is: remove the flag"),
+        ("words", "sentinels", "--sentinels=True is for --type=wordpiece, unigram or bpe, not"),
+        ("bpe", "split_punctuation", "--split_punctuation is for --type=words, not for bpe"),
     ],
 )
 def test_options_that_a_type_does_not_have(tmp_path, text, kind, option, message):
@@ -295,7 +295,7 @@ def test_accents_and_vowel_signs_may_stay(tmp_path):
     assert not [line for line in lines if line.startswith("accents")]
     assert kept.decode(kept.encode(["Dấu में"])[0]) == "dấu में"
     assert tokenizers.load(tmp_path / "kept").fingerprint == kept.fingerprint
-    with pytest.raises(UserError, match="--nostrip_accents: is for --type=wordpiece, and for uni"):
+    with pytest.raises(UserError, match="--nostrip_accents is for --type=wordpiece, and for uni"):
         build(marks, tmp_path / "no", "byte_bpe", strip_accents=False)
     with pytest.raises(UserError, match="unigram without it keeps accents"):
         build(marks, tmp_path / "no", "unigram", strip_accents=True)

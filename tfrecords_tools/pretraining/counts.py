@@ -101,7 +101,7 @@ class Counts:
         if alone := self.skipped["documents of one sentence"]:
             raise UserError(
                 f"{alone} documents of one sentence and no others {where}: they have no order, "
-                "which segments.relation: sentence_order asks for; give longer documents, a "
+                "which segments.relation: sentence_order needs; give longer documents, a "
                 "sentence a line (--split_sentences does it), or set "
                 "segments.random_negatives: true"
             )
@@ -175,7 +175,7 @@ def summary(
 def _left_out(built: manifest.Manifest) -> str:
     """Returns the number of tokens of documents that were left out as text, if there are any."""
     count = built.totals.left_out_tokens
-    return f", {count:,} are of documents that were left out" if count else ""
+    return f", {count:,} belong to documents that were left out" if count else ""
 
 
 def lost_share(built: manifest.Manifest) -> float:

@@ -74,7 +74,9 @@ def process_group(group: Group, settings: Settings, reading: Reading) -> Iterato
       UserError: the text cannot be read.
     """
     before = 0  # records of the chunks before
-    for chunk in corpus.read_chunks(group, reading, shared=pairs.borrows(settings.segments)):
+    for chunk in corpus.read_chunks(
+        group, reading, shared=pairs.needs_other_documents(settings.segments)
+    ):
         records, counts = process_chunk(chunk, settings)
         numbers = before + np.arange(len(records))
         before += len(records)
@@ -99,7 +101,7 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
         flags[feature] = _separated(flagged, settings, 0)
     serialized: list[bytes] = []
     for rows in _row_batches(row_splits):
-        index, parts = segments.taken(row_splits, rows)
+        index, parts = segments.select_rows(row_splits, rows)
         chosen = members[index]  # [E]: the examples, one row after the other.
         counters = None
         if tools.mask is not None:
@@ -159,9 +161,9 @@ def _counted(
         totals=collections.Counter(
             documents=tokens.begun, sentences=len(tokens.sentences) - 1, tokens=len(tokens.ids)
         ),
-        skipped=chunk.tally.skipped.copy(),
-        read=chunk.tally.documents,
-        long=chunk.tally.long,
+        skipped=chunk.read_counts.skipped.copy(),
+        read=chunk.read_counts.documents,
+        long=chunk.read_counts.long,
         tokens=_counts(tokens, tokenizer),
     )
 

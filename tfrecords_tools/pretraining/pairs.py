@@ -156,7 +156,7 @@ def _others(text: TokenizedDocuments) -> dict[int, list[int]]:
     return {number: found or [number] for number, found in others.items()}
 
 
-def borrows(settings: Segments) -> bool:
+def needs_other_documents(settings: Segments) -> bool:
     """Returns whether `cut` takes second segments from other documents."""
     return settings.relation == "next_sentence" or settings.random_negatives
 

@@ -106,7 +106,7 @@ class Examples:
 
     def __getitem__(self, rows: np.ndarray) -> "Examples":
         """Returns the examples `rows`, in that order."""
-        index, splits = taken(self.splits, rows)
+        index, splits = select_rows(self.splits, rows)
         return Examples(
             self.runs[index],
             self.opens[index],
@@ -140,7 +140,7 @@ def uniforms(rng: np.random.Generator) -> Callable[[], float]:
     return itertools.chain.from_iterable(iter(lambda: rng.random(4096).tolist(), None)).__next__
 
 
-def taken(splits: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_rows(splits: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Selects rows of a ragged array.
 
     Args:

@@ -142,8 +142,7 @@ def with_labels_of_train_file(
     if len(values) < (1 if several else 2):
         shown = ", ".join(map(repr, values)) or "nothing"
         raise UserError(
-            f"{files['train']}: column {column!r} holds {shown}, where at least two labels are "
-            "wanted to tell apart"
+            f"{files['train']}: column {column!r} holds {shown}, and at least two labels are needed"
         )
     try:
         labels = sorted(values, key=int)

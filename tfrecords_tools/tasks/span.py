@@ -157,8 +157,8 @@ def _tokenized(
             if answer is None:
                 counts.bad(
                     "answer without a token",
-                    f"{item.location}: the tokenizer makes nothing of the answer "
-                    f"{question.answers[0]!r}",
+                    f"{item.location}: the answer {question.answers[0]!r} has no token in this "
+                    "vocabulary",
                 )
                 counts.unusable.append(row)
                 continue

@@ -42,7 +42,7 @@ class SplitCounts(splits.SplitCounts):
       texts: the number of texts.
       words: the number of words.
       entities: the number of entities of each type.
-      without_token: the number of words that the tokenizer makes nothing of.
+      without_token: the number of words that have no token.
       labels: the number of words of each tag, where tags mark no entities.
       repaired_tags: the number of tags that were changed to follow their scheme.
       nested_spans: the number of spans left out because of others inside or around them.

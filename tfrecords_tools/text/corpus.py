@@ -24,7 +24,7 @@ from official.utils import host_seeding, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath, RemotePath
 from tfrecords_tools.text import documents, file_ranges
-from tfrecords_tools.text.documents import Document, Tally
+from tfrecords_tools.text.documents import Document, ReadCounts
 from tfrecords_tools.text.file_ranges import FileRange, PlainFile
 
 MIN_RANGE_BYTES, MAX_RANGE_BYTES = 64 << 10, 1 << 20
@@ -242,13 +242,13 @@ class DocumentChunk(NamedTuple):
       group: the number of the group of ranges.
       number: the number of the chunk in the group.
       documents: the documents.
-      tally: the counts of what was read for them.
+      read_counts: the counts of what was read for them.
     """
 
     group: int
     number: int
     documents: list[Document]
-    tally: Tally
+    read_counts: ReadCounts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,25 +284,25 @@ def read_chunks(group: Group, reading: Reading, shared: bool) -> Iterator[Docume
     """
     parsed = _parsed(group, reading)
     for number, parts in enumerate(_shared(parsed) if shared else _separate(parsed)):
-        found, tally = [], Tally()
+        found, read_counts = [], ReadCounts()
         for part in parts:
             found += part.documents
-            tally.add(part.tally)
-        yield DocumentChunk(group.number, number, found, tally)
+            read_counts.add(part.read_counts)
+        yield DocumentChunk(group.number, number, found, read_counts)
 
 
 class _Parsed(NamedTuple):
     size: int  # in bytes
     whole: bool  # whether it has no part of a long document
     documents: list[Document]
-    tally: Tally
+    read_counts: ReadCounts
 
 
 def _parsed(group: Group, reading: Reading) -> Iterator[_Parsed]:
     """Yields the parsed ranges of a group."""
     for unread in group.ranges:
         for each in unread.read(reading.range_bytes, reading.skip_long_lines):
-            whole = each.origin == each.number and not each.unfinished
+            whole = each.begins_in == each.number and not each.unfinished
             parsed = documents.parse(each, unread.file, reading.skip_bad_utf8)
             yield _Parsed(len(each.data), whole, *parsed)
 

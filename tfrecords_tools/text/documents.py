@@ -55,7 +55,7 @@ class Document(NamedTuple):
 
 
 @dataclasses.dataclass
-class Tally:
+class ReadCounts:
     """Counts of what is read.
 
     Attributes:
@@ -68,7 +68,7 @@ class Tally:
     long: int = 0
     skipped: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "ReadCounts") -> None:
         """Adds the counts of other text."""
         self.documents += other.documents
         self.long += other.long
@@ -77,7 +77,7 @@ class Tally:
 
 def parse(
     text_range: FileRange, file: int = 0, skip_bad_utf8: bool = False
-) -> tuple[list[Document], Tally]:
+) -> tuple[list[Document], ReadCounts]:
     """Returns the documents of a range, and the counts.
 
     Args:
@@ -88,23 +88,23 @@ def parse(
     Raises:
       UserError: a line cannot be read; the message names the file and the line.
     """
-    tally = Tally()
+    read_counts = ReadCounts()
     if text_range.long_lines:
-        tally.skipped["lines too long"] = text_range.long_lines
-    lines = _Lines(text_range, skip_bad_utf8, tally)
+        read_counts.skipped["lines too long"] = text_range.long_lines
+    lines = _Lines(text_range, skip_bad_utf8, read_counts)
     texts = _json_texts(lines) if file_ranges.is_json(text_range.path) else _texts(lines)
     documents = [Document(text, (file, text_range.number, i)) for i, text in enumerate(texts)]
     if documents and text_range.unfinished:
         last = (file, text_range.number, LAST)
         documents[-1] = documents[-1]._replace(identity=last, unfinished=True)
-    if documents and text_range.origin != text_range.number:
+    if documents and text_range.begins_in != text_range.number:
         # The first document of such a range may also be its last one.
-        part = text_range.number - text_range.origin
-        documents[0] = documents[0]._replace(identity=(file, text_range.origin, LAST), part=part)
+        part = text_range.number - text_range.begins_in
+        documents[0] = documents[0]._replace(identity=(file, text_range.begins_in, LAST), part=part)
     begun = [document for document in documents if not document.part]
-    tally.documents = len(begun)
-    tally.long = sum(document.unfinished for document in begun)
-    return documents, tally
+    read_counts.documents = len(begun)
+    read_counts.long = sum(document.unfinished for document in begun)
+    return documents, read_counts
 
 
 def cleaned(text: str) -> list[str]:
@@ -138,13 +138,13 @@ class _Lines:
     """The lines of a range.
 
     Attributes:
-      tally: counts the lines that are left out.
+      read_counts: counts the lines that are left out.
       continues: whether the range continues a document.
     """
 
-    def __init__(self, text_range: FileRange, skip_bad_utf8: bool, tally: Tally):
-        self._range, self._skip, self.tally = text_range, skip_bad_utf8, tally
-        self.continues = text_range.origin != text_range.number
+    def __init__(self, text_range: FileRange, skip_bad_utf8: bool, read_counts: ReadCounts):
+        self._range, self._skip, self.read_counts = text_range, skip_bad_utf8, read_counts
+        self.continues = text_range.begins_in != text_range.number
         bom = text_range.start == 0 and text_range.data.startswith(_BOM)
         self._begin = len(_BOM) if bom else 0
 
@@ -178,7 +178,7 @@ class _Lines:
                 f"{self.where(position)}: not UTF-8 ({what}): convert the file, for example with "
                 "`iconv -t UTF-8`, or pass --on_bad_utf8=skip to leave such lines out"
             )
-        self.tally.skipped["lines not UTF-8"] += 1
+        self.read_counts.skipped["lines not UTF-8"] += 1
 
 
 def _texts(lines: _Lines) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _texts(lines: _Lines) -> Iterator[str]:
     text = lines.text()
     break_ = "\n" if text.startswith("\n") and lines.continues else ""
     for number, document in enumerate(_BLANK_LINES.split(f"\n{text.removeprefix(break_)}\n")):
-        if document := _stripped(document, lines.tally):
+        if document := _stripped(document, lines.read_counts):
             yield document if number else break_ + document
 
 
@@ -211,17 +211,17 @@ def _json_texts(lines: _Lines) -> Iterator[str]:
         except UnicodeEncodeError as error:
             lines.bad_utf8(position, f"lone surrogate \\u{ord(text[error.start]):04x} in `text`")
             continue
-        document = _stripped(text, lines.tally)
+        document = _stripped(text, lines.read_counts)
         if document:
             yield document
         elif not text.strip(WHITE_SPACE):
-            lines.tally.skipped["empty documents"] += 1
+            lines.read_counts.skipped["empty documents"] += 1
 
 
-def _stripped(text: str, tally: Tally) -> str:
+def _stripped(text: str, read_counts: ReadCounts) -> str:
     """Returns a document without white space around it; "" if it is left out."""
     text = text.strip(WHITE_SPACE)
     if _CONTROL.match(text) and not cleaned(text):
-        tally.skipped["empty documents"] += 1
+        read_counts.skipped["empty documents"] += 1
         return ""
     return text

@@ -53,7 +53,7 @@ class FileRange(NamedTuple):
       number: the number of the range in the file.
       start: the position of the first byte in the file, after it is unpacked.
       data: the bytes.
-      origin: the number of the range in which the first document begins: `number`, or, if this
+      begins_in: the number of the range in which the first document begins: `number`, or, if this
         range continues a document, a lower one. It is the last document of that range. The data
         then begins with the line break before the first line.
       unfinished: whether the last document goes on in a later range.
@@ -64,7 +64,7 @@ class FileRange(NamedTuple):
     number: int
     start: int
     data: bytes
-    origin: int
+    begins_in: int
     unfinished: bool
     long_lines: int = 0
 
@@ -111,8 +111,8 @@ class PlainFile:
                 number,
                 begin.position,
                 data,
-                ranges.origin(number),
-                last is not None and ranges.origin(last) != last,
+                ranges.begins_in(number),
+                last is not None and ranges.begins_in(last) != last,
                 long_lines,
             )
 
@@ -148,7 +148,7 @@ class _Ranges:
             return _Begin(before + inner.start(), False)
         return None
 
-    def origin(self, number: int) -> int:
+    def begins_in(self, number: int) -> int:
         """Returns the number of the range in which the first document of range `number` begins.
 
         A document that began `most` stretches ago, or earlier, is divided at the next multiple of
@@ -170,7 +170,7 @@ def read_gzipped(path: AnyPath, size: int, skip_long_lines: bool = False) -> Ite
     most = max(1, MAX_DOCUMENT_BYTES // size)  # ranges of a document
     json = is_json(path)
     number = start = total = long_lines = 0
-    origin = last_begin = 0  # the ranges in which the first and the last document begin
+    begins_in = last_begin = 0  # the ranges in which the first and the last document begin
     lines: list[bytes] = []
     previous = b"\n"
     with opened(path) as file:
@@ -184,17 +184,17 @@ def read_gzipped(path: AnyPath, size: int, skip_long_lines: bool = False) -> Ite
                 unfinished = not document and number + 1 - last_begin < most
                 cut = b"" if document else b"\n"
                 data = b"".join(lines).removesuffix(cut)
-                yield FileRange(path, number, start, data, origin, unfinished, long_lines)
+                yield FileRange(path, number, start, data, begins_in, unfinished, long_lines)
                 lines, start, total, long_lines = [cut], start + len(data), 0, 0
                 number += 1
-                origin = last_begin = last_begin if unfinished else number
+                begins_in = last_begin = last_begin if unfinished else number
             if document:
                 last_begin = number
             lines.append(line)
             total += len(line)
             previous = line
     if lines or long_lines:
-        yield FileRange(path, number, start, b"".join(lines), origin, False, long_lines)
+        yield FileRange(path, number, start, b"".join(lines), begins_in, False, long_lines)
 
 
 def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[bytes, int]:

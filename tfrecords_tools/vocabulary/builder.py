@@ -59,28 +59,28 @@ class Options:
         """
         kind = self.kind
         if kind in _KEEPS_CASE and self.lower_case:
-            raise UserError(f"--lower_case: {_KEEPS_CASE[kind]} text as it is; leave it out")
+            raise UserError(f"--lower_case: {_KEEPS_CASE[kind]} text as it is: remove the flag")
         if kind != "byte_bpe" and self.add_prefix_space:
-            raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
+            raise UserError(f"--add_prefix_space is for --type=byte_bpe, not for {kind}: remove it")
         if kind in _KEEPS_CASE and self.sentinels:
             raise UserError(
-                f"--sentinels={self.sentinels}: is for --type=wordpiece, unigram or bpe; leave it "
-                "out"
+                f"--sentinels={self.sentinels} is for --type=wordpiece, unigram or bpe, not for "
+                f"{kind}: remove it"
             )
         if kind not in _SENTENCEPIECE and self.normalize_text:
             raise UserError(
-                f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out"
+                f"--normalize_text is for --type=unigram or bpe, not for {kind}: remove it"
             )
         if self.strip_accents is not None and not self._has_accents():
             sign = "" if self.strip_accents else "no"
             raise UserError(
-                f"--{sign}strip_accents: is for --type=wordpiece, and for unigram and bpe with "
+                f"--{sign}strip_accents is for --type=wordpiece, and for unigram and bpe with "
                 f"--normalize_text; {kind} {'without it ' * (kind in _SENTENCEPIECE)}keeps accents"
             )
         if kind == "words" and self.added:
-            raise UserError("--added_tokens: words are split at blanks alone; leave it out")
+            raise UserError("--added_tokens: words are split at blanks alone: remove the flag")
         if kind != "words" and self.split_punctuation:
-            raise UserError(f"--split_punctuation: is for --type=words; {kind} needs none")
+            raise UserError(f"--split_punctuation is for --type=words, not for {kind}: remove it")
 
     def _has_accents(self) -> bool:
         """Whether the kind can remove accents."""
@@ -161,13 +161,13 @@ def build(
     started = time.monotonic()
     corpus = Corpus.find(inputs)
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
-    tally = documents.Tally()
+    read_counts = documents.ReadCounts()
     with (
         atomic.folder(output, file_formats.SETTINGS_FILE) as temporary,
         execution.start_anew(paths.path(output), start_worker) as (runner, _),
     ):
         passes = Passes(corpus, reading, runner, report)
-        learner = _read(passes, options, tally)
+        learner = _read(passes, options, read_counts)
         if not (examples := _first_lines(passes, kind)):
             raise UserError(
                 f"no text in the input ({len(corpus.paths)} files, {corpus.bytes:,} bytes): "
@@ -175,7 +175,7 @@ def build(
             )
         tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)
-    for reason, count in sorted(tally.skipped.items()):
+    for reason, count in sorted(read_counts.skipped.items()):
         report(f"skipped: {count:,} {reason}")
     report(_summary(tokenizer, kind, examples))
     if options.strips and (lost := _lost_marks(examples)):
@@ -203,12 +203,12 @@ def collect(chunk: DocumentChunk, options: Options) -> Any:
 
 
 def _read(
-    passes: Passes, options: Options, tally: documents.Tally
+    passes: Passes, options: Options, read_counts: documents.ReadCounts
 ) -> WordCounts | sentencepiece.Sample:
     """Returns the learner of all text."""
     learner = _learner(options)
     function = functools.partial(collect, options=options)
-    for state in passes.apply(function, tally):
+    for state in passes.apply(function, read_counts):
         learner.merge(state)
     return learner
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from official.utils.progress import Progress
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Group, Reading, read_chunks
-from tfrecords_tools.text.documents import Document, Tally
+from tfrecords_tools.text.documents import Document, ReadCounts
 from tfrecords_tools.writing.shuffle import Runner
 
 Result = TypeVar("Result")
@@ -35,13 +35,16 @@ class Passes:
     report: Report = lambda line: None
 
     def apply(
-        self, function: Callable[[DocumentChunk], Result], tally: Tally, name: str = "read"
+        self,
+        function: Callable[[DocumentChunk], Result],
+        read_counts: ReadCounts,
+        name: str = "read",
     ) -> Iterator[Result]:
         """Yields `function(chunk)` for each chunk, in order, and reports the progress.
 
         Args:
           function: a pure function that can be pickled.
-          tally: counts that are updated.
+          read_counts: counts that are updated.
           name: what the pass does, for the report.
 
         Raises:
@@ -54,9 +57,9 @@ class Passes:
             groups, self.runner.ordered(apply, groups), strict=True
         ):
             yield from results
-            tally.add(counts)
-            progress(group.bytes, lambda _: f", {tally.documents:,} documents")
-        progress.finish(f", {tally.documents:,} documents")
+            read_counts.add(counts)
+            progress(group.bytes, lambda _: f", {read_counts.documents:,} documents")
+        progress.finish(f", {read_counts.documents:,} documents")
 
     def documents(self) -> Iterator[Document]:
         """Yields the documents in this process."""
@@ -67,9 +70,9 @@ class Passes:
 
 def _apply(
     group: Group, function: Callable[[DocumentChunk], Result], reading: Reading
-) -> tuple[list[Result], Tally]:
-    tally, results = Tally(), []
+) -> tuple[list[Result], ReadCounts]:
+    read_counts, results = ReadCounts(), []
     for chunk in read_chunks(group, reading, shared=True):
-        tally.add(chunk.tally)
+        read_counts.add(chunk.read_counts)
         results.append(function(chunk))
-    return results, tally
+    return results, read_counts

@@ -76,11 +76,11 @@ def build(
     corpus = Corpus.find(inputs)
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     occurrences = Counts(MAX_WORDS)
-    tally = documents.Tally()
+    read_counts = documents.ReadCounts()
     with execution.start_anew(paths.path(output), start_worker) as (runner, scratch):
         passes = Passes(corpus, reading, runner, report)
         count = functools.partial(count_words, lower_case=lower_case)
-        for chunk in passes.apply(count, tally, f"pass 1 of {max_words}:"):
+        for chunk in passes.apply(count, read_counts, f"pass 1 of {max_words}:"):
             occurrences.merge(chunk)
         words = sorted(word for word, n in occurrences.counts.items() if n >= min_count)
         report(
@@ -97,7 +97,7 @@ def build(
         )
     with atomic.file(output) as stream:
         stream.write("\n".join(phrases) + "\n")
-    for reason, skipped in sorted(tally.skipped.items()):
+    for reason, skipped in sorted(read_counts.skipped.items()):
         report(f"skipped: {skipped:,} {reason}")
     shown = ", ".join(phrases[:: -(-len(phrases) // 8)])
     report(f"{len(phrases):,} phrases in {output}, such as: {shown}")
@@ -159,7 +159,7 @@ def _frequent_runs(
         counted = RunCounts(passes.report)
         count = functools.partial(count_runs, lower_case=lower_case, folder=folder, size=size)
         title = f"pass {size} of {max_words}:"
-        for chunk in passes.apply(count, documents.Tally(), title):
+        for chunk in passes.apply(count, documents.ReadCounts(), title):
             counted.add(*chunk)
         keys, key_counts = counted.frequent(min_count)
         write_level(folder, size, keys)

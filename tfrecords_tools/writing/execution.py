@@ -49,7 +49,7 @@ class Execution:
         setup: Callable[[], None],
         report: Callable[[str], None],
     ) -> Iterator[Started]:
-        """Yields a runner. On this machine, it goes on with what an earlier run has done.
+        """Yields a runner. On this machine, it continues what an earlier run has done.
 
         Args:
           output: what the functions make.
@@ -66,7 +66,7 @@ class Execution:
             return
         with folders.unfinished(output, plan, lambda work: bool(_done(work)), report) as work:
             if done := len(_done(work)):
-                report(f"going on where an earlier run ended: {done:,} parts of the text are done")
+                report(f"continuing an earlier run: {done:,} parts of the text are done")
             with self._local(setup, work / _RUNS) as runner:
                 yield Started(runner, work)
 

@@ -99,7 +99,9 @@ def unfinished(
             earlier = None
         if earlier != plan:
             if done(path):
-                report(f"{path} is of another build ({_changed(earlier, plan)}): beginning anew")
+                report(
+                    f"{path} belongs to another build ({_changed(earlier, plan)}): starting again"
+                )
             _clear(path)
             with atomic.file(path / _PLAN) as stream:
                 json.dump(plan, stream)
@@ -107,7 +109,9 @@ def unfinished(
             yield path
         except BaseException as error:
             if done(path) and (isinstance(error, WorkerKilled) or not isinstance(error, UserError)):
-                report(f"what is done is kept in {path}: the same command goes on from there")
+                report(
+                    f"the finished part is kept in {path}: the same command continues from there"
+                )
             else:
                 _remove(path)
             raise

@@ -178,7 +178,7 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
     message = (
         r"2 documents of one sentence and no others in the input \(.*a.txt\): they have no order, "
-        "which segments.relation: sentence_order asks for; give longer documents, .* or set "
+        "which segments.relation: sentence_order needs; give longer documents, .* or set "
         "segments.random_negatives: true"
     )
     with pytest.raises(UserError, match=message):
@@ -382,7 +382,7 @@ def test_what_helps_where_splitting_does_not(tmp_path, tokenizer, capsys):
     settings = small.config(segments__relation="sentence_order", **{"objectives": []})
     built = build(tokenizer, tmp_path / "a.txt", tmp_path / "c", settings)
     assert built.totals.skipped == {"documents of one sentence": 30}
-    assert ", 540 are of documents that were left out; " in capsys.readouterr().out
+    assert ", 540 belong to documents that were left out; " in capsys.readouterr().out
     assert built.totals.left_out_tokens == 30 * 18
 
 
@@ -394,8 +394,11 @@ def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
     files = Corpus.find(str(tmp_path / "a"))
     whole = file_ranges.PlainFile(tmp_path / "a", files.bytes, 40)
     found = filter(None, map(whole.read, range(files.bytes // 40 + 1)))
-    long = sum(text_range.unfinished and text_range.data.strip() != b"" for text_range in found
-               if text_range.origin == text_range.number or b"\n\n" in text_range.data)  # fmt: skip
+    long = sum(
+        each.unfinished and each.data.strip() != b""
+        for each in found
+        if each.begins_in == each.number or b"\n\n" in each.data
+    )
     assert f"  {long} documents are longer than a piece of the text and were read in" in lines[-1]
     assert long > 3 and built.totals.documents == 10 and "skipped" not in lines[-1]
 
@@ -687,7 +690,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
         times = found
     done = run(arguments)
     assert done.returncode == 0, done.stderr
-    assert f"going on where an earlier run ended: {len(times)} parts of the text are" in done.stdout
+    assert f"continuing an earlier run: {len(times)} parts of the text are" in done.stdout
     assert not list(tmp_path.glob(".*"))
     settings = small.config(segments__duplicates=5)
     build(tokenizer, tmp_path / "a.txt", tmp_path / "again", settings)
@@ -727,12 +730,14 @@ def test_another_build_starts_anew(tmp_path, tokenizer, monkeypatch):
             patch.setattr(shards, "write_shard", stop)
             with pytest.raises(KeyboardInterrupt):
                 build(tokenizer, tmp_path / "a.txt", tmp_path / "out", report=lines.append)
-        assert lines == [f"what is done is kept in {work}: the same command goes on from there"]
+        assert lines == [
+            f"the finished part is kept in {work}: the same command continues from there"
+        ]
         if changed == "text":
             write_text(tmp_path / "a.txt", 61)
         seed = 5 if changed == "settings" else None
         built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", None, lines.append, seed)
-        went_on = "going on where an earlier run ended: 1 parts of the text are done" in lines
+        went_on = "continuing an earlier run: 1 parts of the text are done" in lines
         assert went_on == (changed == "nothing")
         assert built.totals.documents == (61 if changed == "text" else 60)
         build(tokenizer, tmp_path / "a.txt", tmp_path / "again", seed=seed)

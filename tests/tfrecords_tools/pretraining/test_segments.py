@@ -69,7 +69,7 @@ def test_assemble(between):
 
 
 def test_taken():
-    index, splits = segments.taken(np.array([0, 2, 2, 5]), np.array([2, 0, 1, 2]))
+    index, splits = segments.select_rows(np.array([0, 2, 2, 5]), np.array([2, 0, 1, 2]))
     assert index.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
     assert splits.tolist() == [0, 3, 5, 5, 8]
 

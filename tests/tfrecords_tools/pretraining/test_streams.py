@@ -407,4 +407,4 @@ def test_parts_of_a_document_are_one(tmp_path):
 
 
 def test_taken_rows():
-    assert segments.taken(np.array([0, 2, 5]), np.array([1]))[0].tolist() == [2, 3, 4]
+    assert segments.select_rows(np.array([0, 2, 5]), np.array([1]))[0].tolist() == [2, 3, 4]

@@ -254,7 +254,7 @@ def test_command_line(tmp_path):
         (("--task=generation", *columns, "--labels=a,b", file), "--labels is not for --task=gener"),
         (
             ("--task=rte", "--text_to_text", "--punctuation=ascii", file),
-            "--punctuation=ascii: is of questions with a context .squad1, squad2., and rte has no",
+            "--punctuation=ascii is for questions with a context .squad1, squad2., not for rte: re",
         ),
         (("--task=generation", file), "--task=generation wants --text_column"),
     ):

@@ -10,7 +10,7 @@ import pytest
 
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents, file_ranges
-from tfrecords_tools.text.documents import LAST, Tally
+from tfrecords_tools.text.documents import LAST, ReadCounts
 from tfrecords_tools.text.file_ranges import PlainFile
 
 WHOLE = 1 << 30  # a range that is larger than any file here
@@ -32,12 +32,12 @@ def ranges_of(path, size=WHOLE, skip_long_lines=False):
 
 def read(path, size=WHOLE, skip=False):
     """The documents of a file, part by part, and the counts."""
-    found, tally = [], Tally()
+    found, read_counts = [], ReadCounts()
     for text_range in ranges_of(path, size, skip):
         parts, counts = documents.parse(text_range, 7, skip)
         found += parts
-        tally.add(counts)
-    return found, tally
+        read_counts.add(counts)
+    return found, read_counts
 
 
 def texts(path, **options):
@@ -53,31 +53,31 @@ def joined(parts):
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_text_documents(tmp_path, name):
     path = write(tmp_path / name, "\n\nOne.\n Two. \r\n\n \t\n  Three.\t\n\n\nFour.\n")
-    parts, tally = read(path)
+    parts, read_counts = read(path)
     assert [part.text for part in parts] == ["One.\n Two.", "Three.", "Four."]
     assert [part.identity for part in parts] == [(7, 0, 0), (7, 0, 1), (7, 0, 2)]
     assert not any(part.part or part.unfinished for part in parts)
-    assert (tally.documents, tally.long, tally.skipped) == (3, 0, {})
+    assert (read_counts.documents, read_counts.long, read_counts.skipped) == (3, 0, {})
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_json_documents(tmp_path, name):
     rows = [{"text": "\n One.\n \n\nTwo.\n"}, {"text": "", "id": 1}, {"text": " \x00\n"}]
     path = write(tmp_path / name, "\n".join(map(json.dumps, [*rows, {"text": "é"}])) + "\n\n")
-    parts, tally = read(path)
+    parts, read_counts = read(path)
     assert [part.text for part in parts] == ["One.\n \n\nTwo.", "é"]
-    assert tally.skipped == {"empty documents": 2} and tally.documents == 2
+    assert read_counts.skipped == {"empty documents": 2} and read_counts.documents == 2
 
 
 def test_control_characters(tmp_path):
     """The text has them; they are gone for tokenizers that do not keep white space."""
     text = "nu\0l\x07 form\x0cfeed tab\tbed\x7f\u0085x"
     path = write(tmp_path / "a", f"\ufeff{text}\n\0\0\n\n\0\n")
-    (part,), tally = read(path)
+    (part,), read_counts = read(path)
     assert part.text == f"{text}\n\0\0"
     assert documents.slices(part.text) == [text, "\n\0\0"]
     assert documents.cleaned(part.text) == ["nul form feed tab bed x"]
-    assert tally.skipped == {"empty documents": 1} and tally.documents == 1
+    assert read_counts.skipped == {"empty documents": 1} and read_counts.documents == 1
 
 
 def test_slices_begin_where_words_of_gpt2_do(tmp_path):
@@ -131,15 +131,15 @@ def test_ranges_of_any_size_have_the_documents(tmp_path, name, size):
     ).tolist()
     numbers = [text_range.number for text_range in found]
     assert numbers == sorted(set(numbers))
-    parts, tally = read(path, size)
+    parts, read_counts = read(path, size)
     expected = [text.strip(documents.WHITE_SPACE) for text in originals]
     assert joined(parts) == expected
-    assert tally.documents == len(originals) and not tally.skipped
+    assert read_counts.documents == len(originals) and not read_counts.skipped
     begun = {part.identity for part in parts if not part.part}
     assert len(begun) == len(originals) == len({part.identity for part in parts})
-    assert tally.long == sum(part.unfinished and not part.part for part in parts)
+    assert read_counts.long == sum(part.unfinished and not part.part for part in parts)
     if size != 64:
-        assert (tally.long > 10) == (size < 64 and "jsonl" not in name)
+        assert (read_counts.long > 10) == (size < 64 and "jsonl" not in name)
     for part in parts:
         assert (part.identity[2] == LAST) == (part.unfinished or part.part > 0)
         lines = documents.slices(part.text)
@@ -155,7 +155,7 @@ def test_a_range_is_read_without_the_others(tmp_path):
     path = write(tmp_path / "a.txt", "\n\n".join(originals))
     data, size = path.read_bytes(), 64
     for text_range in ranges_of(path, size)[3:-3]:
-        if text_range.origin != text_range.number or text_range.unfinished:
+        if text_range.begins_in != text_range.number or text_range.unfinished:
             continue
         other = bytearray(data)
         low = max(0, text_range.number * size - 2)
@@ -170,14 +170,14 @@ def test_a_range_is_read_without_the_others(tmp_path):
 def test_a_long_document_is_read_in_parts(tmp_path):
     text = "\n".join(f"line {i}" for i in range(100))
     path = write(tmp_path / "a.txt", f"first\n\n{text}\n\0\n\nnext\n")
-    parts, tally = read(path, 100)
+    parts, read_counts = read(path, 100)
     first, *long, last = parts
     assert (first.text, last.text) == ("first", "next")
     assert "".join(part.text for part in long) == f"{text}\n\0"
     assert [part.part for part in long] == list(range(len(long))) and len(long) > 5
     assert [part.unfinished for part in long] == [True] * (len(long) - 1) + [False]
     assert {part.identity for part in long} == {(7, 0, LAST)}
-    assert (tally.documents, tally.long) == (3, 1)
+    assert (read_counts.documents, read_counts.long) == (3, 1)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
@@ -185,12 +185,12 @@ def test_a_document_without_end_is_divided(tmp_path, monkeypatch, name):
     monkeypatch.setattr(file_ranges, "MAX_DOCUMENT_BYTES", 400)
     text = "\n".join(f"line {i:03}" for i in range(1000))  # 9 bytes each
     path = write(tmp_path / name, f"first\n\n{text}\n\nnext\n")
-    parts, tally = read(path, 100)
+    parts, read_counts = read(path, 100)
     found = joined(parts)
     assert "\n".join(each.strip() for each in found[1:-1]) == text
     sizes = [len(each) for each in found[1:-1]]
     assert 300 <= min(sizes[:-1]) and max(sizes) < 2 * 400 + 100 and len(sizes) > 9
-    assert tally.documents == len(found)
+    assert read_counts.documents == len(found)
     for part in parts:  # Nobody looked further back.
         assert part.part * 100 < 2 * 400
 
@@ -199,9 +199,9 @@ def test_bytes_that_are_not_utf8(tmp_path):
     path = write(tmp_path / "a.txt", b"one\ntw\xf6\n\nthree\n")
     with pytest.raises(UserError, match=r"a\.txt:2: not UTF-8 \(byte 0xf6 at column 3\).*--on_bad"):
         read(path)
-    parts, tally = read(path, skip=True)
+    parts, read_counts = read(path, skip=True)
     assert [part.text for part in parts] == ["one", "three"]
-    assert tally.skipped == {"lines not UTF-8": 1}
+    assert read_counts.skipped == {"lines not UTF-8": 1}
     path = write(tmp_path / "b.txt", b"\n".join([b"fine " * 9, b""] * 40 + [b"\xff"]))
     with pytest.raises(UserError, match=r"b\.txt:81: not UTF-8"):
         read(path, 100)
@@ -218,10 +218,10 @@ def test_a_line_of_about_the_limit_is_left_out_alone(
     line = "é" * 9 + "xy" + "z" * longer if longer >= 0 else "é" * 9 + "x"
     assert len(line.encode()) == 20 + longer
     path = write(tmp_path / name, f"first\n{line}{end}")
-    parts, tally = read(path, size, skip=True)
+    parts, read_counts = read(path, size, skip=True)
     expected = ["first", *([line] if longer <= 0 else []), *["last"] * ("last" in end)]
     assert "".join(part.text for part in parts) == "\n".join(expected)
-    assert tally.skipped == ({"lines too long": 1} if longer > 0 else {})
+    assert read_counts.skipped == ({"lines too long": 1} if longer > 0 else {})
     if longer > 0:
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 0 MiB: break"):
             read(path, size)
@@ -231,8 +231,8 @@ def test_lone_surrogate_in_json(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text": "ok"}\n{"text": "x\\ud83d"}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:2: not UTF-8 \(lone surrogate \\ud83d"):
         read(path)
-    parts, tally = read(path, skip=True)
-    assert len(parts) == 1 and tally.skipped == {"lines not UTF-8": 1}
+    parts, read_counts = read(path, skip=True)
+    assert len(parts) == 1 and read_counts.skipped == {"lines not UTF-8": 1}
 
 
 @pytest.mark.parametrize("name", ["long.txt", "long.txt.gz", "long.jsonl"])
@@ -247,12 +247,12 @@ def test_line_of_100_megabytes(tmp_path, name):
     try:
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 16 MiB: break"):
             read(path, 1 << 20)
-        parts, tally = read(path, 1 << 20, skip=True)
+        parts, read_counts = read(path, 1 << 20, skip=True)
         assert tracemalloc.get_traced_memory()[1] < 5 * file_ranges.MAX_LINE_BYTES
     finally:
         tracemalloc.stop()
     assert "first" in parts[0].text and "last" in parts[-1].text
-    assert tally.skipped == {"lines too long": 1}
+    assert read_counts.skipped == {"lines too long": 1}
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_other_code_begins_anew_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "code_digest", lambda: "another")
     assert run(tmp_path / "out", {"seed": 1}, lines.append) == ["lock", "plan.json"]
     path = tmp_path / ".unfinished-out"
-    assert lines == [f"{path} is of another build (other code): beginning anew"]
+    assert lines == [f"{path} belongs to another build (other code): starting again"]
     stop(tmp_path / "out", {"seed": 1})
     assert run(tmp_path / "out", {"seed": 1}) == ["done", "lock", "plan.json"]
     assert not path.exists()
@@ -83,7 +83,7 @@ def test_files_never_have_another_plan_than_their_own(tmp_path, monkeypatch, cut
     assert (work / "done").exists()
     lines = []
     assert run(tmp_path / "out", {"seed": 1}, lines.append) == ["lock", "plan.json"]
-    assert lines == [f"{work} is of another build (its plan is missing): beginning anew"]
+    assert lines == [f"{work} belongs to another build (its plan is missing): starting again"]
 
 
 def test_work_for_a_remote_output_is_in_a_private_folder_that_is_found_again(ram, tmpdir_):
