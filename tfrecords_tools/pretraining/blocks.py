@@ -54,16 +54,7 @@ def cut(
     first = 1 + int(rng.random() * size) if settings.duplicates > 1 else size
     stop = max(len(text.ids) - 1, 0)
     bounds = np.unique(np.concatenate([[0], np.arange(first, stop, size), [stop]]))
-    count = len(bounds) - 1
-    none = np.zeros(count, np.int64)
-    return Examples(
-        runs=np.stack([bounds[:-1], bounds[1:]], axis=1),
-        opens=np.ones(count, bool),
-        splits=np.arange(count + 1),
-        labels=none,
-        cut=none,
-        bare=True,
-    )
+    return Examples.of_rows(bounds[:-1], bounds[1:], cut=np.zeros(len(bounds) - 1, np.int64))
 
 
 def next_ids(text: TokenizedDocuments, examples: Examples) -> np.ndarray:

@@ -96,6 +96,24 @@ class Examples:
     closed: np.ndarray | None = None
     bare: bool = False
 
+    @classmethod
+    def of_rows(cls, begins: np.ndarray, ends: np.ndarray, cut: np.ndarray) -> "Examples":
+        """Returns rows of text alone: one run each, without special tokens and labels.
+
+        Args:
+          begins: the first token of each row, int64 [E].
+          ends: the end of each row, int64 [E].
+          cut: the number of tokens that did not fit, int64 [E].
+        """
+        return cls(
+            runs=np.stack([begins, ends], axis=1),
+            opens=np.ones(len(begins), bool),
+            splits=np.arange(len(begins) + 1),
+            labels=np.zeros(len(begins), np.int64),
+            cut=cut,
+            bare=True,
+        )
+
     def __post_init__(self):
         if self.closed is None:
             object.__setattr__(self, "closed", np.ones(len(self.runs), bool))

@@ -29,11 +29,10 @@ from official.shards import example_bytes
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining.counts import Counts
-from tfrecords_tools.pretraining.streams import Plan, StoredDocument
+from tfrecords_tools.pretraining.streams import Plan, StoredArrays, StoredDocument
 from tfrecords_tools.writing.shuffle import ShardRecords, content
 
 RECORDS_AT_ONCE = 2048
-_DTYPES = {"ids": np.int32, "ends": np.int64, "bytes": np.uint8, "sentences": np.int64}
 
 
 class StoredPart(NamedTuple):
@@ -90,8 +89,7 @@ def write(part: ShardRecords, folder: AnyPath, plan: Plan) -> StoredPart:
         "bytes": np.concatenate([np.zeros(0, np.uint8), *data]),
         "sentences": np.cumsum(np.concatenate([np.zeros(1, np.int64), *sentences])),
     }
-    for name, array in arrays.items():
-        _path(folder, part.number, name).write_bytes(array.astype(_DTYPES[name]).tobytes())
+    StoredArrays(folder, part.number).write(arrays)
     return StoredPart(part.number, len(arrays["ids"]))
 
 
@@ -188,16 +186,17 @@ class SentenceRows:
         position = None
         for index in range(int(first), int(last) + 1):
             number, start = self.parts[index].number, int(self._starts[index])
-            splits = _splits(self.folder, number)
+            stored = StoredArrays(self.folder, number)
+            splits = stored.read("sentences")
             low, high = max(begin - start, 0), min(stop - start, int(splits[-1]))
             left = int(np.searchsorted(splits, low, side="right")) - 1
             right = int(np.searchsorted(splits, high, side="left"))
             low, high = int(splits[left]), int(splits[right])
             position = start + low if position is None else position
-            ends = self._slice(number, "ends", low, high + 1)
-            ids.append(self._slice(number, "ids", low, high))
+            ends = stored.read_range("ends", low, high + 1)
+            ids.append(stored.read_range("ids", low, high))
             lengths.append(np.diff(ends))
-            data.append(self._slice(number, "bytes", int(ends[0]), int(ends[-1])))
+            data.append(stored.read_range("bytes", int(ends[0]), int(ends[-1])))
             sentences.append(np.diff(splits[left : right + 1]))
         text = _Range(
             np.append(np.concatenate(ids), self.plan.cls_id),
@@ -206,18 +205,3 @@ class SentenceRows:
             np.cumsum(np.concatenate([[0], *sentences])),
         )
         return text, position
-
-    def _slice(self, number: int, name: str, begin: int, end: int) -> np.ndarray:
-        with _path(self.folder, number, name).open("rb") as stream:
-            dtype = np.dtype(_DTYPES[name])
-            stream.seek(begin * dtype.itemsize)
-            return np.frombuffer(stream.read((end - begin) * dtype.itemsize), dtype)
-
-
-@functools.lru_cache(maxsize=64)
-def _splits(folder: AnyPath, number: int) -> np.ndarray:
-    return np.frombuffer(_path(folder, number, "sentences").read_bytes(), np.int64)
-
-
-def _path(folder: AnyPath, number: int, name: str) -> AnyPath:
-    return folder / f"text-{number:05d}.{name}"

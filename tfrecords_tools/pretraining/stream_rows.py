@@ -38,13 +38,12 @@ from official.utils import host_seeding
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining.counts import Counts
-from tfrecords_tools.pretraining.streams import Plan, StoredDocument
+from tfrecords_tools.pretraining.streams import Plan, StoredArrays, StoredDocument
 from tfrecords_tools.writing.shuffle import ShardRecords, content
 
 SEQUENCES_AT_ONCE = 2048
 # The number of tokens in which the begin of the sentence of a random B is searched.
 _LOOK_BACK = 128
-_DTYPES = {"ids": np.int32, "begins": bool, "documents": np.int64, "identities": np.uint64}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,8 +227,7 @@ def write(part: ShardRecords, folder: AnyPath, plan: Plan) -> StoredPart:
         "documents": np.cumsum([0, *lengths]),
         "identities": np.array(identities, np.uint64),
     }
-    for name, array in arrays.items():
-        _path(folder, part.number, name).write_bytes(array.astype(_DTYPES[name]).tobytes())
+    StoredArrays(folder, part.number).write(arrays)
     return StoredPart(part.number, sum(lengths), len(lengths))
 
 
@@ -263,9 +261,12 @@ class StoredText:
         """Returns N."""
         return int(self._starts[-1])
 
+    def _stored(self, index: int) -> StoredArrays:
+        return StoredArrays(self.folder, self._order[index].number)
+
     def documents(self, index: int) -> np.ndarray:
         """Returns the row splits of the documents of part `index`, in the direction of reading."""
-        splits = self._array(self._order[index], "documents")
+        splits = self._stored(index).read("documents")
         return splits[-1] - splits[::-1] if self.backward else splits
 
     def window_counts(self, index: int) -> np.ndarray:
@@ -354,12 +355,13 @@ class StoredText:
         for index in range(int(first), int(last) + 1):
             part, start = self._order[index], int(self._starts[index])
             low, high = max(begin - start, 0), min(end - start, part.tokens)
-            ids.append(self._slice(part, "ids", low, high))
-            begins.append(self._slice(part, "begins", low, high))
-            splits = self._array(part, "documents")
+            stored = self._stored(index)
+            ids.append(stored.read_range("ids", low, high))
+            begins.append(stored.read_range("begins", low, high))
+            splits = stored.read("documents")
             left, right = np.searchsorted(splits, [low, high - 1], side="right") - 1
             documents.append(np.maximum(splits[left : right + 1], low) + start - begin)
-            identities.append(self._array(part, "identities")[left : right + 1])
+            identities.append(stored.read("identities")[left : right + 1])
         return Text(
             np.concatenate(ids),
             np.append(np.concatenate(begins), self._begins_at(end)),
@@ -373,25 +375,7 @@ class StoredText:
         if index >= len(self._order):
             return True
         low = position - int(self._starts[index])
-        return bool(self._slice(self._order[index], "begins", low, low + 1)[0])
-
-    def _slice(self, part: StoredPart, name: str, begin: int, end: int) -> np.ndarray:
-        with _path(self.folder, part.number, name).open("rb") as stream:
-            dtype = np.dtype(_DTYPES[name])
-            stream.seek(begin * dtype.itemsize)
-            return np.frombuffer(stream.read((end - begin) * dtype.itemsize), dtype)
-
-    def _array(self, part: StoredPart, name: str) -> np.ndarray:
-        return _array(self.folder, part.number, name)
-
-
-@functools.lru_cache(maxsize=64)
-def _array(folder: AnyPath, number: int, name: str) -> np.ndarray:
-    return np.frombuffer(_path(folder, number, name).read_bytes(), _DTYPES[name])
-
-
-def _path(folder: AnyPath, number: int, name: str) -> AnyPath:
-    return folder / f"text-{number:05d}.{name}"
+        return bool(self._stored(index).read_range("begins", low, low + 1)[0])
 
 
 def join(texts: Sequence[Text]) -> Text:

@@ -14,7 +14,8 @@ Shapes: D documents, K tokens, S sentences, Y bytes of the words, R rows of the 
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from official import config
 from official.utils import host_seeding
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import corpus
@@ -33,6 +35,10 @@ _HEADER = np.dtype(
      ("tokens", "<i4"), ("bytes", "<i8")]
 )  # fmt: skip
 _PART_BITS = 9  # of a key; the others are the hash of the document
+_DTYPES = {
+    "ids": np.int32, "begins": bool, "documents": np.int64, "identities": np.uint64,
+    "ends": np.int64, "bytes": np.uint8, "sentences": np.int64,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +159,44 @@ class StoredDocument(NamedTuple):
             take(np.uint8, words),
             take(np.uint8, int(header["bytes"])),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredArrays:
+    """The arrays of one part of the text, each in a file, of which any process reads any range.
+
+    Attributes:
+      folder: the folder of the text.
+      number: the number of the part.
+    """
+
+    folder: AnyPath
+    number: int
+
+    def path(self, name: str) -> AnyPath:
+        """Returns the file of an array."""
+        return self.folder / f"text-{self.number:05d}.{name}"
+
+    def write(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Writes arrays, whose names are those of `_DTYPES`."""
+        for name, array in arrays.items():
+            self.path(name).write_bytes(array.astype(_DTYPES[name]).tobytes())
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns an array; the last ones that were read are kept."""
+        return _read(self, name)
+
+    def read_range(self, name: str, begin: int, end: int) -> np.ndarray:
+        """Returns the values of an array from `begin` to `end`."""
+        dtype = np.dtype(_DTYPES[name])
+        with self.path(name).open("rb") as stream:
+            stream.seek(begin * dtype.itemsize)
+            return np.frombuffer(stream.read((end - begin) * dtype.itemsize), dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _read(arrays: StoredArrays, name: str) -> np.ndarray:
+    return np.frombuffer(arrays.path(name).read_bytes(), _DTYPES[name])
 
 
 def make_documents(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:

@@ -47,16 +47,7 @@ def cut(
     begins = np.concatenate([*starts, np.zeros(0, np.int64)]).astype(np.int64)
     stops = np.append(begins[1:], len(text.ids))[: len(begins)]
     long = stops - begins >= _SHORTEST
-    count = int(long.sum())
-    none = np.zeros(count, np.int64)
-    lost = none.copy()
-    if count:
+    lost = np.zeros(int(long.sum()), np.int64)
+    if len(lost):
         lost[-1] = int((stops - begins)[~long].sum())
-    return Examples(
-        runs=np.stack([begins[long], stops[long]], axis=1),
-        opens=np.ones(count, bool),
-        splits=np.arange(count + 1),
-        labels=none,
-        cut=lost,
-        bare=True,
-    )
+    return Examples.of_rows(begins[long], stops[long], lost)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from official.tasks import SPLITS, trec
-from official.utils import atomic
+from official.utils import atomic, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -185,15 +185,11 @@ def _unique(path: AnyPath, entries: Iterable[tuple[str, str]]) -> dict[str, str]
 
 
 def _lines(path: AnyPath) -> Iterator[str]:
-    try:
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                try:
-                    yield line.decode("utf-8").rstrip("\r\n")
-                except UnicodeDecodeError:
-                    raise UserError(f"{path}, line {number}: not UTF-8: convert the file") from None
-    except FileNotFoundError:
-        raise UserError(f"there is no file {path}") from None
+    damaged: list[int] = []
+    for line in text_lines.lines(path, damaged):
+        if damaged:
+            raise UserError(f"{path}, line {damaged[0]}: not UTF-8: convert the file")
+        yield line
 
 
 def _rows(path: AnyPath, columns: int) -> Iterator[tuple[str, list[str]]]:
