@@ -112,7 +112,7 @@ def _plan_ranking(
     """Returns the ranking task and the names of its runs."""
     for name in ("queries", "documents"):
         if not options[name].value:
-            raise UserError(f"--task=ranking wants --{name}, the file with their ids and texts")
+            raise UserError(f"--task=ranking needs --{name}, the file with their ids and texts")
     for name in GENERIC_FLAGS:
         if name not in ("metrics", "header") and options[name].present:
             raise UserError(
@@ -122,11 +122,11 @@ def _plan_ranking(
     names = {split: name for split, name in given.items() if name}
     if not names:
         raise UserError(
-            "--task=ranking wants TREC runs with the candidates: --train_file, "
+            "--task=ranking needs TREC runs with the candidates: --train_file, "
             "--validation_file, --test_file"
         )
     if "train" in names and not options.qrels:
-        raise UserError("--qrels is missing: training wants to know what is relevant")
+        raise UserError("--qrels is missing: training needs to know what is relevant")
     return task, names
 
 
@@ -135,7 +135,7 @@ def _plan_generic(
 ) -> tuple[Task, dict[str, str]]:
     """Returns a task whose columns the flags name, and the names of its files."""
     if not options.text_column and options.task != "tagging":
-        raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
+        raise UserError(f"--task={options.task} needs --text_column, the name or index of the text")
     if options.task == "generation":
         task = _plan_generation(options)
     else:
@@ -152,7 +152,7 @@ def _plan_generic(
     names = {split: name for split, name in given.items() if name}
     if not names:
         raise UserError(
-            f"--task={options.task} wants its files: --train_file, --validation_file, --test_file"
+            f"--task={options.task} needs its files: --train_file, --validation_file, --test_file"
         )
     free = {"test", "train"} if options.unlabelled_train else {"test"}
     if task.columns.label is None and not set(names) <= free:
@@ -200,7 +200,7 @@ def _plan_named(
         wanted = f"--input=DIR, the folder with {', '.join(task.files.values())}"
         if not task.files:
             wanted = "its files: --train_file, --validation_file, --test_file"
-        raise UserError(f"--task={task.name} wants {wanted}")
+        raise UserError(f"--task={task.name} needs {wanted}")
     for test in [split for split in names if split.startswith("test")]:
         if given[test] is None and not paths.join(options.input, names[test]).exists():
             names.pop(test)
@@ -232,7 +232,9 @@ def _check_kind(options: flags.FlagValues, task: Task) -> None:
             f"--format is for tasks of TSV, CSV or JSON Lines, not for --task={options.task}"
         )
     if options["format"].present and task.kind == "choice":
-        raise UserError(f"--format is for tasks of tables: {task.name} has the format that it has")
+        raise UserError(
+            f"--format is for tasks of tables: the files of {task.name} have one format"
+        )
 
 
 def _check_files(files: Mapping[str, AnyPath]) -> None:
@@ -240,8 +242,8 @@ def _check_files(files: Mapping[str, AnyPath]) -> None:
     for split, path in files.items():
         if not path.exists():
             raise UserError(
-                f"there is no file {path}: it is to be the {split} split "
-                f"(--{split}_file names another, --{split}_file= goes without)"
+                f"there is no file {path} for the {split} split (--{split}_file names another, "
+                f"--{split}_file= leaves the split out)"
             )
         other = [s for s in files if s != split and files[s].resolve() == path.resolve()]
         if other:

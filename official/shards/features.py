@@ -177,7 +177,7 @@ def _column(
     """Returns the values of a feature in several examples."""
     if name not in FEATURES:
         raise UserError(
-            f"{name!r} is no feature of official.shards.features: {', '.join(FEATURES)}"
+            f"{name!r} is not a feature of official.shards.features: {', '.join(FEATURES)}"
         )
     kind = FEATURES[name].kind
     if kind == "bytes":

@@ -201,7 +201,7 @@ def read(folder: str | os.PathLike, split: str, fingerprint: str, required: bool
     if found is None:
         raise UserError(f"{folder}: has states of {', '.join(record.splits)}, not of {split}")
     raise UserError(
-        f"{folder}: these states are of other shards (fingerprint {found.fingerprint[:16]}…) than "
-        f"the {split} split that is read ({fingerprint[:16]}…): name the shards that they were "
-        f"made of, or {_ADVICE}"
+        f"{folder}: these states belong to other shards (fingerprint {found.fingerprint[:16]}…) "
+        f"than the {split} split that is read ({fingerprint[:16]}…): name the shards that they "
+        f"were made of, or {_ADVICE}"
     )

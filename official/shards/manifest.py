@@ -264,7 +264,7 @@ class Manifest:
             _check_file_name("files", name)
         rows = self.segments.rows if self.segments else 0
         if self.row_groups != 1 and (self.row_groups < 1 or not rows or rows % self.row_groups):
-            raise ValueError(f"row_groups: {self.row_groups} is no divisor of {rows} rows")
+            raise ValueError(f"row_groups: {self.row_groups} does not divide {rows} rows")
 
     def split(self, name: str) -> tuple[Shard, ...]:
         """Returns the shards of a split, in order."""
@@ -316,7 +316,7 @@ def read(folder: str | os.PathLike) -> Manifest:
         raise UserError(f"{folder}: no such folder; name a folder that build_shards has made")
     values = json_files.read(
         path,
-        f"{folder} is no shard folder, or no whole one; make it with tfrecords_tools.build_shards "
+        f"{folder} is not a complete shard folder; make it with tfrecords_tools.build_shards "
         "or build_task_shards",
     )
     version = values.get("format_version")
@@ -407,4 +407,4 @@ def _settings(values: Any, pretraining: bool, source: str) -> PretrainingSetting
 def _check_file_name(field: str, name: str) -> None:
     """Refuses a name that leads out of the folder."""
     if PurePosixPath(name).name != name:
-        raise ValueError(f"{field}: {name!r} is no plain file name")
+        raise ValueError(f"{field}: {name!r} is not a plain file name")

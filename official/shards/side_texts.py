@@ -270,7 +270,7 @@ def _pairs(path: AnyPath) -> tuple[tuple[str, str], ...]:
         with path.open(encoding="utf-8") as stream:
             return tuple((cells[0], cells[2]) for cells in map(str.split, stream))
     except (IndexError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no run of TREC's format ({error}): {ADVICE}") from None
+        raise UserError(f"{path} is not a run in TREC's format ({error}): {ADVICE}") from None
 
 
 def _write(

@@ -99,7 +99,7 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
     found = record.splits[split]
     if found.fingerprint != fingerprint:
         raise UserError(
-            f"{folder}: these outputs of a teacher are of other shards (fingerprint "
+            f"{folder}: these outputs of a teacher belong to other shards (fingerprint "
             f"{found.fingerprint[:16]}…) than the {split} split that is read "
             f"({fingerprint[:16]}…): name the shards that they were made of, or {_ADVICE}"
         )

@@ -104,7 +104,7 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
     assert figures["distillation_cross_entropy"] > 0 and figures["accuracy"] > 0.85
     assert official.load(live).classify(["ba be"])[0].label in ("bad", "good")
     checks = (
-        (shards, {}, "these outputs of a teacher are of other shards"),
+        (shards, {}, "these outputs of a teacher belong to other shards"),
         (unlabelled, {"teachers": [init]}, "these are the outputs of other teachers"),
     )
     for data, changes, message in checks:

@@ -168,7 +168,7 @@ def test_shards_of_a_task(task, tmp_path, capsys):
     assert inspect_shards.verify(task / "shards") == [said]
     shard.write_bytes(whole)
     moved = (task / "shards" / "manifest.json").rename(task / "manifest.json")
-    with pytest.raises(UserError, match="shards is no shard folder, or no whole one; make it with"):
+    with pytest.raises(UserError, match="shards is not a complete shard folder; make it with"):
         inspect_shards.verify(task / "shards")
     moved.rename(task / "shards" / "manifest.json")
     with pytest.raises(UserError, match=f"{task}/none: no such folder; name a folder that build"):

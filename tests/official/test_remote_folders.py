@@ -114,5 +114,5 @@ def test_a_submission(ram, tmp_path):
 
 def test_a_shard_folder_that_is_not_complete(ram):
     (ram / "shards" / atomic.UNFINISHED).write_bytes(b"")
-    with pytest.raises(UserError, match=f"{ram}/shards is no shard folder, or no whole one; make"):
+    with pytest.raises(UserError, match=f"{ram}/shards is not a complete shard folder; make"):
         manifest.read(ram / "shards")

@@ -44,7 +44,7 @@ def test_files_of_a_named_task_can_be_others(folder):
     (folder / "test.tsv").unlink()
     _, files = _plan("--task=qnli", f"--input={folder}")
     assert list(files) == ["train", "validation"]
-    with pytest.raises(UserError, match="there is no file .*test.tsv: it is to be the test split"):
+    with pytest.raises(UserError, match="there is no file .*test.tsv for the test split"):
         _plan("--task=qnli", f"--input={folder}", "--test_file=test.tsv")
     _, files = _plan("--task=qnli", f"--test_file={folder / 'dev.tsv'}")
     assert files == {"test": folder / "dev.tsv"}
@@ -130,12 +130,12 @@ def test_questions_with_choices(folder):
         ("--task=mpc --input={d}", "there is no task 'mpc' (did you mean 'mrpc'?): tasks are"),
         (
             "--task=sst2",
-            "--task=sst2 wants --input=DIR, the folder with train.tsv, dev.tsv, test.tsv",
+            "--task=sst2 needs --input=DIR, the folder with train.tsv, dev.tsv, test.tsv",
         ),
         (
             "--task=sst2 --input={d}/none",
-            "there is no file {d}/none/train.tsv: it is to be the train split (--train_file names "
-            "another, --train_file= goes without)",
+            "there is no file {d}/none/train.tsv for the train split (--train_file names "
+            "another, --train_file= leaves the split out)",
         ),
         (
             "--task=sst2 --input={d} --text_column=text",
@@ -145,7 +145,7 @@ def test_questions_with_choices(folder):
         ("--task=sst2 --input={d} --noheader", "--header is for --task=classification"),
         (
             "--task=choice",
-            "--task=choice wants its files: --train_file, --validation_file, --test_file",
+            "--task=choice needs its files: --train_file, --validation_file, --test_file",
         ),
         (
             "--task=choice --train_file={d}/train.tsv --labels=A,B",
@@ -154,15 +154,15 @@ def test_questions_with_choices(folder):
         ("--task=swag --input={d}", "there is no file {d}/train.csv"),
         (
             "--task=race --train_file={d} --format=jsonl",
-            "--format is for tasks of tables: race has the format that it has",
+            "--format is for tasks of tables: the files of race have one format",
         ),
         (
             "--task=classification --text_column=text",
-            "--task=classification wants its files: --train_file, --validation_file, --test_file",
+            "--task=classification needs its files: --train_file, --validation_file, --test_file",
         ),
         (
             "--task=regression --train_file={d}/train.tsv",
-            "--task=regression wants --text_column, the name or index of the text",
+            "--task=regression needs --text_column, the name or index of the text",
         ),
         (
             "--task=classification --train_file={d}/train.tsv --text_column=text",

@@ -231,7 +231,7 @@ def _check_grades(task: Task, qrels: trec.Qrels) -> None:
             if grade > trec.MAX_GRADE:
                 raise UserError(
                     f"qrels: grade {grade} of document {document!r} for query {query!r}: err_20 "
-                    f"wants grades of at most {trec.MAX_GRADE}: scale them, or remove it from "
+                    f"needs grades of at most {trec.MAX_GRADE}: scale them, or remove it from "
                     "--metrics"
                 )
 

@@ -151,7 +151,7 @@ def test_states_of_another_encoder_are_refused(place, tmp_path):
 
 def test_states_of_other_examples_are_refused(place, tmp_path):
     fingerprint = "0" * 64
-    with pytest.raises(UserError, match="these states are of other shards"):
+    with pytest.raises(UserError, match="these states belong to other shards"):
         files.read(place / "states", "train", fingerprint, required=True)
     assert files.read(place / "states", "train", fingerprint, required=False) is None
     with pytest.raises(UserError, match="has no states of an encoder: make it again with"):

@@ -76,7 +76,7 @@ def test_at_most_three_bytes_a_token():
 
 
 def test_unknown_feature():
-    with pytest.raises(UserError, match=r"'lable' is no feature .*token_ids"):
+    with pytest.raises(UserError, match=r"'lable' is not a feature .*token_ids"):
         features.serialize([{"lable": 1}])
 
 

@@ -173,7 +173,7 @@ def test_not_json(tmp_path):
         ({"shards": [7]}, "shards.0: expected a mapping, got 7"),
         (
             {"config": {"segments": {"format": "stream", "rows": 4}}, "row_groups": 3},
-            "row_groups: 3 is no divisor of 4 rows: make the shards again",
+            "row_groups: 3 does not divide 4 rows: make the shards again",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_shards_stay_in_their_folder(tmp_path):
     built = make(tmp_path)
     bad = dataclasses.asdict(built.shards[0])
     change(tmp_path, shards=[bad | {"name": "../x"}])
-    with pytest.raises(UserError, match="'../x' is no plain file name"):
+    with pytest.raises(UserError, match="'../x' is not a plain file name"):
         manifest.read(tmp_path)
     change(tmp_path, shards=[bad | {"split": "dev"}])
     with pytest.raises(UserError, match="shards.0.split: 'dev' is not one of train, validation, "):

@@ -40,7 +40,9 @@ def test_outputs_are_read_as_they_were_written(folder):
 
 
 def test_other_shards_and_splits(folder):
-    with pytest.raises(UserError, match=r"are of other shards \(fingerprint ffff.* than the train"):
+    with pytest.raises(
+        UserError, match=r"belong to other shards \(fingerprint ffff.* than the train"
+    ):
         read(folder, fingerprint="0" * 64)
     with pytest.raises(UserError, match="has outputs of train, not of test: .* --split=test"):
         read(folder, "test")

@@ -309,7 +309,7 @@ def test_what_cannot_be_built(tmp_path):
     with pytest.raises(UserError, match="--max_length=4 leaves no room .*: the least is 5"):
         build(folder, tmp_path / "out", max_length=4)
     write(folder, qrels={"q1": {"d1": 5}})
-    with pytest.raises(UserError, match="grade 5 of document 'd1' for query 'q1': err_20 wants"):
+    with pytest.raises(UserError, match="grade 5 of document 'd1' for query 'q1': err_20 needs"):
         build(folder, tmp_path / "out")
     build(folder, tmp_path / "out", task=tasks.ranking(["map"]))
     (folder / "queries.tsv").write_text("id\ttext\nq1\t \n")
@@ -345,12 +345,12 @@ def test_flags(tmp_path):
     assert (task.kind, task.metrics) == ("ranking", ("map", "mrr"))
     assert files == {"test": folder / "train.run"}
     for arguments, message in (
-        (ranking, "--task=ranking wants --queries, the file with their ids and texts"),
-        ([*ranking, both[0]], "--task=ranking wants --documents"),
-        ([*ranking, *both], "--task=ranking wants TREC runs with the candidates: --train_file"),
+        (ranking, "--task=ranking needs --queries, the file with their ids and texts"),
+        ([*ranking, both[0]], "--task=ranking needs --documents"),
+        ([*ranking, *both], "--task=ranking needs TREC runs with the candidates: --train_file"),
         (
             [*ranking, *both, "--train_file=train.run"],
-            "--qrels is missing: training wants to know what is relevant",
+            "--qrels is missing: training needs to know what is relevant",
         ),
         ([*ranking, *both, "--label_column=x"], "--label_column is not for --task=ranking: its"),
         (

@@ -256,7 +256,7 @@ def test_command_line(tmp_path):
             ("--task=rte", "--text_to_text", "--punctuation=ascii", file),
             "--punctuation=ascii is for questions with a context .squad1, squad2., not for rte: re",
         ),
-        (("--task=generation", file), "--task=generation wants --text_column"),
+        (("--task=generation", file), "--task=generation needs --text_column"),
     ):
         with pytest.raises(UserError, match=message):
             _plan(*arguments)
