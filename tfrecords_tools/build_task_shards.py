@@ -33,6 +33,7 @@ With --workers=N or --runner=beam -- BEAM_OPTIONS, every command gives the same 
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -284,47 +285,12 @@ def _are_small(given: Iterable[AnyPath]) -> bool:
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
+    text = functools.partial(flags.DEFINE_string, flag_values=values)
+    number = functools.partial(flags.DEFINE_integer, flag_values=values)
+    boolean = functools.partial(flags.DEFINE_bool, flag_values=values)
+    names = functools.partial(flags.DEFINE_list, flag_values=values)
+    one_of = functools.partial(flags.DEFINE_enum, flag_values=values)
 
-    def text(name: str, default: str | None, doc: str) -> None:
-        flags.DEFINE_string(name, default, doc, flag_values=values)
-
-    _define_main_flags(text, values)
-    _define_file_flags(text)
-    _define_column_flags(text, values)
-    _define_ranking_flags(text, values)
-    _define_text_to_text_flags(text, values)
-    _define_tagging_flags(values)
-    flags.DEFINE_bool(
-        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
-    )
-
-
-def _define_tagging_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_bool(
-        "repair_tags",
-        False,
-        "tagging: repair and count tags that do not follow BIO or BIOES, IOB1 too, and widen spans "
-        "that cut a word",
-        flag_values=values,
-    )
-    rules = "; ".join(f"{name} = {what}" for name, what in word_rules.RULES.items())
-    flags.DEFINE_enum(
-        "split_words",
-        word_rules.DEFAULT,
-        list(word_rules.RULES),
-        f"tagging: how texts are split into words, here and when the model reads texts: {rules}",
-        flag_values=values,
-    )
-    flags.DEFINE_enum(
-        "nested_spans",
-        "refuse",
-        ["refuse", "innermost", "outermost"],
-        "tagging: which of nested spans are kept; the others are counted",
-        flag_values=values,
-    )
-
-
-def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
     text(
         "task",
         None,
@@ -335,59 +301,22 @@ def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
     text("tokenizer", None, "tokenizer folder")
     text("output", None, "shard folder to create")
     execution.define_flags(values, "the number of cores, or 1 for files of less than 8 MB")
-    flags.DEFINE_integer(
-        "seed",
-        0,
-        "seed of the order of training examples, and of the draw of a ranking's triples",
-        0,
-        flag_values=values,
-    )
-    flags.DEFINE_integer(
+    seeds = "seed of the order of training examples, and of the draw of a ranking's triples"
+    number("seed", 0, seeds, 0)
+    number(
         "max_length",
         None,
         "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices and inputs "
         "of text to text",
         1,
-        flag_values=values,
     )
-    flags.DEFINE_integer(
+    number(
         "doc_stride",
         128,
         "span tasks: tokens from the start of a window of a long context to the next",
-        flag_values=values,
     )
-    flags.DEFINE_integer(
-        "max_query_length",
-        64,
-        "span tasks: largest number of tokens of a question",
-        flag_values=values,
-    )
+    number("max_query_length", 64, "span tasks: largest number of tokens of a question")
 
-
-def _define_text_to_text_flags(text: Callable, values: flags.FlagValues) -> None:
-    flags.DEFINE_bool(
-        "text_to_text", False, "make inputs and targets for an encoder-decoder", flag_values=values
-    )
-    text("prefix", None, "text to text: what inputs begin with; default: the name of the task")
-    flags.DEFINE_enum(
-        "punctuation",
-        None,
-        sorted(text_to_text.PUNCTUATION),
-        "squad1 and squad2 as text to text: what has blanks around it, by T5's release since April "
-        "2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII letters, "
-        "digits and _)",
-        flag_values=values,
-    )
-    flags.DEFINE_integer(
-        "max_target_length",
-        None,
-        "text to text: longest target in tokens; default: that of the files",
-        2,
-        flag_values=values,
-    )
-
-
-def _define_file_flags(text: Callable) -> None:
     text("train_file", None, "file of the train split")
     text("validation_file", None, "file of the validation split")
     text(
@@ -398,49 +327,66 @@ def _define_file_flags(text: Callable) -> None:
     text("test_file", None, "file of the test split, which may have no labels")
     text("test_mismatched_file", None, "a second test file: texts unlike those of training (MNLI)")
 
-
-def _define_column_flags(text: Callable, values: flags.FlagValues) -> None:
     text("text_column", None, "name or index (from 0) of the column with the text")
     text("text_pair_column", None, "name or index of the column with the second text of a pair")
     text("label_column", None, "name or index of the column with the label or score")
-    flags.DEFINE_list(
-        "labels", None, "labels by id; default: those of the train file, sorted", flag_values=values
-    )
-    flags.DEFINE_list(
-        "metrics",
-        None,
-        "metrics of official.tasks; the first selects the best checkpoint",
-        flag_values=values,
-    )
-    flags.DEFINE_bool(
-        "header", True, "the first line of TSV and CSV names the columns", flag_values=values
-    )
-    flags.DEFINE_enum(
+    names("labels", None, "labels by id; default: those of the train file, sorted")
+    names("metrics", None, "metrics of official.tasks; the first selects the best checkpoint")
+    boolean("header", True, "the first line of TSV and CSV names the columns")
+    one_of(
         "format",
         None,
         ["tsv", "csv", "jsonl", "trec", "conll"],
         "format of the files; default: by the file name",
-        flag_values=values,
     )
-    flags.DEFINE_bool(
+    boolean(
         "unlabelled_train",
         False,
         "read no labels of the train file: its text is for a teacher to label",
-        flag_values=values,
     )
 
-
-def _define_ranking_flags(text: Callable, values: flags.FlagValues) -> None:
     text("queries", None, "ranking: file with the columns id and text of the queries")
     text("documents", None, "ranking: file with the columns id and text of the documents")
     text("qrels", None, "ranking: relevance judgements in TREC's format")
-    flags.DEFINE_integer(
-        "negatives",
-        4,
-        "ranking: number of triples of each relevant document",
-        1,
-        flag_values=values,
+    number("negatives", 4, "ranking: number of triples of each relevant document", 1)
+
+    boolean("text_to_text", False, "make inputs and targets for an encoder-decoder")
+    text("prefix", None, "text to text: what inputs begin with; default: the name of the task")
+    one_of(
+        "punctuation",
+        None,
+        sorted(text_to_text.PUNCTUATION),
+        "squad1 and squad2 as text to text: what has blanks around it, by T5's release since April "
+        "2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII letters, "
+        "digits and _)",
     )
+    number(
+        "max_target_length",
+        None,
+        "text to text: longest target in tokens; default: that of the files",
+        2,
+    )
+
+    boolean(
+        "repair_tags",
+        False,
+        "tagging: repair and count tags that do not follow BIO or BIOES, IOB1 too, and widen spans "
+        "that cut a word",
+    )
+    rules = "; ".join(f"{name} = {what}" for name, what in word_rules.RULES.items())
+    one_of(
+        "split_words",
+        word_rules.DEFAULT,
+        list(word_rules.RULES),
+        f"tagging: how texts are split into words, here and when the model reads texts: {rules}",
+    )
+    one_of(
+        "nested_spans",
+        "refuse",
+        ["refuse", "innermost", "outermost"],
+        "tagging: which of nested spans are kept; the others are counted",
+    )
+    boolean("skip_bad_rows", False, "leave out and count rows that cannot be used")
 
 
 def build(
