@@ -48,7 +48,9 @@ def main(argv: list[str]) -> None:
         raise errors.UserError("give either --source=hf|tf1|garden|elmo or --target=hf|elmo")
     errors.require(FLAGS, "input", "output")
     if FLAGS.vocab is not None and FLAGS.source != "elmo":
-        raise errors.UserError("--vocab: is for --source=elmo: other formats have a vocabulary")
+        raise errors.UserError(
+            "--vocab: only supported with --source=elmo; other formats have a vocabulary: remove it"
+        )
     atomic.check_new(FLAGS.output)
     if FLAGS.target:
         _write()
@@ -65,7 +67,7 @@ def _write() -> None:
     left_out = writer.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)
     print(f"wrote {FLAGS.output}")
     if left_out:
-        print(f"left out, the files have no place for them: {', '.join(left_out)}")
+        print(f"not written, the format does not have them: {', '.join(left_out)}")
 
 
 def _read() -> None:
@@ -101,10 +103,10 @@ def _read() -> None:
     if spare := converted_model.spare_rows(converted):
         print(f"{spare} of the embedding table: no token has this id")
     if converted.leftover:
-        print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
+        print(f"not converted, this model does not have them: {', '.join(converted.leftover)}")
     if converted.settings_left_out:
         print(
-            "left out, settings of generation that are not here: "
+            "not converted, settings of generation that are not supported: "
             f"{', '.join(converted.settings_left_out)}"
         )
 

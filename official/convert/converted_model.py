@@ -24,10 +24,10 @@ _ROUNDED_TO = 128
 
 # Advice about a vocabulary of another size, by its file.
 _ADVICE = {
-    "vocab.txt": "take the vocabulary of this model (if its table has rows to spare, add lines "
+    "vocab.txt": "take the vocabulary of this model (if its table has more rows, add lines "
     "such as [unused999] for them)",
     "spiece.model": "take the SentencePiece model that was released with these weights; one that "
-    "was trained anew has other pieces under the same ids",
+    "was trained again has other pieces under the same ids",
     "vocab.json": "take vocab.json and merges.txt of this model",
 }
 
@@ -138,11 +138,12 @@ def tokenizer_of(
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
     others = list(folder.glob("*.model"))
     names = (*tokenizers.KINDS, tokenizers.JSON_FILE)
-    found = [folder / name for name in names if (folder / name).exists()]
-    for path in found:
-        paths.check_file(path)  # one that is no file is not passed over for another
-    vocabulary = found[0] if found else folder / system.vocabulary
-    if found:
+    present = [folder / name for name in names if (folder / name).exists()]
+    for path in present:
+        # A folder of this name is an error, and no reason to take another file.
+        paths.check_file(path)
+    vocabulary = present[0] if present else folder / system.vocabulary
+    if present:
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
         model = paths.read_bytes(vocabulary)

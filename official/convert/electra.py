@@ -178,8 +178,8 @@ def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -
     words, positions, types, kernel = (tensors[name].shape for name in names)
     if kernel[0] % _HEAD_SIZE:
         raise UserError(
-            f"{source}: {inner}: the hidden size {kernel[0]} is no multiple of {_HEAD_SIZE}, the "
-            "size of a head in every ELECTRA of the release"
+            f"{source}: {inner}: the hidden size {kernel[0]} is not a multiple of {_HEAD_SIZE}, "
+            "the size of a head in every ELECTRA of the release"
         )
     layers = {name.split("/")[2] for name in tensors if name.startswith(f"{scope}/encoder/layer_")}
     return {

@@ -77,7 +77,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """Writes the encoder of a model folder as `options.json`, `weights.hdf5` and `words.txt`.
 
     Returns:
-      The names of the parts that are left out: the objectives, which the files have no place for.
+      The names of the parts that are left out: the objectives, which the files cannot have.
 
     Raises:
       UserError: `model_dir` is no model folder, or its encoder is no `bilm` that reads characters;
@@ -87,7 +87,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     if config.encoder.type != "bilm":
         raise UserError(
             f"{paths.path(model_dir) / model_folder.CONFIG}: encoder.type: {config.encoder.type}: "
-            "--target=elmo writes bilm alone; take --target=hf"
+            "--target=elmo supports only bilm: use --target=hf"
         )
     variables = {path: np.asarray(value) for path, value in model.variables_by_path().items()}
     with atomic.folder(output, OPTIONS) as temporary:
@@ -98,10 +98,10 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
 
 def _only(folder: AnyPath, ending: str) -> AnyPath:
     """Returns the file of a folder whose name has an ending."""
-    found = sorted(folder.glob(f"*{ending}"))
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(path.name for path in found) or "none"
+    matching = sorted(folder.glob(f"*{ending}"))
+    if len(matching) == 1:
+        return matching[0]
+    names = ", ".join(path.name for path in matching) or "none"
     raise UserError(
         f"{folder}: expected one file whose name ends in {ending}, found {names}: --input is a "
         "folder with the two files of one release"
@@ -174,7 +174,7 @@ def options_of(config: BilmConfig) -> dict[str, Any]:
       UserError: the encoder has a table of words.
     """
     if config.tokens != "characters":
-        raise UserError("encoder.tokens: words: the files of ELMo have characters alone")
+        raise UserError("encoder.tokens: words: the files of ELMo support only characters")
     return {
         "lstm": {
             "dim": config.cell_size,
@@ -236,8 +236,8 @@ def read_weights(path: AnyPath, config: BilmConfig, shapes: Mapping[str, tuple[i
         theirs: (1, *shapes[ours]) if theirs.startswith("CNN/W_cnn") else tuple(shapes[ours])
         for theirs, ours in ours_of.items()
     }
-    found = hdf5.read(path, expected, "these options")
-    return {ours: found[theirs].reshape(shapes[ours]) for theirs, ours in ours_of.items()}
+    arrays = hdf5.read(path, expected, "these options")
+    return {ours: arrays[theirs].reshape(shapes[ours]) for theirs, ours in ours_of.items()}
 
 
 def write_release(config: BilmConfig, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:

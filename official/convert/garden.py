@@ -90,8 +90,8 @@ class _Objects:
         self.checkpoint = checkpoint
         if tf1.OBJECTS not in checkpoint:
             raise UserError(
-                f"{checkpoint.source} is no checkpoint of TF2's objects: is it one of a TF1 "
-                "release? Read it with --source=tf1"
+                f"{checkpoint.source} is not a checkpoint of TF2's objects. For a TF1 "
+                "release, use --source=tf1"
             )
         try:
             data = checkpoint[tf1.OBJECTS]

@@ -152,8 +152,8 @@ def _theirs(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings by their names in transformers."""
     if settings.get("num_beams", 1) > 1 and settings.get("length_rule") != "huggingface":
         raise UserError(
-            "generation.json: num_beams: beam search of transformers has length_rule: huggingface "
-            "alone: set it, or leave num_beams out"
+            "generation.json: num_beams: beam search of transformers has only length_rule: "
+            "huggingface: set it, or remove num_beams"
         )
     result = {name: settings[name] for name in (*_SAME, "early_stopping") if name in settings}
     if (temperature := settings.get("temperature")) is not None:

@@ -186,9 +186,9 @@ class _Check:
             problem = None
             if name in children:
                 if not isinstance(item, h5g.GroupID):
-                    problem = "no group"
+                    problem = "not a group"
             elif not isinstance(item, h5d.DatasetID):
-                problem = "no data set"
+                problem = "not a data set"
             else:
                 problem = self._problem(item, self.shapes[name])
             if problem:

@@ -112,8 +112,8 @@ class Head:
         """
         if getattr(objective, "mix", None) is not None:
             raise UserError(
-                f"objectives: {objective.type}.mix: {title} of transformers reads the last layer "
-                "alone"
+                f"objectives: {objective.type}.mix: {title} of transformers reads only the "
+                "last layer"
             )
         pooling = getattr(objective, "pooling", "pooled")
         if pooling not in self.poolings or (pooling != "pooled" and encoder.pooler):
@@ -471,13 +471,13 @@ def _num_labels(config: Mapping[str, Any]) -> int:
     """Returns the number of labels: that of `num_labels`, then of `id2label`, else two.
 
     Raises:
-      ValueError: `num_labels` is no number.
+      ValueError: `num_labels` is not a number.
     """
     number = config.get("num_labels")
     if number is None:
         return len(config.get("id2label") or "01")
     if type(number) is not int or not 1 <= number < _MAX_LABELS:
-        raise ValueError(f"num_labels: {number!r} is no number of labels")
+        raise ValueError(f"num_labels: {number!r} is not a number of labels")
     return number
 
 
@@ -504,7 +504,8 @@ def _labels(config: Mapping[str, Any], expected: str = _ONE) -> tuple[str, ...]:
         labels = tuple(labels[i] for i in range(len(labels)))
     except (ValueError, KeyError, AttributeError):
         raise ValueError(
-            f"id2label: the label names must stand under 0, 1, 2, ...; found {config['id2label']!r}"
+            "id2label: the keys of the label names must be 0, 1, 2, ..., not "
+            f"{config['id2label']!r}"
         ) from None
     if len(set(labels)) != len(labels):
         raise ValueError(f"id2label: a label name is there twice: {', '.join(labels)}")

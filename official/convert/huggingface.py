@@ -81,7 +81,9 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
         return converted
     generator, system = _read(small)
     if system is not electra.SYSTEM:
-        raise UserError(f"{small}: model_type {system.model_type!r} is no generator of an ELECTRA")
+        raise UserError(
+            f"{small}: model_type {system.model_type!r} is not the generator of an ELECTRA"
+        )
     return electra.join(converted, generator, str(small))
 
 
@@ -112,9 +114,9 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
     types = [objective.type for objective in converted.config.objectives]
     decoder = "seq2seq_lm" in types
     if decoder or "causal_lm" in types:
-        found = generation.read(folder, config, converted.tokenizer, decoder)
+        settings = generation.read(folder, config, converted.tokenizer, decoder)
         converted = dataclasses.replace(
-            converted, generation=found.defaults, settings_left_out=found.left_out
+            converted, generation=settings.defaults, settings_left_out=settings.left_out
         )
     return converted, system
 

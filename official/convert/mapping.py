@@ -139,8 +139,8 @@ def bring_in(
             part = row.pick(_numbers(tensors[name], name, source))
             if part.shape != expected:
                 raise UserError(
-                    f"{source}: tensor {name} has the shape {list(part.shape)}, the config asks "
-                    f"for {list(expected)}: are tensors and config of the same model?"
+                    f"{source}: tensor {name} has the shape {list(part.shape)}, the config "
+                    f"expects {list(expected)}: are tensors and config of the same model?"
                 )
             parts.append(part)
         variables[row.path] = row.join(parts, shapes[row.path])

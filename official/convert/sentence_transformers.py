@@ -56,7 +56,7 @@ def model_of(folder: AnyPath) -> AnyPath:
 
 
 def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> EmbeddingSettings | None:
-    """Reads the settings of a folder; None = it is no folder of sentence-transformers.
+    """Reads the settings of a folder; None = it is not a folder of sentence-transformers.
 
     Args:
       folder: the folder with `modules.json`.
@@ -177,9 +177,7 @@ def _pooling(path: AnyPath) -> tuple[list[str], bool]:
         names = [name for name, switch in _SWITCHES.items() if config.get(switch)]
     names = names or ["mean"]
     if not isinstance(names, list) or not set(map(str, names)) <= set(_POOLINGS):
-        raise UserError(
-            f"{path}: pooling_mode: {mode!r}: names of {', '.join(_POOLINGS)} are wanted"
-        )
+        raise UserError(f"{path}: pooling_mode: {mode!r}: expected names of {', '.join(_POOLINGS)}")
     include = strict.typed(bool, config.get("include_prompt", True), "include_prompt", str(path))
     return [_POOLINGS[name] for name in names], include
 

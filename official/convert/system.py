@@ -401,7 +401,7 @@ class System:
         config: Mapping[str, Any],
         source: str,
         heads: Collection[str] = (),
-        **told: bool,
+        **stored: bool,
     ) -> Any:
         """Returns the config of the encoder that config.json describes.
 
@@ -409,8 +409,8 @@ class System:
           config: the parsed file.
           source: the name of the file for messages.
           heads: the names of the heads in the weights.
-          told: fields that the weights tell (see `fields_of`). Without them the encoder has a
-            pooler and all that is `present`.
+          stored: fields that depend on which tensors the weights have (see `fields_of`). Without
+            them the encoder has a pooler and all that is `present`.
 
         Raises:
           UserError: a key is missing or has a value that this encoder does not have.
@@ -419,7 +419,7 @@ class System:
         with naming(source):
             if activation := self._pooler_activation(heads, config):
                 fields["pooler_activation"] = activation
-        fields |= dict.fromkeys(("pooler", *self.present), True) | told
+        fields |= dict.fromkeys(("pooler", *self.present), True) | stored
         return self.encoder.encoder(fields, config, source)
 
     def objectives(
@@ -441,7 +441,7 @@ class System:
         if fixed and (found := config.get(activation)) not in ACTIVATIONS["gelu"]:
             raise UserError(
                 f"{source}: {activation}: {found!r} is not supported with the head of "
-                f"the {fixed[0]}, which has 'gelu' in any case"
+                f"the {fixed[0]}, which always has 'gelu'"
             )
         dropout = config.get(self.dropout)
         dropout = config.get("hidden_dropout_prob", 0.1) if dropout is None else dropout
@@ -465,18 +465,18 @@ class System:
         encoder = config.encoder
         self.encoder.check(encoder, pad_id)
         architecture = self._architecture(encoder, heads)
-        asked = [(self._head(head_kinds.kind_of(o).name), o) for o in config.objectives]
+        head_objectives = [(self._head(head_kinds.kind_of(o).name), o) for o in config.objectives]
         result = {
             "architectures": [architecture],
             "model_type": self.model_type,
             **self.encoder.keys(encoder),
         }
-        for head, objective in asked:
+        for head, objective in head_objectives:
             result |= head.pooler_keys(objective, encoder)
         result["pad_token_id"] = pad_id
         if encoder.pooler and self._pooler_rows(heads):
             self._check_pooler_activation(encoder, heads, result)
-        for head, objective in asked:
+        for head, objective in head_objectives:
             head.check(objective, encoder, self.title)
             result |= head.keys(objective, self.dropout)
         return result
@@ -504,7 +504,7 @@ class System:
         for head in sorted(heads):
             if self._head(head).erf_gelu and encoder.activation != "gelu":
                 raise UserError(
-                    f"encoder.activation: the {head} head of {self.title} has 'gelu' in any case, "
+                    f"encoder.activation: the {head} head of {self.title} always has 'gelu', "
                     f"not {encoder.activation!r}"
                 )
         return found

@@ -125,10 +125,10 @@ class Checkpoint(LazyTensors):
         if latest and str(folder / PurePosixPath(latest).name) in found:
             found = [str(folder / PurePosixPath(latest).name)]
         if not found:
-            raise UserError(f"{folder} holds no checkpoint: a file *.ckpt.index is expected")
+            raise UserError(f"{folder} has no checkpoint: expected a file *.ckpt.index")
         if len(found) > 1:
             names = ", ".join(sorted(PurePosixPath(prefix).name for prefix in found))
-            raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
+            raise UserError(f"{folder} has several checkpoints ({names}): keep only one")
         self.source = paths.path(found[0])
         self._copies = tempfile.TemporaryDirectory() if paths.is_remote(folder) else None
         for path in self._files(folder, ".*"):

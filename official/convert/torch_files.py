@@ -190,7 +190,7 @@ def _rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) ->
         raise ValueError("a tensor has no storage")
     for numbers in ((offset,), shape, strides):
         if not isinstance(numbers, tuple) or not all(_is_count(number) for number in numbers):
-            raise ValueError(f"a tensor of storage {storage.key} has sizes that are no numbers")
+            raise ValueError(f"a tensor of storage {storage.key} has sizes that are not numbers")
     if len(shape) != len(strides) or len(shape) > _MAX_AXES:
         raise ValueError(f"a tensor of storage {storage.key} has {len(shape)} axes")
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
@@ -210,13 +210,13 @@ def _is_count(value: Any) -> bool:
 def _parameter(data: Any, *rest: Any) -> _Tensor:
     del rest
     if not isinstance(data, _Tensor):
-        raise ValueError("a parameter is no tensor")
+        raise ValueError("a parameter is not a tensor")
     return data
 
 
 def _size(shape: Any) -> tuple:
     if not isinstance(shape, tuple):
-        raise ValueError("a size is no tuple")
+        raise ValueError("a size is not a tuple")
     return shape
 
 
@@ -395,7 +395,7 @@ def _texts(values: list[Any]) -> list[str]:
 def _named(name: str) -> _Name:
     if name not in _NAMES:
         raise ValueError(
-            f"its pickle names {name[:100]}, which is no tensor: only tensors are read, as "
+            f"its pickle names {name[:100]}, which is not a tensor: only tensors are read, as "
             "torch.save(model.state_dict(), FILE) writes them"
         )
     return _Name(name)

@@ -173,7 +173,7 @@ def _split_files(index: AnyPath) -> list[AnyPath]:
     files_by_tensor = json_files.read(index).get("weight_map")
     names = list(files_by_tensor.values()) if isinstance(files_by_tensor, dict) else [None]
     if not all(isinstance(name, str) for name in names):
-        raise UserError(f"{index}: weight_map: the name of a file is wanted for each tensor")
+        raise UserError(f"{index}: weight_map: expected the name of a file for each tensor")
     return [index.with_name(PurePosixPath(name).name) for name in sorted(set(names))]
 
 

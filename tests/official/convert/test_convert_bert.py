@@ -198,9 +198,9 @@ def test_a_key_that_is_missing_is_named():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"id2label": {"0": "a", "2": "b"}}, "label names must stand under 0, 1, 2"),
-        ({"id2label": {"0": "a", "x": "b"}}, "label names must stand under 0, 1, 2"),
-        ({"id2label": ["a", "b"]}, "label names must stand under 0, 1, 2"),
+        ({"id2label": {"0": "a", "2": "b"}}, "keys of the label names must be 0, 1, 2"),
+        ({"id2label": {"0": "a", "x": "b"}}, "keys of the label names must be 0, 1, 2"),
+        ({"id2label": ["a", "b"]}, "keys of the label names must be 0, 1, 2"),
         ({"id2label": {"0": "a", "1": "a"}}, "a label name is there twice: a, a"),
         (
             {"problem_type": "multi_label_classification"},

@@ -95,7 +95,9 @@ def test_a_folder_of_another_model_is_no_generator(tmp_path):
     config, parts, _ = systems.load("distilbert_bare")
     shutil.rmtree(tmp_path / "hf" / "generator")
     systems.write(tmp_path / "hf" / "generator", config, parts["weight"])
-    with pytest.raises(UserError, match="generator: model_type 'distilbert' is no generator of an"):
+    with pytest.raises(
+        UserError, match="generator: model_type 'distilbert' is not the generator of"
+    ):
         huggingface.read(tmp_path / "hf")
 
 
@@ -221,7 +223,9 @@ def test_a_discriminator_of_the_release_comes_in_alone(release):
 def test_a_release_that_is_not_whole_or_has_other_heads_is_refused(release):
     tensors = release_tensors(hidden_size=96)
     save(release, tensors, "electra_tiny")
-    with pytest.raises(UserError, match="the hidden size 96 is no multiple of 64, the size of a"):
+    with pytest.raises(
+        UserError, match="the hidden size 96 is not a multiple of 64, the size of a"
+    ):
         tf1.read(release)
     del tensors["electra/embeddings/position_embeddings"]
     save(release, tensors, "electra_tiny")

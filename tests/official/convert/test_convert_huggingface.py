@@ -253,7 +253,7 @@ def test_missing_tensors_and_other_shapes_are_named(source):
         huggingface.read(source)
     tensors["bert.encoder.layer.1.output.dense.bias"] = np.zeros(7, np.float32)
     safetensors.numpy.save_file(tensors, source / "model.safetensors")
-    with pytest.raises(UserError, match=r"dense\.bias has the shape \[7\], the config asks for \[12\]"):  # fmt: skip # noqa: E501
+    with pytest.raises(UserError, match=r"dense\.bias has the shape \[7\], the config expects \[12\]"):  # fmt: skip # noqa: E501
         huggingface.read(source)
 
 
@@ -278,8 +278,8 @@ def test_a_broken_file_is_named(source):
         ({"hidden_size": None}, "config.json: hidden_size is missing"),
         ({"num_hidden_layers": True}, "num_hidden_layers: expected a whole number, got True"),
         ({"num_hidden_layers": 2**40}, "config.json: num_layers: 1099511627776 is more than 1000"),
-        ({"hidden_size": 3 * 2**40}, "the config asks for"),
-        ({"max_position_embeddings": 2**40}, "the config asks for"),
+        ({"hidden_size": 3 * 2**40}, "the config expects"),
+        ({"max_position_embeddings": 2**40}, "the config expects"),
         ({"layer_norm_eps": math.nan}, "layer_norm_eps: expected a number, got nan"),
         ({"layer_norm_eps": -1.0}, "norm_epsilon: -1.0 is negative"),
         ({"initializer_range": math.inf}, "initializer_range: expected a number, got inf"),

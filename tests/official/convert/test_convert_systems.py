@@ -113,7 +113,7 @@ def test_numbers_of_labels_without_names():
     assert labels(num_labels=3, id2label={"0": "a", "1": "b"}) == ("LABEL_0", "LABEL_1", "LABEL_2")
     assert labels(num_labels=2, id2label={"0": "a", "1": "b"}) == ("a", "b")
     assert labels() == ("LABEL_0", "LABEL_1")
-    with pytest.raises(UserError, match=r"config.json: num_labels: 'x' is no number of labels"):
+    with pytest.raises(UserError, match=r"config.json: num_labels: 'x' is not a number of labels"):
         labels(num_labels="x")
 
 
@@ -193,7 +193,7 @@ def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, 
             small(position_offset=2, activation="relu"),
             (MaskedLMConfig(),),
             1,
-            "activation: the masked_lm head of a RoBERTa has 'gelu' in any case, not 'relu'",
+            "activation: the masked_lm head of a RoBERTa always has 'gelu', not 'relu'",
         ),
         (
             small(pooler=False, embedding_size=4),

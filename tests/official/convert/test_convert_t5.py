@@ -274,9 +274,7 @@ def test_what_a_t5_does_not_have_is_refused(tmp_path):
     with pytest.raises(UserError, match="feed_forward_proj: 'gated-mish' is not supp.*gated-silu"):
         huggingface.read(folder)
     path.write_text(json.dumps({**described, "d_kv": 4}))
-    with pytest.raises(
-        UserError, match=r"has the shape \[15, 12\], the config asks for \[20, 12\]"
-    ):
+    with pytest.raises(UserError, match=r"has the shape \[15, 12\], the config expects \[20, 12\]"):
         huggingface.read(folder)
 
 

@@ -295,7 +295,7 @@ def test_a_vocabulary_of_another_size_gets_advice_that_fits_it(tmp_path):
     assert "spiece.model has 40 pieces, " in str(error.value)
     assert str(error.value).endswith(
         "xlnet_config.json says vocab_size 30: take the SentencePiece model that was released with "
-        "these weights; one that was trained anew has other pieces under the same ids"
+        "these weights; one that was trained again has other pieces under the same ids"
     )
 
 
@@ -303,7 +303,7 @@ def test_a_vocabulary_of_another_size_gets_advice_that_fits_it(tmp_path):
     ("changes", "message"),
     [
         ({"d_head": 7}, r"xlnet_config.json: d_head: 7 is not supported, only the d_model 18 over"),
-        ({"untie_r": False}, r"r_w_bias has the shape \[3, 3, 6\], the config asks for \[3, 6\]"),
+        ({"untie_r": False}, r"r_w_bias has the shape \[3, 3, 6\], the config expects \[3, 6\]"),
         ({"n_layer": 4}, "lacks the tensors model/transformer/layer_3"),
     ],
 )

@@ -257,7 +257,7 @@ def test_commands(release, tmp_path):
         "official.convert", "--source=hf", f"--input={release}", f"--output={tmp_path}/no",
         "--vocab=words.txt", status=2,
     )  # fmt: skip
-    assert "--vocab: is for --source=elmo" in done.stderr
+    assert "--vocab: only supported with --source=elmo" in done.stderr
 
 
 def test_weights_of_other_options_are_named(release):

@@ -56,7 +56,7 @@ def test_readers_name_one_another(source, tmp_path):
         prefix=str(other / "model.ckpt"), tensor_names=["a"], shape_and_slices=[""],
         tensors=[tf.zeros([2])],
     )  # fmt: skip
-    with pytest.raises(UserError, match="no checkpoint of TF2's objects: .*--source=tf1"):
+    with pytest.raises(UserError, match="not a checkpoint of TF2's objects. .*--source=tf1"):
         garden.read(other)
 
 

@@ -81,7 +81,7 @@ def test_they_are_written_back(model_dir, tmp_path):
     assert generation.written(drawn, {})[0] == {
         "do_sample": True, "temperature": 0.5, "top_k": 9, "top_p": 1.0, "num_return_sequences": 2
     }  # fmt: skip
-    with pytest.raises(UserError, match="has length_rule: huggingface alone: set it, or leave"):
+    with pytest.raises(UserError, match="has only length_rule: huggingface: set it, or remove"):
         generation.written(GenerationDefaults({"num_beams": 2}), {})
 
 
@@ -162,7 +162,10 @@ def test_what_is_not_here_is_said_and_what_is_not_known_is_refused(tmp_path):
     done = commands.run(
         "official.convert", "--source=hf", f"--input={folder}", f"--output={tmp_path}/model"
     )
-    assert "left out, settings of generation that are not here: eos_token_id, enc" in done.stdout
+    assert (
+        "not converted, settings of generation that are not supported: eos_token_id, enc"
+        in done.stdout
+    )
     for bad, message in (
         ({"num_beam": 4}, "generation_config.json: num_beam: not a setting .*mean 'num_beams'"),
         ({"num_beams": "many"}, "generation_config.json: num_beams: expected a whole number"),

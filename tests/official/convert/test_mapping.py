@@ -73,7 +73,7 @@ def test_heads_apart_there_and_together_here():
     for name, array in theirs.items():
         assert back[name].flags.c_contiguous
         np.testing.assert_array_equal(back[name], array)
-    with pytest.raises(UserError, match=r"q has the shape \[4, 2, 3\], the config asks for \[4, 3"):
+    with pytest.raises(UserError, match=r"q has the shape \[4, 2, 3\], the config expects \[4, 3"):
         bring_in([query, output], {**theirs, "q": theirs["q"].reshape(4, 2, 3)}, shapes, "file")
 
 
@@ -85,7 +85,7 @@ def test_one_tensor_for_all_layers():
     assert leftover == []
     for i in range(2):
         np.testing.assert_array_equal(ours[f"layer_{i}/bias"], theirs["all"][i])
-    with pytest.raises(UserError, match=r"all has the shape \[1, 3, 4\], the config asks for \[3"):
+    with pytest.raises(UserError, match=r"all has the shape \[1, 3, 4\], the config expects \[3"):
         bring_in(rows, {"all": theirs["all"][:1]}, shapes, "file")
 
 
@@ -108,7 +108,7 @@ def test_missing_tensors_are_named():
 def test_another_shape_names_the_tensor_and_both_shapes():
     theirs = arrays(q=(2, 3), k=(3, 2), v=(2, 3))
     with pytest.raises(
-        UserError, match=r"tensor k has the shape \[3, 2\], the config asks for \[2, 3\]"
+        UserError, match=r"tensor k has the shape \[3, 2\], the config expects \[2, 3\]"
     ):
         bring_in([FUSED], theirs, {"qkv/kernel": (3, 6)}, "model.file")
 
