@@ -86,7 +86,6 @@ class Hostile(parts.Part):
         super().__init__(seed)
         self._materials, self._cases, self._module = materials, cases, child
         self.child: subprocess.Popen | None = None
-        self._peak = 0
 
     def run(self, case: int) -> parts.Outcome:
         """Makes a folder and has it read by a child process."""
