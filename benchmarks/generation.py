@@ -153,8 +153,8 @@ def measure(name: str, family: Family, options: argparse.Namespace) -> None:
 def compare(sides: list[Side], case: Case) -> None:
     """Checks that both sides generate the same tokens in float32; exits if they do not."""
     tokens = {side.name: side.generate(case) for side in sides}
-    exact = [said for name, said in tokens.items() if name.endswith("float32")]
-    if any(said != exact[0] for said in exact[1:]):
+    exact = [rows for name, rows in tokens.items() if name.endswith("float32")]
+    if any(rows != exact[0] for rows in exact[1:]):
         sys.exit(f"error: {case[0]} rows, {case[1]} beams: the sides generate other tokens")
 
 

@@ -46,13 +46,13 @@ def time_sides(sizes: dict, rounds: int) -> dict[str, float]:
     }
     # The first calls trace graphs, compile and allocate memory.
     compare({name: side.ask(None)["means"] for name, side in sides.items()})
-    taken = {name: [] for name in sides}
+    seconds = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
-            taken[name].append(side.ask(None)["seconds"])
+            seconds[name].append(side.ask(None)["seconds"])
     for side in sides.values():
         side.close()
-    return {name: statistics.median(values) for name, values in taken.items()}
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def compare(means: dict[str, dict[str, float]]) -> None:

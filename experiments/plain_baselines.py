@@ -247,11 +247,11 @@ def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, 
         parts, vectors = known[q.context]
         cosines = (vectors @ overlap.vectors([q.text]).T).toarray()[:, 0]
         best = parts[int(cosines.argmax())]
-        said = set(squad_metrics.normalize(q.text).split())
+        words = set(squad_metrics.normalize(q.text).split())
         names = [
             name
             for name in _NAMES.findall(best)
-            if not set(squad_metrics.normalize(name).split()) <= said
+            if not set(squad_metrics.normalize(name).split()) <= words
         ]
         answers[q.id] = max(names, key=len) if names else best
         odds[q.id] = 1 - float(cosines.max())

@@ -113,10 +113,10 @@ class FullDisks(parts.Part):
     def run(self, case: int) -> parts.Outcome:
         """Runs a command under a fault."""
         outcome = parts.Outcome()
-        known = self._made(self._materials)
-        name = list(known)[case % len(known)]
-        fault, share = FAULTS[case // len(known) % len(FAULTS)]
-        question = {"command": known[name](), "fault": fault, "share": share}
+        made = self._made(self._materials)
+        name = list(made)[case % len(made)]
+        fault, share = FAULTS[case // len(made) % len(FAULTS)]
+        question = {"command": made[name](), "fault": fault, "share": share}
         answer = self._ask(question)
         if problem := answer.get("problem"):
             outcome.fail(f"{name}, {fault} {share}: {problem}")
@@ -303,10 +303,10 @@ def main(kind: str) -> None:
     """Answers until the input ends."""
     for line in sys.stdin:
         try:
-            given = answer(kind, **json.loads(line))
+            result = answer(kind, **json.loads(line))
         except (RuntimeError, subprocess.TimeoutExpired) as error:
-            given = {"problem": f"not tried: {error}"}
-        print(json.dumps(given), flush=True)
+            result = {"problem": f"not tried: {error}"}
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -123,13 +123,13 @@ class Fuzz(parts.Part):
             input_mask=tf.cast(packed["padding_mask"], tf.int32),
             input_type_ids=packed["segment_ids"],
         )
-        given = model.signatures["serving_default"](text=tf.constant(some))
-        mask = given["input_mask"].numpy() > 0
+        outputs = model.signatures["serving_default"](text=tf.constant(some))
+        mask = outputs["input_mask"].numpy() > 0
         same = np.array_equal(mask, packed["padding_mask"].numpy())
         if not same:
             outcome.fail(f"{kind}: a SavedModel reads texts as other numbers of tokens")
             return
-        unlike = np.abs(given["sequence_output"] - wanted["sequence_output"]).max(axis=-1) * mask
+        unlike = np.abs(outputs["sequence_output"] - wanted["sequence_output"]).max(axis=-1) * mask
         rows = np.flatnonzero(unlike.max(axis=1) > _TOLERANCE)
         _report([f"{kind}, served: other ids for {_shown(texts[row])}" for row in rows], outcome)
 
@@ -141,10 +141,10 @@ class Fuzz(parts.Part):
         contexts = [context for context in contexts if len(context) < lines.LONG]
         questions = [some[i] for i in rng.integers(0, len(some), len(contexts))]
         questions = [question[:500] for question in questions]
-        given = self._model(kind, "answer").signatures["serving_default"](
+        outputs = self._model(kind, "answer").signatures["serving_default"](
             question=tf.constant(questions), context=tf.constant(contexts)
         )
-        columns = [given[name].numpy().tolist() for name in ("answer", "start", "end")]
+        columns = [outputs[name].numpy().tolist() for name in ("answer", "start", "end")]
         problems = []
         for context, answer, start, end in zip(contexts, *columns, strict=True):
             text = context.decode("utf-8", "replace")

@@ -280,9 +280,9 @@ class Builds(parts.Part):
         """Lets the build end, and removes it; says what went wrong."""
         if not (folder / "out").exists():
             process = self._start(system, folder, "out")
-            said = process.communicate(timeout=_WAIT)[0]
+            output = process.communicate(timeout=_WAIT)[0]
             if process.returncode:
-                return f"status {process.returncode}: {said[-600:]}"
+                return f"status {process.returncode}: {output[-600:]}"
         if contents(folder / "out") != self._whole[system][0]:
             return "other bytes than those of a build that nobody killed"
         if left := [path.name for path in folder.glob(".*")]:

@@ -58,12 +58,12 @@ class Nans(parts.Part):
             children.start(command, worker, stderr=subprocess.PIPE)
             for worker in children.workers(2 if way == "multi_worker" else 1)
         ]
-        said = [process.communicate(timeout=600) for process in processes]
-        for process, (_, errors) in zip(processes, said, strict=True):
+        outputs = [process.communicate(timeout=600) for process in processes]
+        for process, (_, errors) in zip(processes, outputs, strict=True):
             if process.returncode:
                 outcome.fail(f"{system}, {way}: status {process.returncode}: {errors[-300:]}")
                 return outcome
-        for step, problem in _steps([_lines(output) for output, _ in said]):
+        for step, problem in _steps([_lines(output) for output, _ in outputs]):
             where = f"{system}, {way}, step {step}"
             outcome.fail(f"{where}: {problem}") if problem else outcome.add("left out by all")
         return outcome
@@ -73,12 +73,12 @@ def _lines(output: str) -> list[dict]:
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
-def _steps(said: list[list[dict]]) -> list[tuple[int, str | None]]:
+def _steps(outputs: list[list[dict]]) -> list[tuple[int, str | None]]:
     """What came of each poisoned step: its number, and what is wrong."""
     actual = []
     for step in range(STEPS):
-        now = [lines[step] for lines in said]
-        before = [lines[step - 1] for lines in said] if step else now
+        now = [lines[step] for lines in outputs]
+        before = [lines[step - 1] for lines in outputs] if step else now
         digests = {digest for line in now for digest in line["digests"]}
         changed = step == 0 or now[0]["digests"] != before[0]["digests"]
         poisoned = step in POISONED

@@ -142,7 +142,7 @@ def run(
     left = [case for case in cases if case not in journal.outcomes]
     if len(left) < len(cases):
         say(f"{part.name}: {len(cases) - len(left):,} of {len(cases):,} cases are done already")
-    started = said = time.monotonic()
+    started = reported = time.monotonic()
     for number, case in enumerate(left, 1):
         journal.begin(case)
         began = time.monotonic()
@@ -157,14 +157,14 @@ def run(
         for sentence in outcome.failures:
             say(f"{part.name}, case {case}: FAILED: {sentence}")
         now = time.monotonic()
-        if now - said > _SECONDS_BETWEEN_REPORTS or number == len(left):
+        if now - reported > _SECONDS_BETWEEN_REPORTS or number == len(left):
             rate = number / (now - started)
             seconds = duration((len(left) - number) / rate)
             say(
                 f"{part.name}: {number:,} of {len(left):,} cases, {rate * 60:,.1f} a minute, "
                 f"{seconds} left"
             )
-            said = now
+            reported = now
     return {case: journal.outcomes[case] for case in cases}
 
 

@@ -78,9 +78,9 @@ class PowerCuts(parts.Part):
         disk = Disk(root, _store(root))
         disk.begin()
         while left:
-            status, said = _run(self._work(case, root)[0], disk, int(rng.integers(1, events + 1)))
+            status, output = _run(self._work(case, root)[0], disk, int(rng.integers(1, events + 1)))
             if status != -signal.SIGKILL:
-                return left, None if status == 0 else _problem(status, said)
+                return left, None if status == 0 else _problem(status, output)
             disk.cut(rng)
             outcome.add(_reached(root))
             left -= 1
@@ -91,8 +91,8 @@ class PowerCuts(parts.Part):
         root.mkdir(exist_ok=True)
         disk = Disk(root, _store(root))
         disk.begin()
-        status, said = _run(self._work(case, root)[0], disk, 0)
-        return root, disk.events, _problem(status, said) if status else None
+        status, output = _run(self._work(case, root)[0], disk, 0)
+        return root, disk.events, _problem(status, output) if status else None
 
     def _real(self, case: int, root: Path) -> tuple[Sequence[str], Callable]:
         if case % 2:
@@ -144,18 +144,18 @@ def _reached(root: Path) -> str:
     return kills.reached(root)
 
 
-def _problem(status: int, said: str) -> str:
-    return f"status {status}: {said[-600:]}"
+def _problem(status: int, output: str) -> str:
+    return f"status {status}: {output[-600:]}"
 
 
 def _run(words: Sequence[str], disk: Disk, limit: int) -> tuple[int, str]:
     """Runs a command to its end, or to the call whose number is `limit`."""
     process = children.start(words, disk.environment(limit), start_new_session=True)
     try:
-        said = process.communicate(timeout=_WAIT)[0]
+        output = process.communicate(timeout=_WAIT)[0]
     finally:
         _end_group(process)
-    return process.returncode, said
+    return process.returncode, output
 
 
 def _end_group(process: subprocess.Popen) -> None:

@@ -183,9 +183,9 @@ class EncoderKeys:
                 )
             # Not every encoder can have a pooler.
             fields = {
-                k: strict.typed(hints[k], value, k, source)
-                for k, value in fields.items()
-                if k in hints
+                field.name: strict.typed(hints[field.name], fields[field.name], field.name, source)
+                for field in dataclasses.fields(self.encoder_type)
+                if field.name in fields
             }
             return self.encoder_type(**fields, norm_epsilon=epsilon)
 
