@@ -7,7 +7,7 @@ The input is text with one sentence (or, with --split_sentences, one paragraph) 
 blank line between documents, or JSON Lines with a `text` field; plain or gzipped. Byte-level BPE
 encodes the text of a document unchanged, with its line breaks and blanks. The same command gives
 the same bytes with any number of workers, and on Apache Beam. If it was stopped, the same command
-goes on where it ended.
+continues where it ended.
 """
 
 from absl import flags

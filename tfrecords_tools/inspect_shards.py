@@ -39,7 +39,7 @@ _NO_EXAMPLE = (message.DecodeError, LookupError, ValueError, RuntimeError, StopI
 _ANSWERS = {
     "next_sentence_label": ("B follows A", "B is from another document"),
     "sentence_order_label": ("B follows A", "A and B are swapped"),
-    "continues": ("begins anew", "goes on from the batch before"),
+    "continues": ("begins anew", "continues the batch before"),
     "backward": ("forward", "backward"),
 }
 

@@ -129,8 +129,10 @@ FEATURES: dict[str, Feature] = {
     ),
     "context_length": Feature("int", "window: how many tokens of the context it has"),
     "window_start": Feature("int", "window: the number of the first of them in the whole context"),
-    "own_start": Feature("int", "window: number of the first token that it owns (see windows)"),
-    "own_end": Feature("int", "window: number behind the last token that it owns"),
+    "own_start": Feature(
+        "int", "window: number of the first token that belongs to it (see windows)"
+    ),
+    "own_end": Feature("int", "window: number of the token after the last one that belongs to it"),
     "answer_start": Feature(
         "int", "window: number of the answer's first token; -1 = not in it", low=-1
     ),

@@ -127,7 +127,7 @@ def test_examples_of_a_stream(tmp_path):
         "example 0: 6 tokens, begins anew, backward",
         "  A: ba da [SEP]", "  B: ku [SEP]", "  C: [CLS]",
     ]  # fmt: skip
-    assert "example 1: 6 tokens, goes on from the batch before, forward" in second
+    assert "example 1: 6 tokens, continues the batch before, forward" in second
 
 
 def test_examples_of_a_stream_are_shown_step_by_step(tmp_path):
@@ -135,7 +135,7 @@ def test_examples_of_a_stream_are_shown_step_by_step(tmp_path):
     documents, words = streams.marked()
     folder = streams.stream_folder(tmp_path / "s", streams.config(), documents, words, 4)
     shown = [text.splitlines()[0] for text in inspect_shards.examples(folder, 6)]
-    goes_on = ["begins anew"] * 4 + ["goes on from the batch before"] * 2
+    goes_on = ["begins anew"] * 4 + ["continues the batch before"] * 2
     assert shown == [f"example {i}: 16 tokens, {goes_on[i]}" for i in range(6)]
 
 

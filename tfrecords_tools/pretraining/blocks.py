@@ -10,8 +10,8 @@ in blocks of 4:
   d e       /
 
 The text of this chunk is a b c / d e /. Its last token is predicted but not read, so it is in no
-block. Only the last block of a chunk may be short. A document that goes on in another chunk has no
-separator at the end of this one.
+block. Only the last block of a chunk may be short. A document that continues in another chunk has
+no separator at the end of this one.
 
 Shapes: E examples.
 """

@@ -166,7 +166,7 @@ class Text:
 
     Attributes:
       ids: int32 [N].
-      begins: whether a sentence begins at each token, and behind the last one; bool [N + 1].
+      begins: whether a sentence begins at each token, and after the last one; bool [N + 1].
       documents: the row splits of the documents; int64 [D + 1].
       identities: a number that parts and copies of the same document share; uint64 [D].
     """
@@ -379,7 +379,7 @@ class StoredText:
 
 
 def join(texts: Sequence[Text]) -> Text:
-    """Returns texts as one; each begins with a sentence, which goes on only to its end."""
+    """Returns texts as one; each begins with a sentence, which ends within it."""
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
     documents = [
         text.documents[:-1] + start for text, start in zip(texts, starts[:-1], strict=True)

@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def joins(self) -> bool:
-        """Whether rows go on from one document to the next."""
+        """Whether rows continue from one document to the next."""
         return self.segments.short_documents == "join"
 
     @property

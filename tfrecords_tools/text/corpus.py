@@ -5,7 +5,7 @@ Groups depend on the sizes of the files and on the seed, and not on the number o
 gzipped file is a single unit of work, because its parts cannot be read alone.
 
 The ranges of a group are joined to chunks of about a megabyte. A range with a part of a long
-document is a chunk alone, so that it can begin and end as the document goes on. Where second
+document is a chunk alone, so that it can begin and end as the document does there. Where second
 segments come from other documents, all ranges of a group are one chunk. They are a random sample of
 the corpus, and every text is as likely as any other to be such a segment. A large gzipped file
 becomes several of these chunks.

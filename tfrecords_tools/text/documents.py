@@ -43,9 +43,9 @@ class Document(NamedTuple):
     Attributes:
       text: the text. That of a further part begins with the white space before it.
       identity: the number of the file; the number of the range in which the document begins; and
-        its number among the documents of this range, or `LAST` if it goes on in another range.
+        its number among the documents of this range, or `LAST` if it continues in another range.
       part: the number of the part; 0 = the document begins here.
-      unfinished: whether the document goes on in a later range.
+      unfinished: whether the document continues in a later range.
     """
 
     text: str

@@ -7,7 +7,7 @@ these stretches, to the begin of the next range. The begin is the first of these
 * if there is none, the first line of text: the range continues a document of an earlier one.
 
 There is no range n if one line fills the stretch, nor if the last stretch has the end of a document
-alone. A document that goes on for `MAX_DOCUMENT_BYTES` is divided, so that no process has to look
+alone. A document of more than `MAX_DOCUMENT_BYTES` is divided, so that no process has to look
 further back for its begin.
 
 The ranges of a gzipped file cannot be read alone. `read_gzipped` reads them all, in order, and cuts
@@ -56,7 +56,7 @@ class FileRange(NamedTuple):
       begins_in: the number of the range in which the first document begins: `number`, or, if this
         range continues a document, a lower one. It is the last document of that range. The data
         then begins with the line break before the first line.
-      unfinished: whether the last document goes on in a later range.
+      unfinished: whether the last document continues in a later range.
       long_lines: the number of lines that were left out, because they are too long.
     """
 

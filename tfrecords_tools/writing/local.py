@@ -123,7 +123,7 @@ def _write_part(
 class SortedRuns:
     """The records of an item in files, in runs that are sorted by key.
 
-    The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the position behind
+    The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the end of
     each record, int64 [N]; `runs`, the row splits of the runs among the records, int64; and
     `counts`, which is written when the others are on the disk. Its first line has the number of
     bytes of each.
@@ -249,7 +249,7 @@ def _write_run(
     ends: IO[bytes],
     end: int,
 ) -> int:
-    """Appends a run behind the position `end` of the records; returns the new position."""
+    """Appends a run at the position `end` of the records; returns the new position."""
     all_keys = np.concatenate([np.zeros(0, np.uint64), *(each.keys for each in made)])
     records = [record for each in made for record in each.records]
     chosen = order(all_keys, records.__getitem__)

@@ -16,7 +16,7 @@ import numpy as np
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 OVERHEAD_BYTES = 16  # of a record in a TFRecord file, beside its content
-_END = 1 << 64  # behind the last key
+_END = 1 << 64  # after the last key
 
 
 class Counts(Protocol):
@@ -123,7 +123,7 @@ def part_of(key: int, total: int) -> int:
 
 
 def first_key(part: int, total: int) -> int:
-    """Returns the smallest key of a part; of part `total`, a number behind all keys."""
+    """Returns the smallest key of a part; of part `total`, a number after all keys."""
     return -(-part * _END // total)
 
 
