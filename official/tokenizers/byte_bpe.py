@@ -51,6 +51,15 @@ from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+# GPT-2 has one special token, which also separates documents.
+END = "<|endoftext|>"
+SPECIALS = {
+    "pad_token": ("<pad>", END),
+    "unk_token": ("<unk>", END),
+    "cls_token": ("<s>", END),
+    "sep_token": ("</s>", END),
+    "mask_token": ("<mask>",),
+}
 # GPT-2's character classes. TensorFlow's regular expressions have Unicode 15.0. The letters and
 # digits of 15.1 and 16.0 are listed, so that the classes are those of the `tokenizers` package.
 LETTER = (
@@ -261,17 +270,6 @@ def _model(pieces: Sequence[str]) -> bytes:
     normalizer.escape_whitespaces = False
     normalizer.precompiled_charsmap = NO_REPLACEMENTS
     return model.SerializeToString(deterministic=True)
-
-
-# GPT-2 has one special token, which also separates documents.
-END = "<|endoftext|>"
-SPECIALS = {
-    "pad_token": ("<pad>", END),
-    "unk_token": ("<unk>", END),
-    "cls_token": ("<s>", END),
-    "sep_token": ("</s>", END),
-    "mask_token": ("<mask>",),
-}
 
 
 class ByteBPE(Tokenizer):

@@ -181,41 +181,6 @@ def num_specials(segments: int, tokenizer: SpecialIds, layout: str = "cls_first"
     return (layout != "no_cls") + sum(_separators(segments, tokenizer))
 
 
-def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
-    """Returns the number of [SEP] after each text."""
-    if segments not in (1, 2):
-        raise ValueError(f"one or two texts are wanted, not {segments}")
-    return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
-
-
-def _room(segments: int, tokenizer: SpecialIds, max_length: int, layout: str = "cls_first") -> int:
-    specials = num_specials(segments, tokenizer, layout)
-    if max_length < specials + segments:
-        what = "a text" if segments == 1 else "two texts"
-        raise UserError(
-            f"max_length={max_length} has no room for {what} and {specials} special tokens: "
-            f"at least {specials + segments} is wanted"
-        )
-    return max_length - specials
-
-
-def _kept(lengths, room, smaller, larger, cut):
-    """Returns the lengths after tokens are cut one by one from the longer text."""
-    if cut not in CUTS:
-        raise ValueError(f"cut: {cut!r} is not one of {', '.join(CUTS)}")
-    if len(lengths) == 1:
-        return [smaller(lengths[0], room)]
-    if cut == "first":
-        second = smaller(lengths[1], room)
-        return [smaller(lengths[0], room - second), second]
-    # A text within its half is not cut; the other text gets the rest of the room.
-    first, second = lengths
-    return [
-        smaller(first, larger((room + 1) // 2, room - second)),
-        smaller(second, larger(room // 2, room - first)),
-    ]
-
-
 def pack_texts(
     texts: Sequence[tf.Tensor],
     tokenizer: Tokenizer,
@@ -308,3 +273,38 @@ def pack_word_arrays(
     kept = [words[n - _FIRST] if n >= _FIRST else b"" for n in numbers.tolist()]
     lengths = np.array([len(word) for word in kept], np.int64)
     return {"word_lengths": lengths, "word_bytes": b"".join(kept)}
+
+
+def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
+    """Returns the number of [SEP] after each text."""
+    if segments not in (1, 2):
+        raise ValueError(f"one or two texts are wanted, not {segments}")
+    return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
+
+
+def _room(segments: int, tokenizer: SpecialIds, max_length: int, layout: str = "cls_first") -> int:
+    specials = num_specials(segments, tokenizer, layout)
+    if max_length < specials + segments:
+        what = "a text" if segments == 1 else "two texts"
+        raise UserError(
+            f"max_length={max_length} has no room for {what} and {specials} special tokens: "
+            f"at least {specials + segments} is wanted"
+        )
+    return max_length - specials
+
+
+def _kept(lengths, room, smaller, larger, cut):
+    """Returns the lengths after tokens are cut one by one from the longer text."""
+    if cut not in CUTS:
+        raise ValueError(f"cut: {cut!r} is not one of {', '.join(CUTS)}")
+    if len(lengths) == 1:
+        return [smaller(lengths[0], room)]
+    if cut == "first":
+        second = smaller(lengths[1], room)
+        return [smaller(lengths[0], room - second), second]
+    # A text within its half is not cut; the other text gets the rest of the room.
+    first, second = lengths
+    return [
+        smaller(first, larger((room + 1) // 2, room - second)),
+        smaller(second, larger(room // 2, room - first)),
+    ]
