@@ -317,7 +317,9 @@ def cut_words(
     )
 
 
-def pack_words(tokens: WordTokens, tokenizer: Tokenizer, max_length: int) -> dict[str, tf.Tensor]:
+def pack_word_windows(
+    tokens: WordTokens, tokenizer: Tokenizer, max_length: int
+) -> dict[str, tf.Tensor]:
     """Cuts texts into windows, as `cut_words`, and pads them.
 
     Args:

@@ -157,7 +157,7 @@ class Tagger:
 
         A word without a token has -1 and 1.
         """
-        packed = windows.pack_words(tokens, self._tokenizer, self._max_length)
+        packed = windows.pack_word_windows(tokens, self._tokenizer, self._max_length)
         arranged = pair_packing.arrange(
             {name: packed[name] for name in length_groups.FIELDS}, self._tokenizer, self._layout
         )

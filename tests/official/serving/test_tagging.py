@@ -231,7 +231,7 @@ def test_tokens_and_windows_are_those_of_a_loop():
             for window in slow_windows.windows(len(each.ids), max_length)
         ]
         made = windows.cut_words(tokens, tokenizer, max_length)
-        packed = windows.pack_words(tokens, tokenizer, max_length)
+        packed = windows.pack_word_windows(tokens, tokenizer, max_length)
         for given in (made.windows.row, packed["row"]):
             assert given.numpy().tolist() == [row for row, _, _ in rows]
         assert made.windows.start.numpy().tolist() == [window.start for _, window, _ in rows]
