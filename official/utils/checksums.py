@@ -2,10 +2,9 @@
 
 import hashlib
 import mmap
-import os
 
-from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 def hash_bytes(data: bytes | mmap.mmap) -> str:
@@ -13,36 +12,36 @@ def hash_bytes(data: bytes | mmap.mmap) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_file(path: str | os.PathLike) -> str:
+def hash_file(path: AnyPath) -> str:
     """Returns the checksum of a file, which is read in parts.
 
     Raises:
       OSError: the file cannot be read.
     """
-    with paths.path(path).open("rb") as stream:
+    with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def difference(path: str | os.PathLike, recorded: str, actual: str) -> str | None:
+def difference(path: AnyPath, recorded: str, actual: str) -> str | None:
     """Returns a sentence about a file whose checksum is not the recorded one, or None."""
     if actual == recorded:
         return None
     return f"{path} has changed since it was written: expected SHA-256 {recorded}, found {actual}"
 
 
-def problem(path: str | os.PathLike, recorded: str) -> str | None:
+def problem(path: AnyPath, recorded: str) -> str | None:
     """Returns a sentence about a file that is missing or has changed, or None.
 
     Args:
       path: the file.
       recorded: its checksum when it was written.
     """
-    if not paths.path(path).is_file():
+    if not path.is_file():
         return f"{path} is missing"
     return difference(path, recorded, hash_file(path))
 
 
-def check(path: str | os.PathLike, recorded: str, advice: str) -> None:
+def check(path: AnyPath, recorded: str, advice: str) -> None:
     """Checks a file against its recorded checksum.
 
     Args:

@@ -85,13 +85,12 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def opened(path: AnyPath) -> Iterator[BinaryIO]:
     """Yields the bytes of a file, unpacked if its name ends in `.gz`.
 
     Raises:
       UserError: there is no such file, it is a folder, or it cannot be unpacked.
     """
-    path = paths.path(path)
     try:
         with path.open("rb") as stream:
             if path.suffix == ".gz":
@@ -107,7 +106,7 @@ def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
 
 
-def whole(stream: BinaryIO, path: str | os.PathLike) -> Iterator[bytes]:
+def whole(stream: BinaryIO, path: AnyPath) -> Iterator[bytes]:
     """Yields the lines of a stream with their ends.
 
     Args:
@@ -129,7 +128,7 @@ def whole(stream: BinaryIO, path: str | os.PathLike) -> Iterator[bytes]:
         number += 1
 
 
-def lines(path: str | os.PathLike, damaged: list[int]) -> Iterator[str]:
+def lines(path: AnyPath, damaged: list[int]) -> Iterator[str]:
     """Yields lines without their ends and without a byte-order mark.
 
     Args:

@@ -37,7 +37,7 @@ def test_words_are_scored_as_seqeval_does(tmp_path):
         true = [[draw.choice(LABELS) for _ in text] for text in words]
         true[0][0] = "B-X"
         guess = [[t if draw.random() < 0.7 else draw.choice(LABELS) for t in x] for x in true]
-        mine, count = score_files(tmp_path, conll(words, true), conll(words, guess))
+        mine, count = score(tmp_path, conll(words, true), conll(words, guess))
         assert count == 6
         assert mine["f1"] == sequence_labeling.f1_score(true, guess)
         assert mine["accuracy"] == sequence_labeling.accuracy_score(true, guess)
@@ -50,7 +50,7 @@ def test_words_are_scored_as_seqeval_does(tmp_path):
                 each = [{"start": 2 * a, "end": 2 * b + 1, "type": kind} for kind, a, b in found]
                 rows.append(json.dumps({"text": " ".join(text), "spans": each}) + "\n")
             spans.append("".join(rows))
-        others, _ = score_files(tmp_path, *spans, suffix="jsonl")
+        others, _ = score(tmp_path, *spans, suffix="jsonl")
         for name in others:
             assert others[name] == pytest.approx(mine[name], rel=1e-12), name
 
@@ -60,24 +60,24 @@ def test_surface_forms_are_counted_once(tmp_path):
     words = [["a", "b", "x", "a", "b"], ["c", "x", "c"], ["d"]]
     true = [["B-X", "I-X", "O", "B-X", "I-X"], ["B-Y", "O", "O"], ["B-Y"]]
     guess = [["B-X", "I-X", "O", "O", "B-X"], ["O", "O", "B-Y"], ["O"]]
-    mine, _ = score_files(tmp_path, conll(words, true), conll(words, guess))
+    mine, _ = score(tmp_path, conll(words, true), conll(words, guess))
     # True forms: a b (X), c (Y), d (Y). Found: a b (X), b (X), c (Y). Right in its place: a b (X).
     names = ("surface_precision", "surface_recall", "surface_f1")
     assert [mine[name] for name in names] == pytest.approx([1 / 3] * 3)
     assert (mine["precision"], mine["recall"]) == (1 / 3, 1 / 4)
-    nothing, _ = score_files(tmp_path, "a O\n", "a O\n")
+    nothing, _ = score(tmp_path, "a O\n", "a O\n")
     assert nothing["f1"] == nothing["surface_f1"] == 0
 
 
 def test_files_that_cannot_be_compared(tmp_path):
     with pytest.raises(UserError, match="has 1 texts and .* 2: give the predictions of all"):
-        score_files(tmp_path, "a O\n", "a O\n\nb O\n")
+        score(tmp_path, "a O\n", "a O\n\nb O\n")
     message = "gold.conll, line 1 and .*predicted.conll, line 1: the texts differ: 'b' beside 'c d'"
     with pytest.raises(UserError, match=message):
-        score_files(tmp_path, "a O\nb O\n", "a O\nc O\nd O\n")
+        score(tmp_path, "a O\nb O\n", "a O\nc O\nd O\n")
     rows = ['{"text": "a", "spans": []}', '{"tokens": ["a"], "tags": ["O"]}']
     with pytest.raises(UserError, match="a text beside words: give both files as words"):
-        score_files(tmp_path, *rows, suffix="jsonl")
+        score(tmp_path, *rows, suffix="jsonl")
 
 
 def test_columns_of_one_file(tmp_path):
