@@ -11,7 +11,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.data.example_order import Files
-from official.shards import manifest, token_counts
+from official.shards import manifest, stored_arrays
 from official.utils import host_seeding
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
@@ -123,7 +123,7 @@ def write_manifest(folder, settings, shards, counts):
             seed=settings.seed,
             config=settings.to_record(),
             shards=shards,
-            token_counts=token_counts.write(folder, counts),
+            token_counts=stored_arrays.write_token_counts(folder, counts),
         ),
     )
 

@@ -23,7 +23,7 @@ from official.data.batches import BatchBuilder
 from official.data.example_order import Files
 from official.data.order import Order
 from official.data.row_groups import Folder
-from official.shards import layer_states, manifest, parsing, shard_folder, token_counts
+from official.shards import layer_states, manifest, parsing, shard_folder, stored_arrays
 from official.utils import gfile, paths
 from official.utils.errors import UserError
 
@@ -110,7 +110,9 @@ class ShardDataset:
         if given := config.recipe.layer_states:
             self._states = layer_states.read(given, split, self.fingerprint, required=training)
         self._numbered = numbered
-        counts = [token_counts.read(*pair) for pair in zip(folders, manifests, strict=True)]
+        counts = [
+            stored_arrays.read_token_counts(*pair) for pair in zip(folders, manifests, strict=True)
+        ]
         limits = parsing.Limits.of(self.folder, self.manifest, split, self.tokenizer.vocab_size)
         parts = max(m.segments.packing if m.segments else 1 for m in manifests)
         limits = dataclasses.replace(limits, tokens=self.max_length, parts=parts)

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from official.shards import stored_arrays
 from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 
@@ -130,14 +131,7 @@ class States:
         arrays = {}
         for name, sha256 in ((split.states, split.sha256), (split.lengths, split.lengths_sha256)):
             path = paths.path(folder) / PurePosixPath(name).name
-            paths.check_file(path, None, advice)
-            with paths.local_copy(path) as file:
-                if changed := checksums.difference(path, sha256, checksums.hash_file(file)):
-                    raise UserError(f"{changed}: {advice}")
-                try:
-                    arrays[name] = np.load(file, mmap_mode="r", allow_pickle=False)
-                except (ValueError, EOFError) as error:
-                    raise UserError(f"{path} holds no array ({error}): {advice}") from None
+            arrays[name] = stored_arrays.load(path, sha256, advice)
         self._states = arrays[split.states]
         self.lengths = np.array(arrays[split.lengths])
         self._starts = _starts(self.lengths)

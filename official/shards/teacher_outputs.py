@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from official.shards import stored_arrays
 from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 
@@ -104,14 +105,7 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
             f"({fingerprint[:16]}…): name the shards that they were made of, or {_ADVICE}"
         )
     path = paths.path(folder) / PurePosixPath(found.file).name
-    checksums.check(path, found.sha256, f"copy the folder again, or {_ADVICE}")
-    paths.check_file(path)
-    try:
-        # Mapped, so that a header is compared with the size of the file first.
-        with paths.local_copy(path) as file:
-            outputs = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise UserError(f"{path} holds no array ({error}): {_ADVICE}") from None
+    outputs = stored_arrays.load(path, found.sha256, f"copy the folder again, or {_ADVICE}")
     if (outputs.dtype, outputs.ndim) != (np.float32, 3):
         raise UserError(f"{path}: float32 [examples, teachers, outputs] are wanted: {_ADVICE}")
     return np.array(outputs)

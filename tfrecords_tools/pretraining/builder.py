@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from official.config.compatibility import check_vocabulary
-from official.shards import manifest, shard_folder, token_counts
+from official.shards import manifest, shard_folder, stored_arrays
 from official.utils import atomic, errors, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -164,7 +164,7 @@ class _Build:
             config=settings.to_record(),
             totals=counts.as_totals(settings),
             length_histogram=tuple(counts.lengths.tolist()),
-            token_counts=token_counts.write(self.folder, counts.tokens),
+            token_counts=stored_arrays.write_token_counts(self.folder, counts.tokens),
             row_groups=shards.count_groups(settings.segments.rows, self.num_shards)
             if settings.segments.format == "stream"
             else 1,
@@ -204,7 +204,7 @@ class _Build:
         # Neither masks nor lexicons change the tokens.
         plain = dataclasses.replace(settings, corruption=None, lexicons=())
         count = functools.partial(_call, name="count_group", settings=plain, reading=self.reading)
-        token_counts.write(self.folder, sum(self.runner.ordered(count, groups)))
+        stored_arrays.write_token_counts(self.folder, sum(self.runner.ordered(count, groups)))
         return dataclasses.replace(settings, token_counts=str(self.folder))
 
     def _stream(

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from official import config, tokenizers
 from official.corruption.vocabulary import Vocabulary
-from official.shards import example_bytes, token_counts
+from official.shards import example_bytes, stored_arrays
 from official.utils import host_seeding, paths, seeding
 from tfrecords_tools.pretraining import (
     bin_packing,
@@ -303,7 +303,9 @@ def _masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
     corruption = config.module_of(settings.corruption)
     counts = None
     if settings.token_counts:
-        with paths.local_copy(paths.join(settings.token_counts, token_counts.FILE)) as path:
+        with paths.local_copy(
+            paths.join(settings.token_counts, stored_arrays.TOKEN_COUNTS)
+        ) as path:
             counts = np.load(path)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, counts, settings.corruption)
     max_length = settings.segments.max_length

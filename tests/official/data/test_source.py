@@ -16,7 +16,7 @@ from official.config.heads import ClassificationConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, manifest, shard_folder, token_counts
+from official.shards import features, manifest, shard_folder, stored_arrays
 from official.shards.manifest import PretrainingSettings
 from official.tasks import Description
 from official.utils import seeding
@@ -199,7 +199,7 @@ def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
     for name, token in (("a", 20), ("b", 30)):
         folder = write(tmp_path / name, make_examples(40))
         counts = np.bincount([token], minlength=V)
-        digest = token_counts.write(folder, counts)
+        digest = stored_arrays.write_token_counts(folder, counts)
         record = manifest.read(folder)
         manifest.write(folder, dataclasses.replace(record, token_counts=digest))
     source = data.ShardDataset([tmp_path / "a", tmp_path / "b"], config)

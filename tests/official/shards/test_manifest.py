@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.config import Segments
-from official.shards import manifest, shard_folder, token_counts
+from official.shards import manifest, shard_folder, stored_arrays
 from official.shards.manifest import PretrainingSettings, PretrainingTotals
 from official.tasks import Description, find
 from official.utils import json_files
@@ -278,28 +278,30 @@ def test_describe_refuses_a_cut_record(tmp_path):
 
 def test_token_counts(tmp_path):
     built = make(tmp_path)
-    assert token_counts.read(tmp_path, built) is None
-    digest = token_counts.write(tmp_path, np.array([3, 0, 5]))
+    assert stored_arrays.read_token_counts(tmp_path, built) is None
+    digest = stored_arrays.write_token_counts(tmp_path, np.array([3, 0, 5]))
     built = dataclasses.replace(built, token_counts=digest)
     manifest.write(tmp_path, built)
     assert manifest.read(tmp_path) == built
-    assert token_counts.read(tmp_path, built).tolist() == [3, 0, 5]
-    path = tmp_path / token_counts.FILE
+    assert stored_arrays.read_token_counts(tmp_path, built).tolist() == [3, 0, 5]
+    path = tmp_path / stored_arrays.TOKEN_COUNTS
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
-        token_counts.read(tmp_path, built)
+        stored_arrays.read_token_counts(tmp_path, built)
     for wrong in (np.array([None]), np.array([[1]]), np.array([1.0]), np.array([1], np.int32)):
         np.save(path, wrong, allow_pickle=True)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         changed = dataclasses.replace(built, token_counts=digest)
-        with pytest.raises(UserError, match="token_counts.npy holds no counts.*make the shards ag"):
-            token_counts.read(tmp_path, changed)
+        with pytest.raises(
+            UserError, match="token_counts.npy holds no (array|counts).*make the sh"
+        ):
+            stored_arrays.read_token_counts(tmp_path, changed)
     with open(path, "wb") as stream:  # more than any memory has
         header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)}
         np.lib.format.write_array_header_1_0(stream, header)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    with pytest.raises(UserError, match="token_counts.npy holds no counts"):
-        token_counts.read(tmp_path, dataclasses.replace(built, token_counts=digest))
+    with pytest.raises(UserError, match="token_counts.npy holds no array"):
+        stored_arrays.read_token_counts(tmp_path, dataclasses.replace(built, token_counts=digest))
     path.unlink()
     with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
-        token_counts.read(tmp_path, built)
+        stored_arrays.read_token_counts(tmp_path, built)

@@ -21,7 +21,7 @@ import tensorflow as tf
 import yaml
 
 from official import config, data, tokenizers
-from official.shards import manifest, shard_folder, token_counts
+from official.shards import manifest, shard_folder, stored_arrays
 from official.utils import progress, strict
 from official.utils.errors import UserError
 from tests import ROOT, small, systems
@@ -219,7 +219,7 @@ def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
         corruption__random_prob=1.0,
     )
     built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings)
-    counts = token_counts.read(tmp_path / "out", built)
+    counts = stored_arrays.read_token_counts(tmp_path / "out", built)
     ba, be = 5, 6
     assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == built.totals.tokens
     assert counts[ba] == 2 * " ".join(lines).split().count("ba")
