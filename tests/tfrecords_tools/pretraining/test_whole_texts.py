@@ -55,7 +55,7 @@ def folder(request, tmp_path_factory):
 
 
 def written(path, texts):
-    """A file of documents, which is read in pieces of a few of them."""
+    """A file of documents, which is read in ranges of a few of them."""
     if ".jsonl" in path.name:
         content = "".join(json.dumps({"text": f"\n {text} \n\n"}) + "\n" for text in texts)
     else:
@@ -65,7 +65,7 @@ def written(path, texts):
     if file_ranges.is_gzipped(path):
         found = file_ranges.read_gzipped(path, 5000)
     else:
-        found = map(PlainFile(path, len(data), 5000).piece, range(-(-len(data) // 5000)))
+        found = map(PlainFile(path, len(data), 5000).read, range(-(-len(data) // 5000)))
     return [DocumentChunk(0, i, *documents.parse(piece)) for i, piece in enumerate(found)]
 
 
