@@ -15,13 +15,8 @@ import yaml
 from official.config import compatibility, yaml_files
 from official.config.parts import Config, CorruptionConfig
 from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
-from official.utils import atomic, checksums, paths, strict
+from official.utils import atomic, strict
 from official.utils.errors import UserError
-from official.utils.paths import AnyPath
-
-# The beginning of the first line of a saved config, before the checksum of the rest.
-_SEAL = "# SHA-256 of the text below: "
-_MAX_BYTES = 1 << 20
 
 
 def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
@@ -34,7 +29,8 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
 
     Args:
       path: a YAML file, a folder with a `config.yaml`, or the name of a published config
-        (see `official.config.yaml_files`).
+        (see `official.config.yaml_files`). It may have a `base`, another config of which it has
+        only the lines that differ.
       overrides: `a.b=value` each; the value is read as YAML. Items of `objectives` are named by
         their number or their type.
 
@@ -42,27 +38,13 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
       UserError: the file is missing, is not YAML, is not as it was saved, or has a value that is
         not valid.
     """
-    path = yaml_files.find(path)
-    if path.is_dir():
-        path = path / "config.yaml"
-    if not path.exists():
-        like = yaml_files.similar(path)
-        hint = f"; is it {' or '.join(like)}?" if like else "; --list_configs prints the published"
-        raise UserError(f"{path}: no such config file{hint}")
-    try:
-        text = paths.read_bytes(path, _MAX_BYTES).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 ({error})") from None
-    _check_seal(text, path)
-    try:
-        raw = yaml_files.parse(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {error}") from None
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: a config is a mapping, such as `name: my_run`")
+    document = yaml_files.read(path)
     for override in overrides:
-        apply_override(raw, override)
-    return from_dict(raw, str(path))
+        document.override(apply_override(document.values, override))
+    try:
+        return from_dict(document.values, str(document.path))
+    except UserError as error:
+        raise UserError(document.located(str(error))) from None
 
 
 def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:
@@ -109,7 +91,7 @@ def save(config: Config, path: str | os.PathLike) -> None:
     """
     text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
     with atomic.file(path) as stream:
-        stream.write(f"{_seal(text)}\n{text}")
+        stream.write(f"{yaml_files.seal(text)}\n{text}")
 
 
 def differences(a: Config, b: Config) -> list[tuple[str, Any, Any]]:
@@ -133,27 +115,15 @@ def flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
         yield prefix, value
 
 
-def _seal(text: str) -> str:
-    """Returns the first line of a saved config."""
-    return f"{_SEAL}{checksums.hash_bytes(text.encode())}"
-
-
-def _check_seal(text: str, path: AnyPath) -> None:
-    """Refuses a file that `save` wrote and that has changed since."""
-    first, _, rest = text.partition("\n")
-    if first.startswith(_SEAL) and first != _seal(rest):
-        raise UserError(
-            f"{path}: the text below its first line is not what was saved there: copy the file "
-            "again; if it was changed on purpose, remove the first line"
-        )
-
-
-def apply_override(raw: dict[str, Any], override: str) -> None:
+def apply_override(raw: dict[str, Any], override: str) -> str:
     """Changes one value of a config.
 
     Args:
       raw: the plain values of the config, which are changed in place.
       override: `a.b=value`; the value is YAML. Items of lists are named by their number or `type`.
+
+    Returns:
+      The dotted key, in which items of lists are numbers.
 
     Raises:
       UserError: the override has another form, or names an item that does not exist.
@@ -167,18 +137,24 @@ def apply_override(raw: dict[str, Any], override: str) -> None:
         raise UserError(f"--override={override}: the value is not YAML") from None
     *parents, last = path.split(".")
     container: Any = raw
+    place = []
     for key in parents:
-        container = _child(container, key, override)
-    if isinstance(container, list):
-        container[_index(container, last, override)] = value
-    else:
-        container[last] = value
+        place.append(_key(container, key, override))
+        container = _child(container, place[-1], override)
+    place.append(_key(container, last, override))
+    container[place[-1]] = value
+    return ".".join(map(str, place))
 
 
-def _child(container: Any, key: str, override: str) -> Any:
+def _key(container: dict | list, key: str, override: str) -> str | int:
+    """Returns the key of a mapping, or the index of the list item that a key names."""
+    return _index(container, key, override) if isinstance(container, list) else key
+
+
+def _child(container: Any, key: str | int, override: str) -> Any:
     """Returns the mapping or list under a key; adds a mapping if there is nothing."""
     if isinstance(container, list):
-        return container[_index(container, key, override)]
+        return container[key]
     if container.get(key) is None:
         container[key] = {}
     if not isinstance(container[key], dict | list):

@@ -1,21 +1,182 @@
-"""Reads YAML that a user wrote, and finds the configs of `configs/` from any working directory.
+"""Reads the YAML of configs: strict, with `base:`, and from `configs/` in any working directory.
 
-A file is safe YAML in which no key is given twice, and has a bounded number of values.
+A file is safe YAML in which no key is given twice, and has a bounded number of values. It may name
+another config and have only the lines that differ:
+
+  base: t5_base.yaml      # relative to this file, or a published name (configs/...)
+  name: t5_large
+  encoder:
+    hidden_size: 1024
+
+Mappings are merged key by key, at all depths; lists and values replace those of the base. `null`
+removes a key of the base, which then has its default. A mapping with another `type` than that of
+the base (or a `type` where the base has none) is not merged: it replaces the mapping of the base.
 """
 
+import dataclasses
 import difflib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from official.utils import paths
+from official.utils import checksums, paths
+from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 _MAX_VALUES = 100_000
+_MAX_BYTES = 1 << 20
+_BASE = "base"
+_MAX_BASES = 10
+# The beginning of the first line of a saved config, before the checksum of the rest.
+_SEAL = "# SHA-256 of the text below: "
+
+
+@dataclasses.dataclass
+class Document:
+    """The plain values of a config, and where they stand.
+
+    Attributes:
+      path: the file.
+      values: the values, with those of its bases.
+      places: `FILE:LINE` of each dotted key.
+    """
+
+    path: AnyPath
+    values: dict[str, Any]
+    places: dict[str, str]
+
+    def override(self, key: str) -> None:
+        """Forgets where a key stands, whose value no file has."""
+        self.places = {k: v for k, v in self.places.items() if not f"{k}.".startswith(f"{key}.")}
+        self.places[key] = str(self.path)
+
+    def located(self, message: str) -> str:
+        """Returns a message `PATH: KEY: ...` with the file and line of the key, if it has one."""
+        begin = f"{self.path}: "
+        if not message.startswith(begin):
+            return message
+        rest = message.removeprefix(begin)
+        key = rest.split(": ")[0]
+        while key and key not in self.places:
+            key = key.rpartition(".")[0]
+        return f"{self.places[key]}: {rest}" if key else message
+
+
+def read(path: str | os.PathLike) -> Document:
+    """Reads a config file, and those that it is based on.
+
+    Args:
+      path: a YAML file, a folder with a `config.yaml`, or the name of a published config.
+
+    Raises:
+      UserError: a file is missing, is not YAML, is not as it was saved, or is its own base.
+    """
+    path = find(path)
+    if path.is_dir():
+        path = path / "config.yaml"
+    return _read(path, ())
+
+
+def _read(path: AnyPath, above: tuple[AnyPath, ...], named: str = "") -> Document:
+    """Reads a config.
+
+    Args:
+      path: the file.
+      above: the files that are based on it, the outermost first.
+      named: where the next of them names it, for messages.
+    """
+    named = f"{named}: base: " if named else ""
+    if not path.exists():
+        like = similar(path)
+        hint = f"; is it {' or '.join(like)}?" if like else "; --list_configs prints the published"
+        raise UserError(f"{named}{path}: no such config file{hint}")
+    if len(above) >= _MAX_BASES or any(_same(path, each) for each in above):
+        chain = " → ".join(map(str, [*above, path]))
+        raise UserError(f"{named}a config may not be its own base: {chain}")
+    try:
+        text = paths.read_bytes(path, _MAX_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error})") from None
+    _check_seal(text, path)
+    try:
+        node = _node(text)
+        values = None if node is None else _construct(node)
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: a config is a mapping, such as `name: my_run`")
+    places = {key: f"{path}:{line}" for key, line in _lines(node)}
+    if _BASE not in values:
+        return Document(path, values, places)
+    base = values.pop(_BASE)
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{places[_BASE]}: base: {base!r}: expected the name of a config file")
+    beside = path.parent / base
+    found = beside if beside.exists() or not base.startswith(f"{_FOLDER}/") else find(base)
+    under = _read(found, (*above, path), places.pop(_BASE))
+    document = Document(path, under.values, under.places)
+    _merge(document, document.values, values, places, "")
+    return document
+
+
+def _merge(
+    document: Document, base: dict, values: dict, places: dict[str, str], prefix: str
+) -> None:
+    """Merges the values of a config, and their places, into those of its base."""
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        under = base.get(name)
+        if isinstance(under, dict) and isinstance(value, dict):
+            if "type" not in value or value["type"] == under.get("type"):
+                document.places[key] = places.get(key, str(document.path))
+                base[name] = dict(under)  # an alias may have the same values elsewhere
+                _merge(document, base[name], value, places, f"{key}.")
+                continue
+        document.override(key)
+        document.places |= {k: v for k, v in places.items() if f"{k}.".startswith(f"{key}.")}
+        if value is None and name in base:
+            del base[name]
+        else:
+            base[name] = value
+
+
+def _same(a: AnyPath, b: AnyPath) -> bool:
+    """Returns whether two paths name one file, links and `..` resolved if it is on a disk."""
+    return a.resolve() == b.resolve() if isinstance(a, Path) else str(a) == str(b)
+
+
+def _lines(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yields each dotted key of a document with its line, from 1."""
+    if isinstance(node, yaml.MappingNode):
+        items = [(key.value, key, value) for key, value in node.value]
+    elif isinstance(node, yaml.SequenceNode):
+        items = [(str(i), value, value) for i, value in enumerate(node.value)]
+    else:
+        return
+    for name, key, value in items:
+        yield f"{prefix}{name}", key.start_mark.line + 1
+        yield from _lines(value, f"{prefix}{name}.")
+
+
+def seal(text: str) -> str:
+    """Returns the first line of a saved config, with the checksum of the text below it."""
+    return f"{_SEAL}{checksums.hash_bytes(text.encode())}"
+
+
+def _check_seal(text: str, path: AnyPath) -> None:
+    """Refuses a file that was saved with a seal and that has changed since."""
+    first, _, rest = text.partition("\n")
+    if first.startswith(_SEAL) and first != seal(rest):
+        raise UserError(
+            f"{path}: the text below its first line is not what was saved there: copy the file "
+            "again; if it was changed on purpose, remove the first line"
+        )
+
+
 _FOLDER = "configs"
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Where an installation has the folder, and where a checkout has it.
@@ -75,12 +236,27 @@ def parse(text: str) -> Any:
     Raises:
       yaml.YAMLError: the text is not one YAML document, or its aliases stand for too many values.
     """
+    node = _node(text)
+    return None if node is None else _construct(node)
+
+
+def _node(text: str) -> yaml.Node | None:
+    """Returns the only document of a text, before its values are made."""
+    return _guarded(lambda loader: loader.get_single_node(), text)
+
+
+def _construct(node: yaml.Node) -> Any:
+    """Returns the value of a document."""
+    if _guarded(lambda loader: _expanded_size(node, {})) > _MAX_VALUES:
+        raise yaml.YAMLError(f"its aliases stand for more than {_MAX_VALUES:,} values")
+    return _guarded(lambda loader: loader.construct_document(node))
+
+
+def _guarded(function: Callable[[_Loader], Any], text: str = "") -> Any:
+    """Returns the result of a function of a loader of `text`; all its errors are YAML errors."""
     loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        if node is not None and _expanded_size(node, {}) > _MAX_VALUES:
-            raise yaml.YAMLError(f"its aliases stand for more than {_MAX_VALUES:,} values")
-        return None if node is None else loader.construct_document(node)
+        return function(loader)
     except yaml.YAMLError:
         raise
     except RecursionError:

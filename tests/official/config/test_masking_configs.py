@@ -64,7 +64,7 @@ def test_settings_without_room_are_named():
     with pytest.raises(UserError) as caught:
         config.load(path, ["segments.max_length=32"])
     assert str(caught.value) == (
-        f"{path}: corruption.max_span: 10 words have at least 10 tokens, and at most 5 are "
+        f"{path}:7: corruption.max_span: 10 words have at least 10 tokens, and at most 5 are "
         "predicted in a sequence (0.15 × 30 tokens = 4.5): lower max_span to 5, or raise mask_rate "
         "or max_length"
     )
