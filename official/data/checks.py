@@ -4,169 +4,171 @@ Every function raises UserError with the folder, what it has, and what the confi
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 
 from official import config as configs
 from official.config.segments import TEXT_FORMATS
-from official.data.batches import STATIC_MASKS
-from official.shards import features as feature_names
-from official.shards import manifest, shard_folder
+from official.corruption.vocabulary import check_tokens
+from official.data.shards import Shards
+from official.shards import features, manifest, shard_folder
 from official.utils.errors import UserError
 
 
-def folders(
-    paths: Sequence[str | os.PathLike], manifests: Sequence[manifest.Manifest], training: bool
-) -> None:
+def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:
+    """Checks that shards are what the segments, the corruption and the recipe of a config expect.
+
+    Args:
+      shards: the shards of a split of all folders.
+      config: the config of the run.
+      training: whether they are read to train.
+      shares: the share that each folder has of a batch, if any are given.
+    """
+    _folders(shards, training)
+    _packing(shards, config)
+    _bare_rows(shards, config)
+    _stream(shards, config)
+    _shares(shards, training, shares)
+    if shards.static_masks:
+        _static_masks(shards, config)
+    else:
+        _drawn_masks(shards, config)
+
+
+def _folders(shards: Shards, training: bool) -> None:
     """Checks that several folders can be read together."""
-    for path, other in zip(paths[1:], manifests[1:], strict=True):
-        shard_folder.check_alike(paths[0], manifests[0], path, other)
-    task = manifests[0].task
-    if len(paths) > 1 and not training and task and task.kind == "ranking":
+    first, *others = zip(shards.folders, shards.manifests, strict=True)
+    for other in others:
+        shard_folder.check_alike(*first, *other)
+    task = shards.manifest.task
+    if others and not training and task and task.kind == "ranking":
         raise UserError(
-            f"{', '.join(map(str, paths))}: each folder lists candidates of its own: evaluate and "
-            "predict one ranking at a time"
+            f"{shards.folder}: each folder has its own candidates: evaluate and predict one "
+            "ranking at a time"
         )
 
 
-def shares(
-    folder: str, content: manifest.Manifest, given: Sequence[float], training: bool, stream: bool
-) -> None:
-    """Checks that folders can have the shares of the batches that are given, if any are."""
-    if not all(0 < share < math.inf for share in given):
-        raise UserError(f"{folder}: shares {', '.join(map(str, given))}: all must be above 0")
-    if given and not training:
-        raise UserError(f"{folder}: shares are of training: name the folders without them")
-    if given and content.task:
-        raise UserError(
-            f"{folder}: shares are of corpora: name the folders of tasks without them; "
-            "recipe.task_sampling says how often each task is drawn"
-        )
-    if given and stream:
-        raise UserError(
-            f"{folder} is a stream, each row of which continues one text, so folders cannot have "
-            "shares of a batch: make one stream of the texts of all corpora"
-        )
-
-
-def static_masks(
-    folder: str, content: manifest.Manifest, features: frozenset[str], config: configs.Config
-) -> bool:
-    """Returns whether the masks are static; refuses them if the config expects otherwise."""
-    static = STATIC_MASKS <= features
-    segments, corruption = config.segments, config.corruption
-    if segments is not None and segments.static_masks != static:
-        kind = "static masks" if static else "no static masks"
-        raise UserError(
-            f"{folder} has {kind}, and the config says segments.static_masks: "
-            f"{str(segments.static_masks).lower()}: change the config, or make the shards "
-            "again with it"
-        )
-    if not static:
-        return False
-    theirs = content.corruption.max_predictions
-    ours = getattr(corruption, "max_predictions", theirs)
-    if ours != theirs:
-        raise UserError(
-            f"{folder} was made with corruption.max_predictions: {theirs}, and the config "
-            f"says {ours}: its masks are static, so take the same number"
-        )
-    return True
-
-
-def units(folder: str, features: frozenset[str], config: configs.Config) -> None:
-    """Checks that the shards have the features that the corruption reads."""
-    if (corruption := config.corruption) is None:
-        return
-    for name in sorted(corruption.needs() - features):
-        raise UserError(
-            f"{folder} has no {name}, which corruption.unit: {corruption.unit} is known "
-            f"by: make the shards again, with the lexicon ({feature_names.LEXICONS[name]}=FILE)"
-        )
-
-
-def packing(folder: str, features: frozenset[str], config: configs.Config) -> None:
+def _packing(shards: Shards, config: configs.Config) -> None:
     """Checks whether rows hold one example or several."""
-    segments, parts = config.segments, "part_lengths" in features
+    segments, parts = config.segments, "part_lengths" in shards.features
     if segments is not None and (segments.packing > 1) != parts:
         kind = "several examples in a row" if parts else "one example in a row"
         raise UserError(
-            f"{folder} has {kind}, and the config says segments.packing: "
+            f"{shards.folder} has {kind}, and the config says segments.packing: "
             f"{segments.packing}: change the config, or make the shards again with it"
         )
 
 
-def bare_rows(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
+def _bare_rows(shards: Shards, config: configs.Config) -> None:
     """Checks that rows without special tokens have the format, and the length, of the config.
 
     Blocks have separators at other positions than other rows, so a model of one format predicts
     poorly on the other. Rows of text alone have the number of raw tokens that the corruption needs.
     """
-    segments, theirs = config.segments, content.segments.format if content.segments else None
+    segments, corruption = config.segments, config.corruption
+    theirs = shards.manifest.segments.format if shards.manifest.segments else None
     if segments is None:
         return
-    if theirs == segments.format:
-        if theirs in TEXT_FORMATS and config.corruption is not None:
-            _raw_tokens(folder, content, config)
+    if theirs != segments.format:
+        if {"blocks", *TEXT_FORMATS} & {theirs, segments.format}:
+            raise UserError(
+                f"{shards.folder} has shards of segments.format: {theirs}, and the config says "
+                f"{segments.format}: change the config, or make the shards again with it"
+            )
         return
-    if {"blocks", *TEXT_FORMATS} & {theirs, segments.format}:
+    raw = shards.manifest.max_length
+    if theirs not in TEXT_FORMATS or corruption is None:
+        return
+    if not corruption.reads_rows_of(raw, segments.max_length):
         raise UserError(
-            f"{folder} has shards of segments.format: {theirs}, and the config says "
-            f"{segments.format}: change the config, or make the shards again with it"
+            f"{shards.folder} has rows of {raw} raw tokens, and corruption.type: "
+            f"{corruption.type} needs {corruption.row_length(segments.max_length)} for "
+            f"segments.max_length: {segments.max_length}: make the shards again with this config"
         )
 
 
-def _raw_tokens(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
-    """Checks that rows of text alone have the length that the corruption needs."""
-    wanted = config.corruption.row_length(config.segments.max_length)
-    if not config.corruption.reads_rows_of(content.max_length, config.segments.max_length):
-        raise UserError(
-            f"{folder} has rows of {content.max_length} raw tokens, and corruption.type: "
-            f"{config.corruption.type} needs {wanted} for segments.max_length: "
-            f"{config.segments.max_length}: make the shards again with this config"
-        )
-
-
-def stream_rows(
-    folder: str, config: configs.Config, manifests: Sequence[manifest.Manifest]
-) -> int | None:
-    """Returns the number of rows of a stream; None if the shards are no stream.
-
-    Args:
-      folder: the folders, for messages.
-      config: the config, whose segments and recipe are used.
-      manifests: the manifests of the folders, which have the same features.
-
-    Raises:
-      UserError: the shards do not match the config's `segments`, or have different numbers of rows.
-    """
-    all_settings = [each.segments for each in manifests]
-    theirs, ours = all_settings[0], config.segments
-    stream = theirs is not None and theirs.format == "stream"
+def _stream(shards: Shards, config: configs.Config) -> None:
+    """Checks that a stream has the rows of the config, and that all folders have as many."""
+    theirs, ours = shards.manifest.segments, config.segments
+    stream = shards.rows is not None
     if ours is not None and (stream or ours.format == "stream"):
         kind = "row-continuous" if stream else "shuffled, not row-continuous,"
         for name in ("format", "reuse_length", "backward", "sentences"):
             shards_say, config_says = getattr(theirs, name, None), getattr(ours, name)
             if shards_say != config_says:
                 raise UserError(
-                    f"{folder} has {kind} shards of segments.{name}: {shards_say}, and the "
+                    f"{shards.folder} has {kind} shards of segments.{name}: {shards_say}, and the "
                     f"config says {config_says}: change the config, or make the shards again "
                     "with it"
                 )
     if not stream:
-        return None
-    counts = sorted({settings.rows for settings in all_settings})
+        return
+    counts = sorted({each.segments.rows for each in shards.manifests})
     if len(counts) > 1:
         raise UserError(
-            f"{folder} are streams of {' and '.join(map(str, counts))} rows, which cannot be read "
-            "one after the other: make all with the same segments.rows"
+            f"{shards.folder} are streams of {' and '.join(map(str, counts))} rows, which cannot "
+            "be read one after the other: make all with the same segments.rows"
         )
     if config.recipe.bucket_lengths:
         raise UserError(
-            f"{folder} is a stream, whose rows are all of one length: leave out "
+            f"{shards.folder} is a stream, whose rows all have one length: remove "
             "recipe.bucket_lengths"
         )
-    return counts[0]
+
+
+def _shares(shards: Shards, training: bool, shares: Sequence[float]) -> None:
+    """Checks that folders can have the shares of the batches that are given, if any are."""
+    if not all(0 < share < math.inf for share in shares):
+        raise UserError(f"{shards.folder}: shares {', '.join(map(str, shares))}: all must exceed 0")
+    if not shares:
+        return
+    if not training:
+        raise UserError(f"{shards.folder}: shares are not supported outside training: remove them")
+    if shards.manifest.task:
+        raise UserError(
+            f"{shards.folder}: shares are not supported for tasks: remove them; "
+            "recipe.task_sampling says how often each task is drawn"
+        )
+    if shards.rows is not None:
+        raise UserError(
+            f"{shards.folder} is a stream, each row of which continues one text, so folders cannot "
+            "have shares of a batch: make one stream of the texts of all corpora"
+        )
+
+
+def _static_masks(shards: Shards, config: configs.Config) -> None:
+    """Checks that the config has static masks, and as many."""
+    _expects_static(shards, config)
+    theirs = shards.manifest.corruption.max_predictions
+    ours = getattr(config.corruption, "max_predictions", theirs)
+    if ours != theirs:
+        raise UserError(
+            f"{shards.folder} was made with corruption.max_predictions: {theirs}, and the config "
+            f"says {ours}: its masks are static, so take the same number"
+        )
+
+
+def _drawn_masks(shards: Shards, config: configs.Config) -> None:
+    """Checks that the shards and their tokenizer have what the corruption reads."""
+    _expects_static(shards, config)
+    if (corruption := config.corruption) is None:
+        return
+    for name in sorted(corruption.needs() - shards.features):
+        raise UserError(
+            f"{shards.folder} has no {name}, which corruption.unit: {corruption.unit} needs: make "
+            f"the shards again with the lexicon ({features.LEXICONS[name]}=FILE)"
+        )
+    check_tokens(corruption, shards.tokenizer, f"the tokenizer of {shards.folder}")
+
+
+def _expects_static(shards: Shards, config: configs.Config) -> None:
+    """Checks that shards have static masks if the config says so, and none if not."""
+    if config.segments is not None and config.segments.static_masks != shards.static_masks:
+        kind = "static masks" if shards.static_masks else "no static masks"
+        raise UserError(
+            f"{shards.folder} has {kind}, and the config says segments.static_masks: "
+            f"{str(config.segments.static_masks).lower()}: change the config, or make the shards "
+            "again with it"
+        )
 
 
 def objectives(folder: str, split: str, fields: frozenset[str], config: configs.Config) -> None:

@@ -1,8 +1,8 @@
-"""Examples in the order of their numbers, their grouping into batches, and the parts of batches.
+"""Examples in the order of their numbers, and their grouping into batches.
 
 The examples of a split are numbered 0, 1, … through the shards in their order. `in_order` reads
 them once. `official.data.lanes` reads examples in random order, and `official.data.row_groups` the
-rows of a stream. `split` divides batches among workers and replicas.
+rows of a stream.
 
 Until they are parsed, examples are rows, a dict of
   epoch   int64 [n]
@@ -16,6 +16,7 @@ Shapes: n rows of a batch.
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import tensorflow as tf
 
@@ -25,6 +26,29 @@ from official.utils import paths
 _CHUNK = 64
 
 Rows = dict[str, tf.Tensor]
+
+
+class RowOrder(Protocol):
+    """An order of rows in batches, of which a worker reads its own rows.
+
+    `Lanes`, `Corpora`, `LengthGroups`, `RowGroups` and `OnePass` are such orders.
+    """
+
+    def dataset(
+        self, start: int, first: int, count: int, share: int, end: int | None = None
+    ) -> tf.data.Dataset:
+        """Returns rows of the batches from number `start` on.
+
+        Args:
+          start: the number of the first batch.
+          first: the first row of each batch that is read.
+          count: the number of rows of each batch that are read.
+          share: the rows of an element; a divisor of `count`.
+          end: the number of batches of the run; None = unknown. Most orders do not depend on it.
+
+        Returns:
+          Rows; see above.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +91,37 @@ class Files:
         """Returns the paths and the number of the first example of each shard."""
         first = [sum(self.counts[:i]) for i in range(len(self.counts))]
         return tf.constant(self.paths), tf.constant(first, tf.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnePass:
+    """All rows once, in order, or grouped by their lengths; see `RowOrder`.
+
+    Attributes:
+      files: the shards.
+      batch_size: rows of a batch; the last one is filled with rows that count for nothing.
+      lengths: a function from records, string [n], to their lengths, int32 [n].
+      bounds: the lengths that batches are padded to, in ascending order; empty = all have one.
+    """
+
+    files: Files
+    batch_size: int
+    lengths: Callable[[tf.Tensor], tf.Tensor]
+    bounds: Sequence[int] = ()
+
+    def dataset(
+        self, start: int, first: int, count: int, share: int, end: int | None = None
+    ) -> tf.data.Dataset:
+        """See `RowOrder`."""
+        del end
+        rows = in_order(self.files)
+        if self.bounds:
+            batches = bucketed(rows, self.lengths, self.bounds, self.batch_size)
+        else:
+            batches = rows.rebatch(self.batch_size)
+        batches = batches.skip(start).map(lambda rows: filled(rows, self.batch_size))
+        own = slice(first, first + count)
+        return batches.map(lambda rows: {name: x[own] for name, x in rows.items()}).rebatch(share)
 
 
 def in_order(files: Files) -> tf.data.Dataset:
@@ -127,23 +182,6 @@ def filled(rows: Rows, size: int) -> Rows:
     }
     index = tf.where(tf.range(size) < count, repeated_rows["index"], -1)
     return {**repeated_rows, "index": index}
-
-
-def split(
-    batches: tf.data.Dataset, share: int, worker: int, replicas_per_worker: int
-) -> tf.data.Dataset:
-    """Splits each batch into one element for each replica of a worker.
-
-    Args:
-      batches: dicts of tensors [n, ...].
-      share: rows of one replica.
-      worker: the index of this worker.
-      replicas_per_worker: the number of elements that a batch becomes.
-    """
-    size = replicas_per_worker * share
-    rows_of_worker = slice(worker * size, (worker + 1) * size)
-    batches = batches.map(lambda rows: {name: x[rows_of_worker] for name, x in rows.items()})
-    return batches.rebatch(share)
 
 
 def _read(path: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:

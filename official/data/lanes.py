@@ -86,18 +86,11 @@ class Lanes:
         self.lanes = lanes or count_lanes([files], batch_size)
         self._rows = batch_size // self.lanes  # of a lane in a batch
 
-    def dataset(self, start: int, first: int, count: int, share: int) -> tf.data.Dataset:
-        """Returns rows of the batches from number `start` on, without end.
-
-        Args:
-          start: the number of the first batch.
-          first: the first row of each batch that is read.
-          count: the number of rows of each batch that are read.
-          share: the rows of an element; a divisor of `count`.
-
-        Returns:
-          Rows; see `official.data.example_order`.
-        """
+    def dataset(
+        self, start: int, first: int, count: int, share: int, end: int | None = None
+    ) -> tf.data.Dataset:
+        """See `RowOrder`."""
+        del end
 
         def read(lane):
             return self.lane(lane, start * self._rows).rebatch(self._rows, drop_remainder=True)
@@ -224,8 +217,11 @@ class Corpora:
         )
         self._rows = batch_size // self.lanes  # of a lane in a batch
 
-    def dataset(self, start: int, first: int, count: int, share: int) -> tf.data.Dataset:
-        """Returns rows of the batches from number `start` on; see `Lanes.dataset`."""
+    def dataset(
+        self, start: int, first: int, count: int, share: int, end: int | None = None
+    ) -> tf.data.Dataset:
+        """See `RowOrder`."""
+        del end
 
         def read(lane):
             return self._lane(lane, start).batch(self._rows, drop_remainder=True)

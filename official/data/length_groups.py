@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from official.data.example_order import Rows
-from official.data.lanes import Lanes
+from official.data.example_order import RowOrder, Rows
 from official.utils import seeding
 from official.utils.seeding import Stream
 
@@ -33,12 +32,13 @@ class LengthGroups:
 
     def __init__(
         self,
-        lanes: Lanes,
+        lanes: RowOrder,
         lengths: Callable[[tf.Tensor], tf.Tensor],
         bounds: Sequence[int],
         seed: int,
         batch_size: int,
         num_examples: int,
+        ends: bool = True,
     ):
         """Prepares the groups; no shard is opened.
 
@@ -50,28 +50,21 @@ class LengthGroups:
           seed: the seed of the order.
           batch_size: B.
           num_examples: the number of examples of an epoch.
+          ends: whether a group ends where the run ends, which earlier versions did not do.
         """
         self._lanes = lanes
         self._lengths = lengths
         self._bounds = tf.constant(bounds)
         self._seed = seed
         self._size = batch_size
+        self._ends = ends
         self.batches = min(MAX_BATCHES, max(1, num_examples // batch_size))
 
     def dataset(
         self, start: int, first: int, count: int, share: int, end: int | None = None
     ) -> tf.data.Dataset:
-        """Returns rows of the batches from number `start` on; see `Lanes.dataset`.
-
-        Rows have a `length`, the bound of their batch.
-
-        Args:
-          start: the number of the first batch.
-          first: the first row of each batch that is read.
-          count: the number of rows of each batch that are read.
-          share: the rows of an element; a divisor of `count`.
-          end: the number of batches of the run, where a group ends; None = anywhere.
-        """
+        """See `RowOrder`; rows have a `length`, the bound of their batch."""
+        end = end if self._ends else None
         whole, last = divmod(end, self.batches) if end else (0, 0)
         if start >= (end or 0):
             batches = self._groups(start, end or 0, self.batches, whole + bool(last))

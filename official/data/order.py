@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from official.data import example_order
-from official.data.example_order import Files
+from official.data.example_order import Files, OnePass, RowOrder
 from official.data.lanes import Corpora, Lanes
 from official.data.length_groups import LengthGroups
 from official.data.row_groups import Folder, RowGroups
@@ -72,36 +71,24 @@ class Order:
         """
         share = batch_size // (workers * replicas_per_worker)
         count = share * replicas_per_worker
-        if self.rows is not None:
-            stream = RowGroups(self.folders, self.rows, self.seed, self.version > 1)
-            return stream.dataset(start, worker * count, count, share, repeat=self.training)
-        if self.training:
-            rows = self._shuffled(batch_size)
-            ended = isinstance(rows, LengthGroups) and self.version > 1
-            ends = {"end": end} if ended else {}
-            return rows.dataset(start, worker * count, count, share, **ends)
-        batches = self._one_pass(batch_size).skip(start)
-        batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
-        return example_order.split(batches, share, worker, replicas_per_worker)
+        return self._rows(batch_size).dataset(start, worker * count, count, share, end)
 
-    def _shuffled(self, batch_size: int) -> Lanes | Corpora | LengthGroups:
-        """Returns the rows of training."""
+    def _rows(self, batch_size: int) -> RowOrder:
+        """Returns the order of the rows."""
+        if self.rows is not None:
+            turned = self.version > 1
+            return RowGroups(self.folders, self.rows, self.seed, turned, repeat=self.training)
+        if not self.training:
+            return OnePass(self._files, batch_size, self._lengths, self.bounds)
         if self.shares:
             files = [folder.files for folder in self.folders]
-            rows = Corpora(files, self.shares, self.seed, batch_size)
+            rows: Lanes | Corpora = Corpora(files, self.shares, self.seed, batch_size)
         else:
             rows = Lanes(self._files, self.seed, batch_size)
         if not self.bounds:
             return rows
-        total = sum(self._files.counts)
-        return LengthGroups(rows, self._lengths, self.bounds, self.seed, batch_size, total)
-
-    def _one_pass(self, batch_size: int) -> tf.data.Dataset:
-        """Returns the batches of one pass; the last one may be shorter."""
-        rows = example_order.in_order(self._files)
-        if not self.bounds:
-            return rows.rebatch(batch_size)
-        return example_order.bucketed(rows, self._lengths, self.bounds, batch_size)
+        total, ends = sum(self._files.counts), self.version > 1
+        return LengthGroups(rows, self._lengths, self.bounds, self.seed, batch_size, total, ends)
 
     @property
     def _files(self) -> Files:

@@ -43,7 +43,14 @@ class Folder:
 class RowGroups:
     """The rows of all steps; `dataset` reads those of one worker."""
 
-    def __init__(self, folders: Sequence[Folder], rows: int, seed: int, turned: bool = True):
+    def __init__(
+        self,
+        folders: Sequence[Folder],
+        rows: int,
+        seed: int,
+        turned: bool = True,
+        repeat: bool = True,
+    ):
         """Prepares the order; no shard is opened.
 
         Args:
@@ -51,27 +58,19 @@ class RowGroups:
           rows: R. Every folder has a whole number of steps.
           seed: the seed of the order.
           turned: whether epochs begin elsewhere, which earlier versions did not do.
+          repeat: True = epochs 0, 1, … without end; False = epoch 0.
         """
-        self._seed, self._turned = seed, turned
+        self._seed, self._turned, self._repeat = seed, turned, repeat
         self._folders = list(folders)
         self._rows = rows
         self._steps = [sum(folder.files.counts) // rows for folder in folders]
 
     def dataset(
-        self, start: int, first: int, count: int, share: int, repeat: bool
+        self, start: int, first: int, count: int, share: int, end: int | None = None
     ) -> tf.data.Dataset:
-        """Returns rows of the batches from number `start` on.
-
-        Args:
-          start: the number of the first batch.
-          first: the first row of each batch that is read.
-          count: the number of rows of each batch that are read.
-          share: the rows of an element; a divisor of `count`.
-          repeat: True = epochs 0, 1, … without end; False = epoch 0.
-
-        Returns:
-          Rows, with `first` bool [n]; see `official.data.example_order`.
-        """
+        """See `RowOrder`; rows have `first` bool [n], whether a row begins."""
+        del end
+        repeat = self._repeat
         first_epoch, offset = divmod(start, sum(self._steps)) if repeat else (0, start)
 
         def read_epoch(epoch):

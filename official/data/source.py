@@ -11,20 +11,18 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
-from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import checks, teacher_outputs
+from official.corruption.vocabulary import Vocabulary
+from official.data import checks, fields, teacher_outputs
 from official.data.batches import BatchBuilder
-from official.data.example_order import Files
 from official.data.order import Order
-from official.data.row_groups import Folder
-from official.shards import layer_states, manifest, parsing, shard_folder, stored_arrays
-from official.utils import gfile, paths
+from official.data.shards import Shards
+from official.shards import layer_states, manifest, parsing, shard_folder
+from official.utils import gfile
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ class ShardDataset:
         verify: bool | None = None,
         shares: Sequence[float] = (),
     ):
-        """Reads the manifests and compares the shards of the split with them.
+        """Opens the shards and checks that they suit the config.
 
         Args:
           folders: one folder or several, whose examples are numbered in this order.
@@ -79,60 +77,41 @@ class ShardDataset:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
             the folders do not fit one another or the config.
         """
-        folders = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
-        self.folder = ", ".join(map(str, folders))
-        self.config = config
-        self.split = split
-        self.training = training
-        manifests = [shard_folder.read(paths.path(path), split) for path in folders]
-        for path in folders:
-            shard_folder.verify(
-                paths.path(path), split, deep=not training if verify is None else verify
-            )
-        self.manifest = manifests[0]
-        self.max_length = max(m.max_length for m in manifests)
-        self.num_examples = sum(s.records for m in manifests for s in m.split(split))
-        self.fingerprint = manifest.fingerprint(manifests, split, shares)
-        checks.folders(folders, manifests, training)
-        self.tokenizer = shard_folder.load_tokenizer(paths.path(folders[0]), self.manifest)
-        features = self.manifest.features_of(split)
-        checks.packing(self.folder, features, config)
-        checks.bare_rows(self.folder, self.manifest, config)
-        self.rows = checks.stream_rows(self.folder, config, manifests)
-        checks.shares(self.folder, self.manifest, shares, training, stream=self.rows is not None)
-        self._longest_sequence = max(  # rows that several sequences share may be longer
-            m.segments.max_length if m.segments else m.max_length for m in manifests
-        )
-        self._taught = teacher_outputs.read(
+        shards = Shards.open(folders, split, deep=not training if verify is None else verify)
+        checks.shards(shards, config, training, shares)
+        self._shards = shards
+        self.config, self.split, self.training = config, split, training
+        self.folder, self.manifest = shards.folder, shards.manifest
+        self.tokenizer, self.rows = shards.tokenizer, shards.rows
+        self.max_length, self.num_examples = shards.max_length, shards.num_examples
+        self.fingerprint = manifest.fingerprint(shards.manifests, split, shares)
+        self._teachers = teacher_outputs.read(
             config, split, self.fingerprint, self.num_examples, training
         )
         self._states = None
-        if given := config.recipe.layer_states:
-            self._states = layer_states.read(given, split, self.fingerprint, required=training)
-        self._numbered = numbered
-        counts = [
-            stored_arrays.read_token_counts(*pair) for pair in zip(folders, manifests, strict=True)
-        ]
-        limits = parsing.Limits.of(self.folder, self.manifest, split, self.tokenizer.vocab_size)
-        parts = max(m.segments.packing if m.segments else 1 for m in manifests)
-        limits = dataclasses.replace(limits, tokens=self.max_length, parts=parts)
-        self._build_batch = self._batch_builder(
-            limits,
-            parts=parts,
-            token_counts=None if any(c is None for c in counts) else sum(counts),
+        if states := config.recipe.layer_states:
+            self._states = layer_states.read(states, split, self.fingerprint, required=training)
+        self._heads = {
+            name: objective.needs()
+            for objective in config.objectives
+            if (name := getattr(objective, "task", ""))
+        }
+        self._build_batch = BatchBuilder(
+            shards.features,
+            shards.limits,
+            config.seed,
+            self.max_length,
+            makers=self._field_makers(numbered),
         )
         self._order = Order(
-            [
-                Folder(Files.from_manifest(path, each, split), each.row_groups)
-                for path, each in zip(folders, manifests, strict=True)
-            ],
+            shards.files,
             config.seed,
             training,
             shares,
-            self.rows,
+            shards.rows,
             self._bounds(),
-            sequences=bool(self._build_batch.sequences),
-            limits=limits,
+            sequences=bool(shards.sequences),
+            limits=shards.limits,
         )
 
     def _bounds(self) -> list[int]:
@@ -141,54 +120,58 @@ class ShardDataset:
         shorter = [bound for bound in bounds if bound < self.max_length]
         return [*shorter, self.max_length] if bounds else []
 
-    def _batch_builder(
-        self, limits: parsing.Limits, parts: int, token_counts: np.ndarray | None
-    ) -> BatchBuilder:
-        """Returns the function from records to batches.
+    def _field_makers(self, numbered: bool) -> list[fields.FieldMaker]:
+        """Returns what makes the fields of a batch; a maker may change fields of those before it.
 
         Args:
-          limits: what the numbers of examples are limited to.
-          parts: the largest number of sequences that share a row.
-          token_counts: the count of each vocabulary entry in the corpus; None = unknown.
-
-        Raises:
-          UserError: the config expects other examples than these.
+          numbered: whether batches have the numbers of their examples.
         """
-        config, task = self.config, self.manifest.task
-        features = self.manifest.features_of(self.split)
-        static = checks.static_masks(self.folder, self.manifest, features, config)
-        if not static:
-            checks.units(self.folder, features, config)
-            check_tokens(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
+        shards, config = self._shards, self.config
+        features, task = shards.features, self.manifest.task
+        corruption = config.corruption
         # The shards of a task suit every encoder: its layout is applied when they are read.
         layout = "cls_first"
-        if self.manifest.kind == "task":
-            layout = getattr(config.encoder, "layout", layout)
-        needs = [objective.needs() for objective in config.objectives]
-        return BatchBuilder(
-            tokenizer=self.tokenizer,
-            vocabulary=Vocabulary.from_tokenizer(self.tokenizer, token_counts, config.corruption),
-            corruption=config.corruption,
-            seed=config.seed,
-            features=features,
-            limits=limits,
-            max_length=self.max_length,
-            layout=layout,
-            parts=parts,
-            sequences=(task and task.sequences or {}).get(self.split),
-            predictions=self._listed_predictions(static, parts),
-            draws=any("row_seeds" in fields for fields in needs),
-            heads={
-                name: fields
-                for objective, fields in zip(config.objectives, needs, strict=True)
-                if (name := getattr(objective, "task", ""))
-            },
-            task=self.task_name,
-            taught=None if self._taught is None else tf.constant(self._taught.outputs),
-            max_target_length=(task and task.max_target_length) or 0,
-            states=self._states,
-            numbered=self._numbered,
-        )
+        if self.manifest.kind == "task" and config.encoder is not None:
+            layout = config.encoder.layout
+        windows = "context_start" in features
+        numbers = features - fields.LISTS - ({"context_start"} if windows else set())
+        makers: list[fields.FieldMaker] = [
+            fields.Tokens(self.tokenizer, layout, windows, shards.sequences),
+            fields.Numbers(numbers),
+        ]
+        if "part_lengths" in features:
+            makers.append(fields.SharedRows(shards.parts))
+        if task is not None and task.max_target_length:
+            makers.append(fields.Targets(task.max_target_length, "target_ids" in features))
+        if "label_flags" in features:
+            makers.append(fields.LabelFlags(shards.limits.labels))
+        if tags := features & set(fields.TAG_FEATURES):
+            makers.append(fields.Tags(tags, layout))
+        if "backward_word_bytes" in features:
+            makers.append(fields.Sentences(self.tokenizer))
+        elif "word_bytes" in features:
+            makers.append(fields.WordCharacters(self.tokenizer))
+        if self._heads:
+            known = frozenset().union(*(maker.gives for maker in makers))
+            makers.append(fields.Heads(self._heads, self.task_name, known))
+        if any("row_seeds" in objective.needs() for objective in config.objectives):
+            makers.append(fields.RowSeeds())
+        if self._teachers is not None:
+            makers.append(fields.TeacherLogits(tf.constant(self._teachers.outputs)))
+        if numbered:
+            makers.append(fields.ExampleNumbers())
+        if self._states is not None:
+            makers.append(fields.LayerStates(self._states))
+        predictions = shards.listed_predictions(corruption)
+        if predictions or corruption is not None:
+            counts = shards.token_counts()
+            vocabulary = Vocabulary.from_tokenizer(self.tokenizer, counts, corruption)
+            if predictions:
+                parts = 0 if shards.static_masks else shards.parts
+                makers.append(fields.ListedMasks(predictions, corruption, vocabulary, parts))
+            else:
+                makers.append(fields.DrawnMasks(corruption, vocabulary))
+        return makers
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Checks that the data suits a model.
@@ -207,24 +190,24 @@ class ShardDataset:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        fields = set(self.fields)
+        given = set(self.fields)
         for name in manifest.TARGETS & set(self.manifest.features) if predicting else ():
-            fields |= {name} | _DERIVED.get(name, set())
-        heads = self._build_batch.heads
+            given |= {name} | _DERIVED.get(name, set())
+        heads = self._heads
         if predicting:
-            fields |= frozenset().union(*heads.values())
+            given |= frozenset().union(*heads.values())
         if heads and self.task_name not in heads:
             raise UserError(
                 f"{self.folder}: its task is {self.task_name}, and the model has heads for "
                 f"{', '.join(heads)}: name shards of these"
             )
-        fields |= objective_fields(config.objectives)
-        checks.objectives(self.folder, self.split, fields, config)
+        given |= objective_fields(config.objectives)
+        checks.objectives(self.folder, self.split, given, config)
         if self.training:
             shard_folder.check_memory(self.folder, config, self.manifest)
-        checks.positions(self.folder, self._longest_sequence, config)
-        if self._taught is not None:
-            self._taught.check(config)
+        checks.positions(self.folder, self._shards.longest_sequence, config)
+        if self._teachers is not None:
+            self._teachers.check(config)
         if self._states is not None:
             self._states.check(config.encoder.num_states, config.encoder.hidden_size)
 
@@ -303,7 +286,7 @@ class ShardDataset:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
           example_weights float32 [B], the features of one number [B], the fields of the corruption,
           and, where rows have several parts, those of `official.data.shared_rows`. Where an example
-          has several sequences, the first three are [B, C, T] (see `official.data.sequences`), and
+          has several sequences, the first three are [B, C, T] (see `official.data.fields`), and
           so is text_mask, bool, which is False at special tokens and padding.
 
         Raises:
@@ -340,17 +323,6 @@ class ShardDataset:
             shard_folder.check_batch(self.folder, self.rows, batch_size, self.training)
         accumulation = self.config.recipe.accumulation if self.training else 1
         checks.batch_parts(batch_size, replicas, accumulation)
-
-    def _listed_predictions(self, static: bool, parts: int) -> int | None:
-        """Returns the largest number of predictions of a row with listed masks; None without."""
-        corruption = self.config.corruption
-        if static:
-            corruption = self.manifest.corruption
-            if parts == 1:
-                return corruption.max_predictions
-        if corruption is None or parts == 1:
-            return None
-        return corruption.row_predictions(self.max_length, parts)
 
 
 def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[dict[str, tf.Tensor]]:

@@ -5,7 +5,7 @@ Shapes: B documents.
 
 import tensorflow as tf
 
-from official.data.sequences import text_mask
+from official.data.fields import text_mask
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from official.data import tagged
+from official.data import fields
 from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tasks import tags as tag_rules
@@ -162,7 +162,7 @@ class Tagger:
             {name: packed[name] for name in length_groups.FIELDS}, self._tokenizer, self._layout
         )
         batch = packed | arranged
-        batch |= tagged.fields(packed, batch["padding_mask"], self._layout)
+        batch |= fields.padded_tags(packed, batch["padding_mask"], self._layout)
         scored = self._scored(batch)
         place = tf.where(batch["word_ids"] >= 0)  # [R, 2], the positions that are read
         begins = tf.gather(words.row_starts(), tf.gather(packed["row"], place[:, 0]))

@@ -24,8 +24,8 @@ def write(folder, steps, num_shards=12, first=0):
 
 def take(folders, steps, start=0, first=0, count=ROWS, share=None, repeat=True, seed=0):
     """Rows of some batches, each [steps, count], after a look at each record."""
-    stream = RowGroups(folders, ROWS, seed)
-    dataset = stream.dataset(start, first, count, share or count, repeat)
+    stream = RowGroups(folders, ROWS, seed, repeat=repeat)
+    dataset = stream.dataset(start, first, count, share or count)
     elements = list(dataset.take(steps * count // (share or count)).as_numpy_iterator())
     rows = {name: np.concatenate([e[name] for e in elements]) for name in elements[0]}
     assert rows["record"].astype(int).tolist() == rows["index"].tolist()
@@ -56,7 +56,7 @@ def test_each_epoch_has_all_rows_in_their_order_from_another_step_on(tmp_path, n
 
 def test_a_run_of_an_earlier_version_has_the_same_order_in_each_epoch(tmp_path):
     stream = RowGroups([write(tmp_path / "a", 3)], ROWS, 0, turned=False)
-    rows = [r["index"] for r in stream.dataset(0, 0, ROWS, ROWS, True).take(7).as_numpy_iterator()]
+    rows = [r["index"] for r in stream.dataset(0, 0, ROWS, ROWS).take(7).as_numpy_iterator()]
     np.testing.assert_array_equal(np.ravel(rows), np.arange(7 * ROWS) % (3 * ROWS))
 
 
@@ -128,7 +128,7 @@ def test_a_resumed_run_opens_one_shard_of_each_group(tmp_path):
         if shard != expected["index"][0, group] // ROWS // 2:
             tf.io.gfile.remove(path)
     stream = RowGroups([folder], ROWS, 0)
-    rows = next(stream.dataset(start, 0, ROWS, ROWS, True).as_numpy_iterator())
+    rows = next(stream.dataset(start, 0, ROWS, ROWS).as_numpy_iterator())
     np.testing.assert_array_equal(rows["index"], expected["index"][0])
     assert set(rows["epoch"]) == {10**9} and not rows["first"].any()
     assert len(set(rows["index"] // ROWS)) > 3

@@ -481,10 +481,15 @@ def test_shares_that_cannot_be_given(tmp_path):
     description = Description("rte", "classification")
     task = write(tmp_path / "task", make_examples(7), kind="task", task=description)
     for folders, shares, training, message in (
-        ([a, a], (1, 0), True, "shares 1, 0: all must be above 0"),
-        ([a, a], (1, math.nan), True, "shares 1, nan: all must be above 0"),
-        ([a, a], (1, 1), False, "shares are of training: name the folders without them"),
-        ([task], (1,), True, "shares are of corpora: name the folders of tasks without them"),
+        ([a, a], (1, 0), True, "shares 1, 0: all must exceed 0"),
+        ([a, a], (1, math.nan), True, "shares 1, nan: all must exceed 0"),
+        ([a, a], (1, 1), False, "shares are not supported outside training: remove them"),
+        (
+            [task],
+            (1,),
+            True,
+            "shares are not supported for tasks: remove them",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             data.ShardDataset(folders, make_config(), training=training, shares=shares)

@@ -156,7 +156,7 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
         (configs.from_dict(other), "of segments.backward: True, and the config says False"),
         (small.config(), "row-continuous shards of segments.format: stream, .* says pairs"),
         (dataclasses.replace(same, recipe=configs.Recipe(steps=1, bucket_lengths=(8, 16))),
-         "is a stream, whose rows are all of one length: leave out recipe.bucket_lengths"),
+         "is a stream, whose rows all have one length: remove recipe.bucket_lengths"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
             data.ShardDataset(folder, settings, training=True)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from official import data, tasks, tokenizers
-from official.data import words as data_words
+from official.data.fields import Examples, Sentences, WordCharacters
 from official.tokenizers import pair_packing
 from tests import sentences, small
 from tests.official.tokenizers.test_characters import WORDS, ids_by_hand, odd_texts
@@ -102,14 +102,15 @@ def test_characters_do_not_depend_on_the_lines_of_the_marks():
                 f"{prefix}word_bytes": tf.constant([b"x" * sum(lengths)]),
             }
         tokenizer = tokenizers.Characters(pieces)
-        fields = data_words.fields(tokenizer, parsed, 1, len(forward))
+        examples = Examples(parsed, 1, len(forward), index=tf.zeros([1]), seeds=tf.zeros([1]))
+        fields = Sentences(tokenizer).make(examples, {})
         found[pieces[0]] = {
             name: value.numpy() if "characters" in name or "character_ids" in name
             else np.array(pieces)[value.numpy()]
             for name, value in fields.items()
         }  # fmt: skip
-        task = data_words.characters(tokenizer, parsed, 1, len(forward)).numpy()
-        found[pieces[0]]["task"] = task
+        task = WordCharacters(tokenizer).make(examples, {})
+        found[pieces[0]]["task"] = task["character_ids"].numpy()
     assert found["<S>"]["target_ids"].tolist() == [["a", "b", "</S>", "<UNK>", "b"]]
     assert found["<S>"]["backward_target_ids"].tolist() == [["b", "a", "<S>", "a", "<UNK>"]]
     for name, values in found["<S>"].items():

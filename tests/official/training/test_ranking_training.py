@@ -94,7 +94,7 @@ def test_several_rankings_at_once(folder):
     count = ShardDataset(folder / "one", read, "train", training=True).num_examples
     assert count > 0
     assert ShardDataset(both, read, "train", training=True).num_examples == 2 * count
-    message = "one, .*two: each folder lists candidates of its own: evaluate and predict"
+    message = "one, .*two: each folder has its own candidates: evaluate and predict"
     with pytest.raises(UserError, match=message):
         ShardDataset(both, read, "validation")
     sources = [ShardDataset(path, read, "train", training=True) for path in both]

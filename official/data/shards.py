@@ -1,0 +1,146 @@
+"""The shards of one split of one or more folders, opened: what is known of their examples.
+
+Shapes: T tokens of the longest row, C sequences of an example, P predictions.
+"""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from official import tokenizers
+from official.config.parts import CorruptionConfig
+from official.data.example_order import Files
+from official.data.fields import STATIC_MASKS
+from official.data.row_groups import Folder
+from official.shards import manifest, parsing, shard_folder, stored_arrays
+from official.utils import paths
+
+
+@dataclasses.dataclass(frozen=True)
+class Shards:
+    """The shards of a split; `open` reads what is known of them.
+
+    Attributes:
+      folders: the folders, whose examples are numbered in this order.
+      split: the name of the split.
+      manifests: the manifest of each folder.
+      tokenizer: the tokenizer that the examples were made with.
+    """
+
+    folders: Sequence[str | os.PathLike]
+    split: str
+    manifests: Sequence[manifest.Manifest]
+    tokenizer: tokenizers.Tokenizer
+
+    @classmethod
+    def open(
+        cls, folders: str | os.PathLike | Sequence[str | os.PathLike], split: str, deep: bool
+    ) -> "Shards":
+        """Reads the manifests and compares the shards with them.
+
+        Args:
+          folders: one folder or several.
+          split: the name of the split.
+          deep: whether to compare every byte, or only the sizes.
+
+        Raises:
+          UserError: a folder or split does not exist, or a shard has changed since it was written.
+        """
+        folders = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+        manifests = [shard_folder.read(paths.path(path), split) for path in folders]
+        for path in folders:
+            shard_folder.verify(paths.path(path), split, deep=deep)
+        tokenizer = shard_folder.load_tokenizer(paths.path(folders[0]), manifests[0])
+        return cls(folders, split, manifests, tokenizer)
+
+    @property
+    def folder(self) -> str:
+        """All folders, for messages."""
+        return ", ".join(map(str, self.folders))
+
+    @property
+    def manifest(self) -> manifest.Manifest:
+        """The manifest of the first folder, whose features those of the others equal."""
+        return self.manifests[0]
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features of an example."""
+        return self.manifest.features_of(self.split)
+
+    @property
+    def static_masks(self) -> bool:
+        """Whether the examples have static masks."""
+        return STATIC_MASKS <= self.features
+
+    @property
+    def max_length(self) -> int:
+        """T."""
+        return max(each.max_length for each in self.manifests)
+
+    @property
+    def longest_sequence(self) -> int:
+        """The tokens of the longest sequence; rows that several sequences share may be longer."""
+        return max(m.segments.max_length if m.segments else m.max_length for m in self.manifests)
+
+    @property
+    def parts(self) -> int:
+        """The largest number of sequences that share a row; 1 = rows are not shared."""
+        return max(m.segments.packing if m.segments else 1 for m in self.manifests)
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows of a stream; None = the examples are independent."""
+        segments = self.manifest.segments
+        return segments.rows if segments is not None and segments.format == "stream" else None
+
+    @property
+    def sequences(self) -> int | None:
+        """C; None = an example is one sequence."""
+        task = self.manifest.task
+        return (task and task.sequences or {}).get(self.split)
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples in the split."""
+        return sum(shard.records for m in self.manifests for shard in m.split(self.split))
+
+    @functools.cached_property
+    def limits(self) -> parsing.Limits:
+        """What the numbers of examples are limited to."""
+        size = self.tokenizer.vocab_size
+        limits = parsing.Limits.of(self.folder, self.manifest, self.split, size)
+        return dataclasses.replace(limits, tokens=self.max_length, parts=self.parts)
+
+    @property
+    def files(self) -> list[Folder]:
+        """The files of each folder."""
+        return [
+            Folder(Files.from_manifest(path, each, self.split), each.row_groups)
+            for path, each in zip(self.folders, self.manifests, strict=True)
+        ]
+
+    def token_counts(self) -> np.ndarray | None:
+        """Reads the count of each vocabulary entry in the corpora; None = unknown."""
+        pairs = zip(self.folders, self.manifests, strict=True)
+        counts = [stored_arrays.read_token_counts(*pair) for pair in pairs]
+        return None if any(c is None for c in counts) else sum(counts)
+
+    def listed_predictions(self, corruption: CorruptionConfig | None) -> int | None:
+        """Returns P of a row whose masks are listed; None if they are not.
+
+        Static masks are listed, and so are those of the sequences that share a row.
+
+        Args:
+          corruption: the corruption of the run.
+        """
+        if self.static_masks:
+            corruption = self.manifest.corruption
+            if self.parts == 1:
+                return corruption.max_predictions
+        if corruption is None or self.parts == 1:
+            return None
+        return corruption.row_predictions(self.max_length, self.parts)
