@@ -5,7 +5,8 @@ layer or function that runs it is in the module that `official.config.registry.m
 """
 
 import dataclasses
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, Self
 
 from official.config.recipe import Recipe
 from official.config.segments import Segments
@@ -89,6 +90,44 @@ class CorruptionConfig(Part):
 
     def check(self, segments: Segments) -> None:
         """Raises ValueError if the sequences of `segments` are too short for the corruption."""
+
+
+class Corruption(Protocol):
+    """What the module of a corruption has: `official.corruption.TYPE`.
+
+    Shapes: B rows, T tokens.
+    """
+
+    def corrupt(
+        self, config: CorruptionConfig, vocabulary: Any, batch: Mapping[str, Any], seeds: Any
+    ) -> dict[str, Any]:
+        """Hides tokens of a batch: a pure function of the batch and the seeds.
+
+        Args:
+          config: the config of the corruption.
+          vocabulary: the tokens that it draws from; see `official.corruption.vocabulary`.
+          batch: token_ids int32 [B, T], padding_mask bool [B, T], and what the config `needs`, bool
+            [B, T] each.
+          seeds: a seed for each row, uint64 [B]; see `official.utils.seeding`.
+
+        Returns:
+          The batch with other token_ids, and with the fields that the config `gives`.
+        """
+
+    def follows(
+        self, config: CorruptionConfig, vocabulary: Any, batch: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns fields that follow from masks which are listed; {} if there are none.
+
+        Only a corruption that is `static`, or that `packs`, needs it: its masks are then drawn
+        before the other fields of a batch are made.
+
+        Args:
+          config: the config of the corruption.
+          vocabulary: as in `corrupt`.
+          batch: the tokens and the masks: token_ids, padding_mask, masked_positions, masked_ids and
+            masked_weights.
+        """
 
 
 class ObjectiveConfig(Part):
