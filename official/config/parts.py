@@ -93,7 +93,7 @@ class CorruptionConfig(Part):
 
 
 class Corruption(Protocol):
-    """What the module of a corruption has: `official.corruption.TYPE`.
+    """What a module of `official.corruption` has, which its config names by `type`.
 
     Shapes: B rows, T tokens.
     """
