@@ -9,7 +9,7 @@ from official.config.loader import (
     save,
     to_dict,
 )
-from official.config.parts import Config
+from official.config.parts import Config, ResolvedConfig
 from official.config.recipe import Optimizer, Recipe, Schedule
 from official.config.registry import module_of
 from official.config.segments import Segments
@@ -18,6 +18,7 @@ __all__ = [
     "Config",
     "Optimizer",
     "Recipe",
+    "ResolvedConfig",
     "Schedule",
     "Segments",
     "corruption_from_dict",

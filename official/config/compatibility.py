@@ -1,6 +1,7 @@
 """Checks that the parts of a config fit together, before anything runs."""
 
 import math
+from collections.abc import Iterable
 
 from official.config.corruptions import TextToTextConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
@@ -44,6 +45,8 @@ def check(config: Config, source: str) -> None:
             objective.check(config)
         except ValueError as error:
             raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
+    if config.encoder is not None:
+        check_encoder(config.objectives, config.encoder, source)
     frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(
@@ -60,6 +63,26 @@ def check(config: Config, source: str) -> None:
             f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
             f"encoder.max_positions: {positions}"
         )
+
+
+def check_encoder(
+    objectives: Iterable[ObjectiveConfig], encoder: EncoderConfig, source: str
+) -> None:
+    """Checks that objectives suit an encoder.
+
+    Args:
+      objectives: the objectives.
+      encoder: the encoder of a config, or that of the model given with `--init`.
+      source: the file, for messages.
+
+    Raises:
+      UserError: one does not.
+    """
+    for i, objective in enumerate(objectives):
+        try:
+            objective.check_encoder(encoder)
+        except ValueError as error:
+            raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
 
 
 def check_vocabulary(encoder: EncoderConfig, size: int) -> None:

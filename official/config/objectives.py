@@ -13,7 +13,6 @@ from official.utils.strict import above, at_least, one_of
 DIRECTIONS = ("forward", "backward")
 # The relations of two segments with a label, and its feature.
 LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
-POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
 # The embedding layers that encoder and generator share. The norm goes with the tables, as in the
 # release. With 'all' the generator is the encoder itself.
 SHARED = {
@@ -41,9 +40,9 @@ class MaskedLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the encoder of the config `whole` has no token table."""
-        _check_token_table(whole)
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder has no token table."""
+        _check_token_table(encoder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +93,6 @@ class CausalLMConfig(ObjectiveConfig):
                 "direction: backward reverses single rows, and the rows of a stream continue: take "
                 "forward, and segments.backward for rows over the text reversed"
             )
-        if whole.encoder is not None:
-            self.check_encoder(whole.encoder)
         if whole.corruption is not None:
             raise ValueError("it asks for the tokens that it reads: leave out `corruption`")
         if {objective.type for objective in whole.objectives} - {self.type, "distillation"}:
@@ -133,11 +130,6 @@ class PermutationLMConfig(ObjectiveConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective and its encoder read."""
         return frozenset({"permutation_mask", "masked_positions", "masked_ids", "masked_weights"})
-
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
-        if whole.encoder is not None:
-            self.check_encoder(whole.encoder)
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
@@ -178,11 +170,6 @@ class Seq2SeqLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"target_ids", "target_mask"})
 
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
-        if whole.encoder is not None:
-            self.check_encoder(whole.encoder)
-
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no decoder."""
         if getattr(encoder, "decoder_layers", None) == 0:
@@ -216,8 +203,6 @@ class BidirectionalLMConfig(ObjectiveConfig):
 
     def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
-        if whole.encoder is not None:
-            self.check_encoder(whole.encoder)
         if whole.corruption is not None:
             raise ValueError("it asks for the words that it reads: leave out `corruption`")
 
@@ -255,10 +240,10 @@ class SentencePairConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({LABELS[self.relation]})
 
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the encoder of the config `whole` has no pooled output."""
-        if whole.encoder is not None and not whole.encoder.pooler:
-            raise ValueError(POOLER_MISSING)
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder has no pooled output."""
+        if not encoder.pooler:
+            raise ValueError("reads the pooled output: set encoder.pooler to true")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,9 +270,9 @@ class SpanBoundaryConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})
 
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the encoder of the config `whole` has no token table."""
-        _check_token_table(whole)
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder has no token table."""
+        _check_token_table(encoder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,10 +333,9 @@ class GeneratorConfig(ObjectiveConfig):
         fields = frozenset({"original_ids", "masked", "replaced"})
         return fields | {"sample_log_probs", "baseline_logits"} if self.baseline else fields
 
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the generator does not suit the encoder of the config `whole`."""
-        if whole.encoder is not None:
-            self.network(whole.encoder)
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the generator does not suit the encoder."""
+        self.network(encoder)
 
     def network(self, encoder):
         """Returns the config of the generator's network.
@@ -430,9 +414,9 @@ class ReplacedTokensConfig(ObjectiveConfig):
         return fields
 
 
-def _check_token_table(whole: Config) -> None:
-    """Raises ValueError if the encoder of the config `whole` has no token table."""
-    if whole.encoder is not None and whole.encoder.type == "bilm":
+def _check_token_table(encoder: EncoderConfig) -> None:
+    """Raises ValueError if the encoder has no token table."""
+    if encoder.type == "bilm":
         raise ValueError(
             "its output is tied to a token table, and encoder.type: bilm has none: take the "
             "objective bilm, or encoder.type: transformer"

@@ -143,6 +143,9 @@ class ObjectiveConfig(Part):
     def check(self, whole: "Config") -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
 
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the objective does not suit the encoder."""
+
     def field(self, name: str) -> str:
         """Returns the name of a batch field, with the task's name in front if there is one."""
         task = getattr(self, "task", "")
@@ -170,3 +173,23 @@ class Config:
     encoder: EncoderConfig | None = None
     objectives: tuple[ObjectiveConfig, ...] = ()
     recipe: Recipe = Recipe(steps=1)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ResolvedConfig(Config):
+    """A config whose encoder is known; see `official.training.resolve`.
+
+    Attributes:
+      encoder: the network.
+    """
+
+    encoder: EncoderConfig = dataclasses.field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Compares the sections, also with those of a `Config`."""
+        if not isinstance(other, Config):
+            return NotImplemented
+        names = [field.name for field in dataclasses.fields(Config)]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = Config.__hash__

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from official import config as configs
-from official.config.compatibility import check_vocabulary
-from official.config.parts import EncoderConfig, ObjectiveConfig
+from official.config.compatibility import check_encoder, check_vocabulary
+from official.config.parts import EncoderConfig, ObjectiveConfig, ResolvedConfig
 from official.data.checks import labels_for
 from official.utils.errors import UserError
 
@@ -13,7 +14,7 @@ from official.utils.errors import UserError
 _DROPOUTS = ("dropout", "attention_dropout", "inner_dropout")
 
 
-def inherit(config: configs.Config, initial: configs.Config | None = None) -> configs.Config:
+def inherit(config: configs.Config, initial: configs.Config | None = None) -> ResolvedConfig:
     """Fills in the encoder of a config from the model that the run starts from.
 
     For a task, the encoder gets a pooler if the task needs one, and it has no memory, because
@@ -41,7 +42,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> co
             )
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
-        return dataclasses.replace(config, encoder=_with_dropout(config, config.encoder))
+        return _resolved(config, encoder=_with_dropout(config, config.encoder))
     given = _for_task(config, initial.encoder)
     if config.encoder is not None:
         ours = _for_task(config, config.encoder)
@@ -56,15 +57,17 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> co
                 "`encoder`, which then comes from --init"
             )
         given = _like(given, ours)
-    return dataclasses.replace(config, encoder=_with_dropout(config, given))
+    return _resolved(config, encoder=_with_dropout(config, given))
 
 
 def resolve(
-    config: configs.Config,
+    config: ResolvedConfig,
     vocab_size: int,
     labels: Mapping[str, tuple[str, ...]] | None = None,
-) -> configs.Config:
+) -> ResolvedConfig:
     """Fills in the vocabulary size and the labels of a config from its data.
+
+    The objectives are then checked against the encoder, which the config itself may not have.
 
     Args:
       config: a result of `inherit`.
@@ -79,7 +82,14 @@ def resolve(
     if encoder.vocab_size is None:
         encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
     objectives = tuple(_labelled(o, labels_for(o, labels)) for o in config.objectives)
-    return dataclasses.replace(config, encoder=encoder, objectives=objectives)
+    check_encoder(objectives, encoder, config.name)
+    return _resolved(config, encoder=encoder, objectives=objectives)
+
+
+def _resolved(config: configs.Config, **changes: Any) -> ResolvedConfig:
+    """Returns a config with changes, among them its encoder."""
+    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return ResolvedConfig(**{**sections, **changes})
 
 
 def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:

@@ -143,7 +143,7 @@ def _opened(
     init: str | os.PathLike | None,
     strategy: tf.distribute.Strategy,
     verify: bool,
-) -> tuple[configs.Config, ShardDataset | Mixture, ShardDataset | Mixture | None]:
+) -> tuple[configs.ResolvedConfig, ShardDataset | Mixture, ShardDataset | Mixture | None]:
     """Returns the whole config, and the examples for training and for evaluation."""
     initial = model_folder.config_of(init) if init else None
     config = config if isinstance(config, configs.Config) else configs.load(config)

@@ -20,7 +20,6 @@ from official.modeling.layers.embeddings import products
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.objectives import base
 from official.modeling.objectives.cross_entropy import cross_entropy
-from official.utils.errors import UserError
 
 DIRECTIONS = {"forward": "target_ids", "backward": "backward_target_ids"}
 _MASKED = -1e9  # the logit of a sampled word that is the target
@@ -32,10 +31,6 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="bilm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        try:
-            config.check_encoder(encoder_config)
-        except ValueError as error:
-            raise UserError(f"objectives: bilm: {error}") from None
         draws = Draws((seed, zlib.crc32(name.encode())))
         self._normal = RandomWeights("normal", encoder_config.projection_size**-0.5, draws)
 

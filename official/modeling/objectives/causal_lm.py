@@ -22,7 +22,6 @@ from keras import ops
 
 from official.modeling import masks
 from official.modeling.objectives import base
-from official.utils.errors import UserError
 
 # Fields of a batch with a value for each token, which are cut with the tokens.
 _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions")
@@ -33,10 +32,6 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="causal_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        try:
-            config.check_encoder(encoder_config)
-        except ValueError as error:
-            raise UserError(f"objectives: causal_lm: {error}") from None
 
     def build(self, input_shape=None):
         """Creates no variables: the output is the token table."""

@@ -11,7 +11,6 @@ Shapes: B batch, P targets, D hidden, V vocabulary, R = B * P rows.
 from keras import ops
 
 from official.modeling.objectives import base
-from official.utils.errors import UserError
 
 
 class Objective(base.Objective):
@@ -19,10 +18,6 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="permutation_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        try:
-            config.check_encoder(encoder_config)
-        except ValueError as error:
-            raise UserError(f"objectives: permutation_lm: {error}") from None
 
     def build(self, input_shape=None):
         """Creates the variables."""

@@ -8,10 +8,9 @@ Shapes: B batch, D hidden, K parts of a row (see `terms`).
 
 from keras import ops
 
-from official.config.objectives import LABELS, POOLER_MISSING
+from official.config.objectives import LABELS
 from official.modeling.layers.linear import linear
 from official.modeling.objectives import base
-from official.utils.errors import UserError
 
 
 class Objective(base.Objective):
@@ -21,8 +20,6 @@ class Objective(base.Objective):
         super().__init__(
             config, encoder_config, name=name or config.relation, seed=seed, dtype=dtype
         )
-        if not encoder_config.pooler:
-            raise UserError(f"{self.name} {POOLER_MISSING}")
 
     def build(self, input_shape=None):
         """Creates the variables."""

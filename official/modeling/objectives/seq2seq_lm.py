@@ -11,7 +11,6 @@ from keras import ops
 
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base
-from official.utils.errors import UserError
 
 
 class Objective(base.Objective):
@@ -19,10 +18,6 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="seq2seq_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        try:
-            config.check_encoder(encoder_config)
-        except ValueError as error:
-            raise UserError(f"objectives: seq2seq_lm: {error}") from None
         self.output_projection = None
         if not encoder_config.tied_output:
             self.output_projection = Linear(

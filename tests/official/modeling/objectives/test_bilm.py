@@ -226,16 +226,16 @@ def test_what_is_refused():
         "segments": {"format": "stream", "sentences": True, "rows": 8},
         "objectives": [{"type": "bilm", "samples": 51}],
     }  # fmt: skip
-    config = resolve.resolve(configs.from_dict(raw), V)
+    config = configs.from_dict(raw)
     with pytest.raises(UserError, match="samples: 51 .* encoder.vocab_size: 50: lower it, or take"):
-        bilm.Objective(config.objectives[0], config.encoder)
+        resolve.resolve(config, V)
     other = types.SimpleNamespace(type="transformer", vocab_size=V, initializer="normal",
                                   initializer_range=0.02)  # fmt: skip
-    with pytest.raises(UserError, match="encoder.type: transformer has not two directions: take b"):
-        bilm.Objective(BidirectionalLMConfig(), other)
+    with pytest.raises(ValueError, match="encoder.type: transformer has not two directions: take "):
+        BidirectionalLMConfig().check_encoder(other)
     for objective in (MaskedLMConfig(), SpanBoundaryConfig()):
         with pytest.raises(ValueError, match="token table, and encoder.type: bilm has none: take"):
-            objective.check(config)
+            objective.check_encoder(config.encoder)
     with pytest.raises(ValueError, match="samples"):
         BidirectionalLMConfig(samples=-1)
     assert math.isclose(BidirectionalLMConfig().weight, 1)

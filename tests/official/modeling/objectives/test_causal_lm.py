@@ -13,6 +13,7 @@ from official.config.objectives import CausalLMConfig
 from official.modeling.encoders import transformer
 from official.modeling.encoders.inputs import encode
 from official.modeling.objectives import causal_lm
+from official.training import resolve
 from official.utils.errors import UserError
 from tests import small
 
@@ -289,11 +290,16 @@ def test_what_does_not_suit_is_refused(changes, message):
 
 def test_an_encoder_that_comes_later_is_refused_too():
     for changes, message in (
-        ({"causal": False}, r"objectives: causal_lm: the encoder sees the tokens that are asked"),
-        ({"embedding_size": 4}, r"objectives: causal_lm: encoder\.embedding_size: 4 is not the"),
+        (
+            {"causal": False},
+            r"objectives\.0: causal_lm: the encoder sees the tokens that are asked",
+        ),
+        ({"embedding_size": 4}, r"objectives\.0: causal_lm: encoder\.embedding_size: 4 is not the"),
     ):
+        later = dataclasses.replace(ENCODER, **changes)
+        config = dataclasses.replace(whole(), encoder=later)
         with pytest.raises(UserError, match=message):
-            causal_lm.Objective(CausalLMConfig(), dataclasses.replace(ENCODER, **changes))
+            resolve.resolve(resolve.inherit(config), ENCODER.vocab_size)
 
 
 def test_bfloat16_keeps_losses_in_float32():

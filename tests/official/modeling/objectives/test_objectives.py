@@ -341,12 +341,13 @@ def test_class_terms_of_a_confident_guess():
 def test_errors():
     no_pooler = dataclasses.replace(ENCODER, pooler=False)
     for module, options in [
-        (sentence_pair, {}),
         (classification, {"num_labels": 2}),
         (regression, {}),
     ]:
         with pytest.raises(UserError, match="reads the pooled output: set encoder.pooler to true"):
             make(module, encoder_config=no_pooler, **options)
+    with pytest.raises(ValueError, match="reads the pooled output: set encoder.pooler to true"):
+        SentencePairConfig().check_encoder(no_pooler)
     last = dataclasses.replace(ENCODER, pooled_position="last")
     for module, options in [(classification, {"num_labels": 2}), (regression, {})]:
         with pytest.raises(ValueError, match="pooling: 'max' is not one of pooled, first, mean"):

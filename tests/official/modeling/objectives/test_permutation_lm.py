@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.corruptions import PermutationConfig
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import TransformerXLConfig
 from official.config.objectives import PermutationLMConfig
 from official.corruption import permutation
 from official.modeling.encoders import transformer_xl
 from official.modeling.encoders.inputs import encode
 from official.modeling.objectives import permutation_lm
+from official.training import resolve
 from official.utils.errors import UserError
 from tests.official.corruption.test_token_masks import CLS, SEP, VOCABULARY, pad, seeds_of
 
@@ -169,8 +170,12 @@ def test_encoders_that_cannot_answer_are_refused(encoder, message):
 
 
 def test_an_encoder_of_another_kind_is_refused():
-    with pytest.raises(UserError, match="objectives: permutation_lm: the encoder has no query str"):
-        permutation_lm.Objective(PermutationLMConfig(), TransformerConfig(vocab_size=9))
+    config = configs.from_dict({**raw(), "encoder": None})
+    other = configs.from_dict({"name": "x", "encoder": {"type": "transformer", "vocab_size": 9}})
+    with pytest.raises(
+        UserError, match="objectives.0: permutation_lm: the encoder has no query st"
+    ):
+        resolve.resolve(resolve.inherit(config, other), 9)
 
 
 def test_without_the_corruption_it_is_refused():

@@ -1,0 +1,130 @@
+"""The code of CONTRIBUTING's walk-throughs, added to a copy of the packages, trains."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import ROOT
+
+# The line of a file before which a class or an entry is added; other files are new.
+PLACES = {"config": "PARTS = (", "tasks": "GENERIC = "}
+PROGRAM = """
+import json, pathlib, sys
+import numpy as np
+import official
+from official import data, tasks, tokenizers
+from official.config import registry
+from official.training.run import train
+from tests import small
+from tfrecords_tools.tasks import builder
+
+root = pathlib.Path.cwd()
+assert pathlib.Path(official.__file__).parents[1] == root
+
+# The encoder, on two rows with different padding.
+part = registry.ENCODERS["bag"](vocab_size=9, hidden_size=4, activation="relu")
+encoder = registry.module_of(part).Encoder(part)
+ids, mask = np.array([[3, 5, 5, 8], [7, 1, 0, 0]]), np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
+states = np.asarray(encoder(ids, padding_mask=mask)["sequence_output"])
+table, kernel = np.asarray(encoder.token_table.table), np.asarray(encoder.mix.kernel)
+for row, real, found in zip(ids, mask, states):
+    mean = sum(table[i] for i in row[real]) / real.sum()
+    for i, state in zip(row, found):
+        expected = np.maximum(np.concatenate([table[i], mean]) @ kernel, 0)
+        np.testing.assert_allclose(state, expected, atol=1e-6)
+
+
+# The corruption: pretraining with it, and with that encoder.
+sizes = {"type": "bag", "hidden_size": 16, "vocab_size": None}
+config = small.config(
+    corruption={"type": "suffix_masks"}, encoder=sizes, objectives=[{"type": "masked_lm"}],
+    recipe__steps=5, recipe__report_every=1,
+)
+shards = small.shard_folder(root / "shards", config)
+plain = data.ShardDataset(shards, small.config(corruption=None, objectives=[]), training=True)
+hidden = data.ShardDataset(shards, config, training=True)
+specials = set(hidden.tokenizer.special_ids)
+for before, after in zip(plain.dataset(8).take(2), hidden.dataset(8).take(2)):
+    for i, (row, real) in enumerate(zip(before["token_ids"].numpy(), before["padding_mask"])):
+        n = int(np.sum(real))
+        at = [j for j in range(n - 4, n) if row[j] not in specials]
+        count = int(after["masked_weights"][i].numpy().sum())
+        assert after["masked_positions"][i].numpy()[:count].tolist() == at and at
+        assert after["masked_ids"][i].numpy()[:count].tolist() == row[at].tolist()
+        row = [hidden.tokenizer.mask_id if j in at else x for j, x in enumerate(row)]
+        assert after["token_ids"][i].numpy().tolist() == row
+train(config, shards, root / "pretrained", report=lambda line: None)
+
+# The kind of task: its shards, and fine-tuning.
+texts = [" ".join(small.WORDS[i : i + 1 + i % 4]) for i in range(16)]
+(root / "train.tsv").write_text("text\\n" + "".join(f"{text}\\n" for text in texts))
+tokenizer = tokenizers.load(shards)
+task = tasks.generic("length", "text")
+files = {"train": root / "train.tsv"}
+builder.build(task, files, tokenizer, root / "lengths", 16, report=lambda line: None)
+config = small.config(
+    segments=None, corruption=None, encoder=sizes, objectives=[{"type": "length"}],
+    recipe__steps=5, recipe__report_every=1,
+)
+source = data.ShardDataset(root / "lengths", config)
+counts = {int(r): float(n) for b in source.dataset(8) for r, n in zip(b["row"], b["score"])}
+assert counts == {i: float(len(text.split())) for i, text in enumerate(texts)}
+train(config, root / "lengths", root / "tuned", report=lambda line: None)
+print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in ("pretrained", "tuned")]))
+"""
+
+
+def walk_throughs():
+    """The code blocks of CONTRIBUTING that name their file in the first line, by file."""
+    blocks = re.findall(
+        r"```python\n# (\S+\.py)\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S
+    )
+    return blocks
+
+
+def add(folder, name, code):
+    """Adds a block to the copy: a new file, or a class before the place where it is listed."""
+    path = folder / name
+    if not path.exists():
+        path.write_text(code)
+        return
+    text, place = path.read_text(), PLACES[name.split("/")[1]]
+    before, found, after = text.partition(f"\n{place}")
+    assert found, f"{name} has no {place!r}"
+    listed = "".join(f"{cls}, " for cls in re.findall(r"^class (\w+)", code, re.M))
+    path.write_text(f"{before}\n{code}\n\n{place}{listed}{after}")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_what_contributing_shows_trains(tmp_path):
+    for package in ("official", "tfrecords_tools"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    blocks = walk_throughs()
+    touched = {"corruption": 2, "encoder": 2, "kind": 4}  # and a test each
+    assert len(blocks) == sum(touched.values())
+    for name, code in blocks:
+        add(tmp_path, name, code)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name, text in zip(
+        ("masked_lm", "length"), json.loads(done.stdout.splitlines()[-1]), strict=True
+    ):
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert max(line["step"] for line in lines) == 5
+        losses = [line[name] for line in lines if name in line]
+        assert len(losses) == 5 and all(0 < abs(loss) < 100 for loss in losses)
