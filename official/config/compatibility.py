@@ -135,7 +135,7 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
         if config.recipe.bucket_lengths:
             raise UserError(
                 f"{source}: recipe.bucket_lengths: the rows of segments.format: {segments.format} "
-                "have one length: leave it out"
+                "have one length: remove it"
             )
     if segments.packing > 1 and not corruption.packs:
         raise UserError(
@@ -157,8 +157,8 @@ def _check_needs(
     needed = objective.needs()
     if "permutation_mask" in given - needed and "masked_ids" in needed:
         raise UserError(
-            f"{source}: {place}: {objective.type} asks for tokens that are hidden, and "
-            "corruption.type: permutation leaves all of them in their places: take token_masks, "
+            f"{source}: {place}: {objective.type} predicts hidden tokens, and "
+            "corruption.type: permutation hides none: take token_masks, "
             "or permutation_lm"
         )
     if lacking := sorted(needed - given):
@@ -184,7 +184,7 @@ def _check_layer_states(config: Config, source: str) -> None:
         if not one_row or getattr(objective, "task", ""):
             raise UserError(
                 f"{source}: recipe.layer_states: objectives.{i}: {objective.type} reads more than "
-                "the states of single rows of one task: leave it out"
+                "the states of single rows of one task: remove recipe.layer_states"
             )
         if getattr(objective, "pooling", "") == "pooled":
             raise UserError(
@@ -212,7 +212,7 @@ def _check_memory(config: Config, source: str) -> None:
         )
     if segments.reuse_length and _hides(config) and encoder.attention == "bi":
         raise UserError(
-            f"{source}: corruption.block_size: missing: the next row asks for the text behind the "
+            f"{source}: corruption.block_size: missing: the next row predicts the text after the "
             f"first {segments.reuse_length} tokens (segments.reuse_length), which these see before "
             f"the memory keeps them (encoder.attention: bi): set it to a divisor of them and of "
             f"max_length {segments.max_length}, such as "

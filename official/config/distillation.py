@@ -113,11 +113,11 @@ class DistillationConfig(ObjectiveConfig):
         if len(self.teachers) > 1 and self.matches_states:
             raise ValueError(
                 f"teachers: {len(self.teachers)} teachers, and states are matched with one: name "
-                f"one, or leave {', '.join(TERMS[2:])} out"
+                f"one, or remove {', '.join(TERMS[2:])}"
             )
         if self.cache and self.matches_states:
             raise ValueError(
-                f"cache: has the outputs of the teachers only: leave {', '.join(TERMS[2:])} out, "
+                f"cache: has the outputs of the teachers only: remove {', '.join(TERMS[2:])}, "
                 "or the cache"
             )
 
@@ -186,7 +186,9 @@ class DistillationConfig(ObjectiveConfig):
                     "independent"
                 )
             if self.positions == "masked" and head.type != "masked_lm":
-                raise ValueError(f"positions: masked is of masked_lm, and the head is {head.type}")
+                raise ValueError(
+                    f"positions: masked is only for masked_lm, and the head is {head.type}"
+                )
         if self.means == "released" and whole.segments and whole.segments.packing > 1:
             raise ValueError(
                 "means: released counts the padding of rows of one sequence: take intended, or "
@@ -196,7 +198,7 @@ class DistillationConfig(ObjectiveConfig):
         if encoder is not None and (self.relation or self.scores) and not _has_parts(encoder):
             raise ValueError(
                 f"encoder.type: {encoder.type} does not give its attention scores: take "
-                "transformer, or leave relation and scores out"
+                "transformer, or remove relation and scores"
             )
 
     def check_teacher(self, student: EncoderConfig, teacher: EncoderConfig) -> None:
@@ -214,7 +216,7 @@ class DistillationConfig(ObjectiveConfig):
         if (self.relation or self.scores) and not _has_parts(teacher):
             raise ValueError(
                 f"teachers: an encoder of type {teacher.type} does not give its attention scores: "
-                "take a transformer, or leave relation and scores out"
+                "take a transformer, or remove relation and scores"
             )
         if self.relation:
             self._check_relations(student, teacher)
@@ -237,13 +239,13 @@ class DistillationConfig(ObjectiveConfig):
         if student_layers > teacher_layers:
             raise ValueError(
                 f"layers: the student has {student_layers} layers, which is more than the "
-                f"{teacher_layers} of its teacher: take a student that is not deeper, or leave "
-                "scores and hidden out"
+                f"{teacher_layers} of its teacher: take a student that is not deeper, or remove "
+                "scores and hidden"
             )
         if not self.layers:
             if teacher_layers % student_layers:
                 raise ValueError(
-                    f"layers: missing: the teacher's {teacher_layers} layers are no multiple of "
+                    f"layers: missing: the teacher's {teacher_layers} layers are not a multiple of "
                     f"the student's {student_layers}: name the teacher's layer for each of them"
                 )
             step = teacher_layers // student_layers

@@ -127,7 +127,7 @@ class TransformerConfig(EncoderConfig):
             one_of("family", self.family, FAMILIES)
         at_least(self, 4, "relative_buckets")
         if self.causal and self.relative_buckets:
-            raise ValueError("relative_buckets: are of distances in both directions: not of causal")
+            raise ValueError("relative_buckets: not supported for causal: true; remove it")
         if self.layer_groups is None and self.inner_layers != 1:
             raise ValueError("inner_layers: has a meaning only where layer_groups is set")
         if self.layer_groups is not None and self.num_layers % self.layer_groups:
@@ -391,7 +391,7 @@ class EncoderDecoderConfig(EncoderConfig):
                 "raise it, or lower relative_buckets"
             )
         if self.scale_output and not self.tied_output:
-            raise ValueError("scale_output: true is of a tied output, and tied_output is false")
+            raise ValueError("scale_output: true needs a tied output, and tied_output is false")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Mix:
         one_of("norm", self.norm, NORMS)
         dropout_rate(self, "dropout")
         if self.layers is not None and not self.layers:
-            raise ValueError("layers: name at least one layer, or leave it out to mix all")
+            raise ValueError("layers: name at least one layer, or remove it to mix all")
 
 
 @dataclasses.dataclass(frozen=True)

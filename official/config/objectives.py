@@ -94,7 +94,7 @@ class CausalLMConfig(ObjectiveConfig):
                 "forward, and segments.backward for rows over the text reversed"
             )
         if whole.corruption is not None:
-            raise ValueError("it asks for the tokens that it reads: leave out `corruption`")
+            raise ValueError("it predicts the tokens that it reads: remove `corruption`")
         if {objective.type for objective in whole.objectives} - {self.type, "distillation"}:
             raise ValueError(
                 "it cuts the rows that it reads, and may turn them round: let it be the only "
@@ -106,12 +106,12 @@ class CausalLMConfig(ObjectiveConfig):
         relative = hasattr(encoder, "attention")
         if not (encoder.attention == "uni" if relative else getattr(encoder, "causal", False)):
             wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
-            raise ValueError(f"the encoder sees the tokens that are asked for: set {wanted}")
+            raise ValueError(f"the encoder sees the tokens that are predicted: set {wanted}")
         size = getattr(encoder, "embedding_size", None)
         if size not in (None, encoder.hidden_size):
             raise ValueError(
                 f"encoder.embedding_size: {size} is not the hidden size {encoder.hidden_size}, "
-                "which an output tied to the token table has to have: leave it out"
+                "which an output tied to the token table must have: remove it"
             )
 
 
@@ -204,7 +204,7 @@ class BidirectionalLMConfig(ObjectiveConfig):
     def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if whole.corruption is not None:
-            raise ValueError("it asks for the words that it reads: leave out `corruption`")
+            raise ValueError("it predicts the words that it reads: remove `corruption`")
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
@@ -319,7 +319,7 @@ class GeneratorConfig(ObjectiveConfig):
         if self.frozen and (self.size != 1.0 or self.num_layers is not None):
             raise ValueError(
                 "frozen: generator and encoder start from the same model, so set size to 1.0 and "
-                "leave num_layers out"
+                "remove num_layers"
             )
         if self.frozen and self.baseline:
             raise ValueError("frozen: what does not learn needs no baseline")
@@ -366,8 +366,8 @@ class GeneratorConfig(ObjectiveConfig):
                     raise ValueError(
                         f"{key}: {getattr(self, key)} makes its {name} {sizes[name]}, and "
                         "with sharing: all it is the encoder itself, whose "
-                        f"{name} is {getattr(encoder, name)}: set size to 1.0 and leave num_layers "
-                        "out, or share less"
+                        f"{name} is {getattr(encoder, name)}: set size to 1.0 and remove "
+                        "num_layers, or share less"
                     )
         elif self.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
             raise ValueError(

@@ -69,15 +69,17 @@ class Optimizer:
         if self.type != "adagrad":
             self._check_default("initial_accumulator", "adagrad")
         elif self.weight_decay:
-            raise ValueError(f"weight_decay: {self.weight_decay}: adagrad has none: leave it out")
+            raise ValueError(
+                f"weight_decay: {self.weight_decay}: not supported for adagrad; remove it"
+            )
         above(self, 0, "initial_accumulator")
         regular_expression(self, "no_decay", "no_adaptation")
         if self.no_adaptation is not None and self.type != "lamb":
-            raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
+            raise ValueError(f"no_adaptation: not supported for the type {self.type}; remove it")
         one_of("layer_decay_from", self.layer_decay_from, ["head", "last_layer"])
         fraction(self, "layer_decay")
         if not self.layer_decay:
-            raise ValueError("layer_decay: 0 stops every layer but the head: leave it out, or 1")
+            raise ValueError("layer_decay: 0 stops every layer but the head: remove it, or set 1")
         fraction(self, "beta_1", "beta_2")
         at_least(self, 0, "learning_rate", "epsilon", "weight_decay", "clip_norm")
 
@@ -86,8 +88,8 @@ class Optimizer:
         value = getattr(self, name)
         if value != type(self).__dataclass_fields__[name].default:
             raise ValueError(
-                f"{name}: {value}: {self.type} has no such setting: leave it out, or take the type "
-                f"{other}"
+                f"{name}: {value}: not supported for the type {self.type}; remove it, or take the "
+                f"type {other}"
             )
 
 
@@ -124,7 +126,7 @@ class Schedule:
             unused += ("linear_tail",)
         for name in unused:
             if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                raise ValueError(f"{name}: has no meaning for the type {self.type}: leave it out")
+                raise ValueError(f"{name}: not supported for the type {self.type}; remove it")
         fraction(self, "linear_tail")
         at_least(self, 0, "steps", "warmup_steps")
         fraction(self, "warmup_fraction", "end_ratio")
@@ -215,11 +217,11 @@ class Recipe:
         at_least(self, 0, "task_limit")
         above(self, 0, "task_temperature")
         if self.task_sampling == "equal" and self.task_limit:
-            raise ValueError("task_limit: has no meaning for task_sampling: equal: leave it out")
+            raise ValueError("task_limit: not supported for task_sampling: equal; remove it")
         if self.task_sampling != "proportional" and self.task_temperature != 1:
             raise ValueError(
-                "task_temperature: is of task_sampling: proportional, and it is "
-                f"{self.task_sampling}: leave it out"
+                f"task_temperature: not supported for task_sampling: {self.task_sampling}; remove "
+                "it, or take proportional"
             )
         one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
         at_least(self, 1, "batch_size", "accumulation", "report_every", "save_every")
@@ -247,11 +249,9 @@ class Recipe:
                 "true"
             )
         if self.freeze_encoder and self.dropout is not None:
-            raise ValueError("dropout: a frozen encoder has no dropout: leave it out")
+            raise ValueError("dropout: not supported for a frozen encoder; remove it")
         if self.freeze_encoder and self.optimizer.layer_decay != 1:
-            raise ValueError(
-                "optimizer.layer_decay: a frozen encoder has no learning rates: leave it out"
-            )
+            raise ValueError("optimizer.layer_decay: not supported for a frozen encoder; remove it")
 
     @property
     def weights_dtype(self) -> str:

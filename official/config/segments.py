@@ -144,8 +144,8 @@ class Segments:
             )
         if self.row_tokens > self.max_length and self.packing == 1:
             raise ValueError(
-                f"row_length: {self.row_length} is of rows that sequences share, and packing is 1: "
-                f"raise packing, or leave row_length out"
+                f"row_length: {self.row_length} is for rows that sequences share, and packing is "
+                "1: raise packing, or remove row_length"
             )
         fraction(self, "short_seq_prob", "single_prob", "random_next_prob")
 
@@ -181,7 +181,7 @@ class Segments:
             if self.sentences and getattr(self, name) != default:
                 raise ValueError(
                     f"{name}: {getattr(self, name)} is not for rows of sentences, which have both "
-                    f"directions and no special token but marks: leave it out, or sentences"
+                    f"directions and no special token but marks: remove it, or sentences"
                 )
 
     @property

@@ -54,7 +54,9 @@ def parse(text: str) -> list[str] | dict[str, float]:
         try:
             shares[name] = float(share)
         except ValueError:
-            raise UserError(f"{part}: {share!r} is no number: give shares as FOLDER=0.7") from None
+            raise UserError(
+                f"{part}: {share!r} is not a number: give shares as FOLDER=0.7"
+            ) from None
     if shares and len(shares) < len(names):
         raise UserError(f"{text}: give every folder a share, as FOLDER=0.7, or none")
     return shares or names
@@ -125,7 +127,7 @@ class Mixture:
             task = source.manifest.task
             if task is not None and task.kind not in LEARNT_TOGETHER:
                 raise UserError(
-                    f"{source.folder}: a task of the kind {task.kind} is learnt and scored by "
+                    f"{source.folder}: a task of the kind {task.kind} is trained and scored by "
                     "itself: name its folder alone"
                 )
             if task is None or task.name in tasks:

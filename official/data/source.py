@@ -224,7 +224,7 @@ class ShardDataset:
             raise UserError(
                 f"{self._states.folder}: these are the states of another encoder (weights "
                 f"{self._states.encoder[:16]}…) than that of this run ({checksum[:16]}…): name its "
-                "model folder with --init, or leave recipe.layer_states out"
+                "model folder with --init, or remove recipe.layer_states"
             )
 
     def keep_earlier_order(self) -> None:

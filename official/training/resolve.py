@@ -53,7 +53,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> Re
             )
             key, ours, theirs = next(c for c in changed if c[0] != "encoder.vocab_size")
             raise UserError(
-                f"{key}: {ours} in the config and {theirs} in the model of --init: leave out "
+                f"{key}: {ours} in the config and {theirs} in the model of --init: remove "
                 "`encoder`, which then comes from --init"
             )
         given = _like(given, ours)

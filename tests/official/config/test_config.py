@@ -164,7 +164,7 @@ def test_bad_overrides(tmp_path, override, message):
         (
             "segments.row_length",
             256,
-            "row_length: 256 is of rows that sequences share, and packing is 1",
+            "row_length: 256 is for rows that sequences share, and packing is 1",
         ),
         ("segments.random_negatives", True, "a meaning for sentence_order, not for next_sentence"),
         ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not between 0 and 1"),
@@ -199,7 +199,11 @@ def test_bad_overrides(tmp_path, override, message):
         ("recipe.optimizer", {"layer_decay": 1.5}, "layer_decay: 1.5 is not between 0 and 1"),
         ("recipe.optimizer", {"layer_decay": 0}, "layer_decay: 0 stops every layer but the head"),
         ("recipe.optimizer", {"no_decay": ["(norm"]}, "no_decay: '(norm' is not a regular express"),
-        ("recipe.optimizer", {"no_adaptation": ["bias"]}, "no_adaptation: is of type lamb, and"),
+        (
+            "recipe.optimizer",
+            {"no_adaptation": ["bias"]},
+            "no_adaptation: not supported for the type",
+        ),
         ("recipe.schedule", {"warmup_steps": 1, "warmup_fraction": 0.1}, "not both"),
         ("corruption", None, "objectives.0: masked_lm needs masked_ids, masked_positions"),
         ("segments.max_length", 1024, "1024 tokens do not fit encoder.max_positions: 512"),

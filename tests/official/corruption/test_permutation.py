@@ -309,8 +309,8 @@ def test_objectives_of_hidden_tokens_are_refused(objective):
     with pytest.raises(UserError) as caught:
         configs.from_dict(raw(objective))
     assert str(caught.value) == (
-        f"config: objectives.0: {objective} asks for tokens that are hidden, and corruption.type: "
-        "permutation leaves all of them in their places: take token_masks, or permutation_lm"
+        f"config: objectives.0: {objective} predicts hidden tokens, and corruption.type: "
+        "permutation hides none: take token_masks, or permutation_lm"
     )
 
 

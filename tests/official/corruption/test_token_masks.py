@@ -571,7 +571,7 @@ STREAM = {
          "corruption.block_size: 8 tokens of a row are counted, and sequences that share one begin "
          "anywhere: take segments.packing: 1"),
         (STREAM,
-         r"config: corruption.block_size: missing: the next row asks for the text behind the first "
+         r"config: corruption.block_size: missing: the next row predicts the text after the first "
          r"12 tokens \(segments.reuse_length\), which these see before the memory keeps them "
          r"\(encoder.attention: bi\): set it to a divisor of them and of max_length 32, such as 4, "
          r"or take encoder.attention: uni, or encoder.memory_length: 0 and encoder.reuse_length"),

@@ -129,7 +129,7 @@ def test_what_data_names(tmp_path, monkeypatch):
     assert mixture.parse("c=1=2,wiki=1e-1") == {"c=1": 2.0, "wiki": 0.1}
     for text, message in (
         ("wiki=0.7,books", "wiki=0.7,books: give every folder a share, as FOLDER=0.7, or none"),
-        ("wiki=x", "wiki=x: 'x' is no number: give shares as FOLDER=0.7"),
+        ("wiki=x", "wiki=x: 'x' is not a number: give shares as FOLDER=0.7"),
         ("wiki=1,wiki=2", "wiki is named twice: give it one share"),
     ):
         with pytest.raises(UserError, match=message):

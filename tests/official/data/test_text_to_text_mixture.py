@@ -82,8 +82,11 @@ def test_recipe_gives_the_rates(folders):
         drawn = _mixture(folders, _config(**recipe))._choices
         np.testing.assert_array_equal(drawn, mixture.choices(wanted, 0))
     for recipe, message in (
-        ({"task_sampling": "equal", "task_limit": 5}, "task_limit: has no meaning for task_sampl"),
-        ({"task_sampling": "annealed", "task_temperature": 2}, "task_temperature: is of task_sam"),
+        ({"task_sampling": "equal", "task_limit": 5}, "task_limit: not supported for task_sampl"),
+        (
+            {"task_sampling": "annealed", "task_temperature": 2},
+            "task_temperature: not supported for task_sam",
+        ),
         ({"task_temperature": 0}, "task_temperature: 0.0 is not above 0"),
     ):
         with pytest.raises(UserError, match=message):

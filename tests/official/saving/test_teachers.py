@@ -91,7 +91,7 @@ def test_teachers_are_loaded_beside_the_student(masked):
         ),
         (
             {"scores": 1.0}, {"num_layers": 3},
-            "layers: missing: the teacher's 4 layers are no multiple of the student's 3",
+            "layers: missing: the teacher's 4 layers are not a multiple of the student's 3",
         ),
         (
             {"scores": 1.0, "layers": [2, 5]}, {"num_layers": 2},

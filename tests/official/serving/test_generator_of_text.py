@@ -344,7 +344,7 @@ def test_what_cannot_write_is_refused(tmp_path):
         (dataclasses.replace(XL, vocab_size=300, attention="bi"), "encoder.attention: uni"),
     ):
         other = configs.Config("x", encoder=encoder, objectives=config.objectives)
-        with pytest.raises(UserError, match=f"tokens that are asked for: set {wanted}"):
+        with pytest.raises(UserError, match=f"tokens that are predicted: set {wanted}"):
             Generator(other, tokenizer, model_folder.build(other))
 
 

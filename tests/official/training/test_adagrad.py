@@ -139,11 +139,13 @@ def test_settings():
     read = configs.Optimizer(type="adagrad", learning_rate=0.2)
     assert (read.weight_decay, read.clip_norm, read.initial_accumulator) == (0.0, 1.0, 1.0)
     for key, value, message in (
-        ("beta_1", 0.5, "beta_1: 0.5: adagrad has no such setting: leave it out"),
-        ("weight_decay", 0.1, "weight_decay: 0.1: adagrad has none: leave it out"),
+        ("beta_1", 0.5, "beta_1: 0.5: not supported for the type adagrad; remove it"),
+        ("weight_decay", 0.1, "weight_decay: 0.1: not supported for adagrad; remove it"),
         ("initial_accumulator", 0.0, "initial_accumulator"),
     ):
         with pytest.raises(ValueError, match=message):
             configs.Optimizer(type="adagrad", **{key: value})
-    with pytest.raises(ValueError, match="initial_accumulator: 0.1: adamw has no such setting"):
+    with pytest.raises(
+        ValueError, match="initial_accumulator: 0.1: not supported for the type adamw"
+    ):
         configs.Optimizer(initial_accumulator=0.1)

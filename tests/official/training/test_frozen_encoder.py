@@ -182,7 +182,7 @@ def test_a_frozen_encoder_needs_a_head(shards):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"recipe__dropout": 0.1}, "recipe.dropout: a frozen encoder has no dropout"),
+        ({"recipe__dropout": 0.1}, "recipe.dropout: not supported for a frozen encoder"),
         ({"recipe__optimizer__layer_decay": 0.9}, "recipe.optimizer.layer_decay: a frozen encoder"),
     ],
 )

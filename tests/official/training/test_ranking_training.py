@@ -98,5 +98,5 @@ def test_several_rankings_at_once(folder):
     with pytest.raises(UserError, match=message):
         ShardDataset(both, read, "validation")
     sources = [ShardDataset(path, read, "train", training=True) for path in both]
-    with pytest.raises(UserError, match="one: a task of the kind ranking is learnt and scored by"):
+    with pytest.raises(UserError, match="one: a task of the kind ranking is trained and scored by"):
         Mixture(sources, read)

@@ -117,9 +117,9 @@ def test_constant_after_a_ramp():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"type": "constant", "power": 2.0}, "power: has no meaning for the type constant"),
-        ({"type": "inverse_sqrt", "end_ratio": 0.1}, "end_ratio: has no meaning for the type inv"),
-        ({"type": "bert", "linear_tail": 0.1}, "linear_tail: has no meaning for the type bert"),
+        ({"type": "constant", "power": 2.0}, "power: not supported for the type constant"),
+        ({"type": "inverse_sqrt", "end_ratio": 0.1}, "end_ratio: not supported for the type inv"),
+        ({"type": "bert", "linear_tail": 0.1}, "linear_tail: not supported for the type bert"),
         ({"type": "inverse_sqrt", "linear_tail": 1.5}, "linear_tail: 1.5 is not between 0 and 1"),
     ],
 )

@@ -270,7 +270,7 @@ def test_the_objectives_of_the_study_have_one_model():
         ({"positions": "sinusoidal", "hidden_size": 9}, "hidden_size: 9 is odd"),
         ({"relative_buckets": 6}, "relative_buckets: 6 is not a multiple of 4"),
         ({"relative_max_distance": 4}, "relative_max_distance: 4 is not above 4"),
-        ({"tied_output": False, "scale_output": True}, "scale_output: true is of a tied output"),
+        ({"tied_output": False, "scale_output": True}, "scale_output: true needs a tied output"),
     ],
 )
 def test_bad_settings(changes, message):

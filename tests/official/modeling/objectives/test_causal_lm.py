@@ -256,7 +256,7 @@ def test_a_config_without_corruption():
         ),
         (
             {"encoder__causal": False},
-            r"objectives\.0: causal_lm: the encoder sees the tokens that are asked for: set "
+            r"objectives\.0: causal_lm: the encoder sees the tokens that are predicted: set "
             r"encoder\.causal: true",
         ),
         (
@@ -265,7 +265,7 @@ def test_a_config_without_corruption():
         ),
         (
             {"corruption": {"type": "token_masks", "max_predictions": 5}},
-            "causal_lm: it asks for the tokens that it reads: leave out `corruption`",
+            "causal_lm: it predicts the tokens that it reads: remove `corruption`",
         ),
         (
             {
@@ -292,7 +292,7 @@ def test_an_encoder_that_comes_later_is_refused_too():
     for changes, message in (
         (
             {"causal": False},
-            r"objectives\.0: causal_lm: the encoder sees the tokens that are asked",
+            r"objectives\.0: causal_lm: the encoder sees the tokens that are pred",
         ),
         ({"embedding_size": 4}, r"objectives\.0: causal_lm: encoder\.embedding_size: 4 is not the"),
     ):

@@ -288,7 +288,7 @@ def test_errors():
         (
             {"size": 0.5},
             "generator: size: 0.5 makes its hidden_size 6, and with sharing: all it is the encoder "
-            "itself, whose hidden_size is 12: set size to 1.0 and leave num_layers out",
+            "itself, whose hidden_size is 12: set size to 1.0 and remove num_layers",
         ),
         (
             {"size": 1.0, "num_layers": 1},
