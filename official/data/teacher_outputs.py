@@ -15,7 +15,7 @@ from official.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Taught:
+class TeacherOutputs:
     """The cached outputs for a split.
 
     Attributes:
@@ -52,7 +52,7 @@ class Taught:
 
 def read(
     config: configs.Config, split: str, fingerprint: str, count: int, training: bool
-) -> Taught | None:
+) -> TeacherOutputs | None:
     """Reads the cached outputs that a config names.
 
     Args:
@@ -75,10 +75,10 @@ def read(
     if not training and not paths.path(objective.cache).exists():
         return None
     record = teacher_outputs.read_record(objective.cache)
-    found = record.splits.get(split)
-    if not training and (found is None or found.fingerprint != fingerprint):
+    known = record.splits.get(split)
+    if not training and (known is None or known.fingerprint != fingerprint):
         return None
-    if found is None:
+    if known is None:
         raise UserError(
             f"{objective.cache}: has outputs of {', '.join(record.splits)}, not of {split}: make "
             f"them with official.teacher_outputs --split={split}"
@@ -86,7 +86,7 @@ def read(
     outputs = teacher_outputs.read(objective.cache, record, split, fingerprint)
     if outputs.ndim != 3 or len(outputs) != count:
         raise UserError(f"{objective.cache}: {len(outputs)} outputs for {count} examples")
-    return Taught(objective.cache, record, outputs)
+    return TeacherOutputs(objective.cache, record, outputs)
 
 
 def _distillation(config: configs.Config) -> DistillationConfig | None:

@@ -24,6 +24,12 @@ def test_each_part_has_a_module_that_runs_it(table, name):
         assert result.type == kind and callable(getattr(module, name))
 
 
+def test_masks_that_are_listed_have_the_fields_that_follow():
+    for part in registry.CORRUPTIONS.values():
+        listed = part.static or part.packs
+        assert not listed or callable(registry.module_of(part()).follows), part.type
+
+
 def test_choices_are_those_that_are_implemented():
     assert set(encoders.ACTIVATIONS) == set(activation.ACTIVATIONS)
     assert set(encoders.POOLER_ACTIVATIONS) == set(activation.POOLER_ACTIVATIONS)
