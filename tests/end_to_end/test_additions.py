@@ -58,7 +58,7 @@ for before, after in zip(plain.dataset(8).take(2), hidden.dataset(8).take(2)):
         assert after["masked_ids"][i].numpy()[:count].tolist() == row[at].tolist()
         row = [hidden.tokenizer.mask_id if j in at else x for j, x in enumerate(row)]
         assert after["token_ids"][i].numpy().tolist() == row
-train(config, shards, root / "pretrained", report=lambda line: None)
+train(config, shards, root / "pretrained", evaluate=False, report=lambda line: None)
 
 # The kind of task: its shards, and fine-tuning.
 texts = [" ".join(small.WORDS[i : i + 1 + i % 4]) for i in range(16)]
@@ -74,7 +74,7 @@ config = small.config(
 source = data.ShardDataset(root / "lengths", config)
 counts = {int(r): float(n) for b in source.dataset(8) for r, n in zip(b["row"], b["score"])}
 assert counts == {i: float(len(text.split())) for i, text in enumerate(texts)}
-train(config, root / "lengths", root / "tuned", report=lambda line: None)
+train(config, root / "lengths", root / "tuned", evaluate=False, report=lambda line: None)
 print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in ("pretrained", "tuned")]))
 """
 
