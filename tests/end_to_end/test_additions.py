@@ -17,7 +17,7 @@ PROGRAM = """
 import json, pathlib, sys
 import numpy as np
 import official
-from official import data, tasks, tokenizers
+from official import data, tasks
 from official.config import registry
 from official.training.run import train
 from tests import small
@@ -63,10 +63,9 @@ train(config, shards, root / "pretrained", evaluate=False, report=lambda line: N
 # The kind of task: its shards, and fine-tuning.
 texts = [" ".join(small.WORDS[i : i + 1 + i % 4]) for i in range(16)]
 (root / "train.tsv").write_text("text\\n" + "".join(f"{text}\\n" for text in texts))
-tokenizer = tokenizers.load(shards)
 task = tasks.generic("length", "text")
 files = {"train": root / "train.tsv"}
-builder.build(task, files, tokenizer, root / "lengths", 16, report=lambda line: None)
+builder.build(task, files, hidden.tokenizer, root / "lengths", 16, report=lambda line: None)
 config = small.config(
     segments=None, corruption=None, encoder=sizes, objectives=[{"type": "length"}],
     recipe__steps=5, recipe__report_every=1,

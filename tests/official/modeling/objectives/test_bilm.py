@@ -218,8 +218,8 @@ def test_initial_weights():
 
 
 def test_what_is_refused():
-    with pytest.raises(UserError, match="samples: 51 different words cannot be drawn from encoder"):
-        make(samples=51)
+    with pytest.raises(ValueError, match="samples: 51 different words cannot be drawn from encode"):
+        BidirectionalLMConfig(samples=51).check_encoder(ENCODER)
     # Without a size of the vocabulary in the config, its tokenizer decides.
     raw = {
         "name": "elmo", "recipe": {"steps": 1}, "encoder": {"type": "bilm"},
