@@ -1,12 +1,11 @@
-"""Compares the evaluations of a run: which checkpoint is the best, and when patience ends.
+"""Hooks of a run: what watches its steps and its evaluations, and may end it.
 
-The figure of an evaluation that picks the best checkpoint, and which of two values is better.
-
-Stops a run after too many consecutive updates without a finite gradient.
+`BestCheckpoint` compares evaluations. `SkippedUpdates` stops a run whose gradients are not finite.
 """
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,41 @@ from official.training.train_step import Steps, TrainStep
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+# What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
+# generator: neither more nor less of them is better.
+_LOWER = ("squared_error",)
+_HIGHER = ("accuracy", "answerable_accuracy", "auc")
+# Of questions, beside the metrics that the task names; see `official.evaluation.squad_metrics`.
+_OF_ANSWERS = tuple(
+    f"{which}{metric}"
+    for which in ("", "has_answer_", "no_answer_", "best_")
+    for metric in ("exact_match", "f1")
+)
 
-class BestCheckpoint:
+
+class Hook:
+    """Watches a run. `Trainer` calls the methods of its hooks at the points that they name."""
+
+    def after_steps(self, step: int, steps: Steps) -> None:
+        """Reads the results of the steps that follow `step`."""
+
+    def after_evaluation(self, step: int, metrics: Mapping[str, float]) -> str:
+        """Reads the evaluation of the weights at a step; returns a note for the line about it."""
+        return ""
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of the hook, as values that JSON can hold."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes what `state` returned from the state of a checkpoint."""
+
+    def reason_to_stop(self) -> str:
+        """Returns why the run ends before its last step; empty = it goes on."""
+        return ""
+
+
+class BestCheckpoint(Hook):
     """The best evaluation of a run so far.
 
     Args:
@@ -43,8 +75,8 @@ class BestCheckpoint:
         self._patience = patience
         self._chief = chief
 
-    def update(self, step: int, metrics: Mapping[str, float]) -> bool:
-        """Compares an evaluation with the best one so far; returns whether it is better.
+    def after_evaluation(self, step: int, metrics: Mapping[str, float]) -> str:
+        """Compares an evaluation with the best one so far; says if it is better.
 
         Raises:
           UserError: the metric is not among the metrics.
@@ -56,11 +88,25 @@ class BestCheckpoint:
         value = metrics[self.metric]
         if not self._is_better(step, value) or not math.isfinite(value):
             self.waited += 1
-            return False
+            return ""
         self.record = {"step": step, "metric": self.metric, "value": value}
         self.waited = 0
         self.write()
-        return True
+        return "  (best so far)"
+
+    def state(self) -> dict[str, Any]:
+        """Returns `waited` and `best`, without the evaluation of a checkpoint that is saved now."""
+        return {"waited": self.waited, "best": self.record}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes `waited` and `best`."""
+        self.waited, self.record = state["waited"], state["best"]
+
+    def reason_to_stop(self) -> str:
+        """Says that patience is over, if it is."""
+        if not self.patience_is_over:
+            return ""
+        return f"{self.waited} evaluations without a better {self.metric} (recipe.patience)"
 
     def _is_better(self, step: int, value: float) -> bool:
         if self.record is None:
@@ -88,16 +134,50 @@ class BestCheckpoint:
         return "best step {step} ({metric} {value:.4g})".format(**self.record)
 
 
-# What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
-# generator: neither more nor less of them is better.
-_LOWER = ("squared_error",)
-_HIGHER = ("accuracy", "answerable_accuracy", "auc")
-# Of questions, beside the metrics that the task names; see `official.evaluation.squad_metrics`.
-_OF_ANSWERS = tuple(
-    f"{which}{metric}"
-    for which in ("", "has_answer_", "no_answer_", "best_")
-    for metric in ("exact_match", "f1")
-)
+class SkippedUpdates(Hook):
+    """Counts consecutive skipped updates, and ends a run with too many of them.
+
+    Args:
+      train_step: the step whose results are checked.
+      max_bad_steps: the number of consecutive skipped updates that stops the run.
+      model_dir: the model folder, for the message.
+    """
+
+    def __init__(self, train_step: TrainStep, max_bad_steps: int, model_dir: AnyPath):
+        self._train_step = train_step
+        self._max = max_bad_steps
+        self._model_dir = model_dir
+        self._count = 0
+
+    def after_steps(self, step: int, steps: Steps) -> None:
+        """Checks the gradients of the steps that follow `step`.
+
+        Raises:
+          UserError: too many updates in a row were skipped. The message says why.
+        """
+        for offset, norm in enumerate(steps.gradient_norms):
+            self._count = 0 if np.isfinite(norm) else self._count + 1
+            if self._count < self._max:
+                continue
+            last = step + offset + 1
+            raise UserError(
+                f"step {last}: {self._cause(steps, offset)}, for {self._count} steps in a row "
+                f"(since step {last + 1 - self._count}). None of them reached the weights; the "
+                f"last checkpoint in {self._model_dir} is good. Lower "
+                "recipe.optimizer.learning_rate, or look at the data of these steps"
+            )
+
+    def _cause(self, steps: Steps, offset: int) -> str:
+        names = self._train_step.statistics.names
+        terms = [
+            name.removeprefix("loss/")
+            for name, value in zip(names, steps.sums[offset], strict=True)
+            if name.startswith("loss/") and not np.isfinite(value)
+        ]
+        if terms:
+            return f"the loss term {', '.join(terms)} is not finite"
+        variable = self._train_step.updated[steps.bad_variables[offset]].path
+        return f"the gradient of {variable} is not finite, though every loss term is"
 
 
 def best_metric(config: Config, task: Description | MixtureDescription | None) -> tuple[str, bool]:
@@ -142,49 +222,3 @@ def _by_prefix(task: Description | MixtureDescription | None) -> dict[str, Descr
     if isinstance(task, MixtureDescription):
         return {f"{name}/": each for name, each in task.tasks.items()}
     return {"": task}
-
-
-class SkippedUpdates:
-    """Counts consecutive skipped updates.
-
-    Args:
-      train_step: the step whose results are checked.
-      max_bad_steps: the number of consecutive skipped updates that stops the run.
-      model_dir: the model folder, for the message.
-    """
-
-    def __init__(self, train_step: TrainStep, max_bad_steps: int, model_dir: AnyPath):
-        self._train_step = train_step
-        self._max = max_bad_steps
-        self._model_dir = model_dir
-        self._count = 0
-
-    def check(self, step: int, chunk: Steps) -> None:
-        """Checks the steps after `step`.
-
-        Raises:
-          UserError: too many updates in a row were skipped. The message says why.
-        """
-        for offset, norm in enumerate(chunk.gradient_norms):
-            self._count = 0 if np.isfinite(norm) else self._count + 1
-            if self._count < self._max:
-                continue
-            last = step + offset + 1
-            raise UserError(
-                f"step {last}: {self._cause(chunk, offset)}, for {self._count} steps in a row "
-                f"(since step {last + 1 - self._count}). None of them reached the weights; the "
-                f"last checkpoint in {self._model_dir} is good. Lower "
-                "recipe.optimizer.learning_rate, or look at the data of these steps"
-            )
-
-    def _cause(self, chunk: Steps, offset: int) -> str:
-        names = self._train_step.statistics.names
-        terms = [
-            name.removeprefix("loss/")
-            for name, value in zip(names, chunk.sums[offset], strict=True)
-            if name.startswith("loss/") and not np.isfinite(value)
-        ]
-        if terms:
-            return f"the loss term {', '.join(terms)} is not finite"
-        variable = self._train_step.updated[chunk.bad_variables[offset]].path
-        return f"the gradient of {variable} is not finite, though every loss term is"

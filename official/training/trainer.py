@@ -24,7 +24,7 @@ from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, named_arrays
 from official.training import optimizers, reporting, resuming
-from official.training.hooks import BestCheckpoint, SkippedUpdates, best_metric
+from official.training.hooks import BestCheckpoint, Hook, SkippedUpdates, best_metric
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
 from official.utils import paths
@@ -49,7 +49,8 @@ class Trainer:
 
     Attributes:
       variables: the variables of the model and of the optimizer, by their paths in a checkpoint.
-      best: the best evaluation so far.
+      hooks: what watches the steps and the evaluations of the run.
+      best: the best evaluation so far, which is one of the hooks.
     """
 
     def __init__(
@@ -101,7 +102,8 @@ class Trainer:
             config.recipe.patience,
             self.chief,
         )
-        self._skipped = SkippedUpdates(self.train_step, config.recipe.max_bad_steps, self.model_dir)
+        skipped = SkippedUpdates(self.train_step, config.recipe.max_bad_steps, self.model_dir)
+        self.hooks: tuple[Hook, ...] = (skipped, self.best)
         self._data = {"train": resuming.data_record(source)}
         self._metrics: dict[str, float] = {}  # of the evaluation at the current step
         self._first_step = 0  # the first step of a run that has no checkpoint yet
@@ -142,7 +144,7 @@ class Trainer:
         step = checkpoint.step if checkpoint else self._first_step
         if self._metrics:
             # The run may have been killed after it wrote this checkpoint and before it compared it.
-            self.best.update(step, self._metrics)
+            self._compare(step)
         self.best.write()
         return step
 
@@ -178,7 +180,7 @@ class Trainer:
                 reporter.again(step, self._metrics, "validation")
             if step >= self.total_steps:
                 reporter.say(f"{self.model_dir}: trained already, to step {step}")
-            elif self.best.patience_is_over:
+            elif self._reason_to_stop():
                 reporter.say(f"{self.model_dir}: {self._end_line(step)}")
             else:
                 if step:
@@ -204,8 +206,7 @@ class Trainer:
                         "data": self._data,
                         "figures": self._metrics,
                         # Without the evaluation at this step, which is compared later.
-                        "waited": self.best.waited,
-                        "best": self.best.record,
+                        **{k: v for hook in self.hooks for k, v in hook.state().items()},
                         **metrics_log.SCALE,
                     },
                     keep=self.config.recipe.keep_checkpoints,
@@ -229,8 +230,9 @@ class Trainer:
         state = metrics_log.rescaled_state(
             state, self._figures_of_best(state), self.source.manifest.task
         )
-        self._metrics, self.best.waited = state["figures"], state["waited"]
-        self.best.record = state["best"]
+        self._metrics = state["figures"]
+        for hook in self.hooks:
+            hook.restore(state)
         return checkpoint
 
     def _figures_of_best(self, state: Mapping[str, Any]) -> Mapping[str, float]:
@@ -286,13 +288,14 @@ class Trainer:
         iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
         reported: list[Steps] = []
         limit = 1  # the first step runs alone, because it includes tracing the graph
-        while step < self.total_steps and not self.best.patience_is_over:
+        while step < self.total_steps and not self._reason_to_stop():
             count = min(self._next_stop(step) - step, limit)
             started = time.monotonic()
             chunk = self.train_step.run(iterator, count)
             seconds = (time.monotonic() - started) / count
             number, seconds = self._stop_signal.on_any_worker(seconds)
-            self._skipped.check(step, chunk)
+            for hook in self.hooks:
+                hook.after_steps(step, chunk)
             step += count
             reported.append(chunk)
             if not reporter.started:
@@ -325,9 +328,15 @@ class Trainer:
         except Stopped as stopped:
             self._leave(stopped.number, step, reporter)
         self.save(step)
-        better = self.best.update(step, self._metrics)
-        note = "  (best so far)" if better else ""
-        reporter.evaluation(step, self._metrics, "validation", note)
+        reporter.evaluation(step, self._metrics, "validation", self._compare(step))
+
+    def _compare(self, step: int) -> str:
+        """Gives the evaluation at a step to the hooks; returns their notes."""
+        return "".join(hook.after_evaluation(step, self._metrics) for hook in self.hooks)
+
+    def _reason_to_stop(self) -> str:
+        """Returns why the run ends before its last step; empty = it goes on."""
+        return next(filter(None, (hook.reason_to_stop() for hook in self.hooks)), "")
 
     def _leave(self, number: int, step: int, reporter: reporting.Reporter) -> None:
         """Saves a step and stops. The next start makes up for an evaluation that is due."""
@@ -367,9 +376,7 @@ class Trainer:
         return metrics, float(sums[:, statistics.names.index("tokens")].mean())
 
     def _end_line(self, step: int) -> str:
-        if step == self.total_steps or not self.best.patience_is_over:
+        reason = self._reason_to_stop()
+        if step == self.total_steps or not reason:
             return f"done: {step} steps"
-        return (
-            f"stopped early at step {step} of {self.total_steps}: {self.best.waited} evaluations "
-            f"without a better {self.best.metric} (recipe.patience)"
-        )
+        return f"stopped early at step {step} of {self.total_steps}: {reason}"
