@@ -251,6 +251,11 @@ class TransformerXLConfig(EncoderConfig):
         return f"cls_{self.pooled_position}"
 
     @property
+    def causal(self) -> bool:
+        """Whether a position attends to no later one."""
+        return self.attention == "uni"
+
+    @property
     def memory_shape(self):
         """The shape of what is kept of a row: the inputs of all layers at the last positions."""
         return self.num_layers, self.memory_length, self.hidden_size

@@ -103,11 +103,11 @@ class CausalLMConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
-        relative = hasattr(encoder, "attention")
-        if not (encoder.attention == "uni" if relative else getattr(encoder, "causal", False)):
+        if not encoder.causal:
+            relative = hasattr(encoder, "attention")
             wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
             raise ValueError(f"the encoder sees the tokens that are predicted: set {wanted}")
-        size = getattr(encoder, "embedding_size", None)
+        size = encoder.embedding_size
         if size not in (None, encoder.hidden_size):
             raise ValueError(
                 f"encoder.embedding_size: {size} is not the hidden size {encoder.hidden_size}, "

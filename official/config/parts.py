@@ -43,6 +43,7 @@ class EncoderConfig(Part):
       initializer_range: its standard deviation.
       memory_length: the positions of earlier rows that are kept; 0 = none.
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
+      causal: whether a position attends to no later one.
     """
 
     vocab_size: int | None
@@ -59,6 +60,7 @@ class EncoderConfig(Part):
     initializer_range: float
     memory_length: int = 0
     reuse_length: int = 0
+    causal: bool = False
 
     @property
     def text_layout(self) -> str:

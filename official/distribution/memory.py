@@ -162,6 +162,6 @@ def make_memory(
       dtype: that of the states that the encoder computes.
     """
     stream = config.segments is not None and config.segments.format == "stream"
-    if not stream or not getattr(config.encoder, "memory_length", 0):
+    if not stream or not config.encoder.memory_length:
         return None
     return Memory(config.encoder, strategy, rows, dtype)

@@ -47,8 +47,8 @@ def count(config: configs.Config) -> Counts:
     kinds = tuple(registry.module_of(part()).Encoder for part in registry.ENCODERS.values())
     encoders = {"encoder": model.encoder}
     alone = None
-    if (decoder := getattr(model.encoder, "decoder", None)) is not None:
-        alone = _size(model.encoder.variables) - _size(decoder.variables)
+    if model.encoder.decoder is not None:
+        alone = _size(model.encoder.variables) - _size(model.encoder.decoder.variables)
     heads = {}
     for objective in model.objectives:
         inside = [

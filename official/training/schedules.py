@@ -124,7 +124,7 @@ def layer_factors(model: Model, decay: float, whole: str = "head") -> dict[str, 
       UserError: the encoder has two stacks of blocks, which no single depth orders.
     """
     encoder = model.encoder
-    if not hasattr(encoder, "depths"):
+    if not encoder.depths:
         raise UserError(
             f"recipe.optimizer.layer_decay: {decay}, and encoder.type: {encoder.config.type} has "
             "two stacks of layers: leave it out"

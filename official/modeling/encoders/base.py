@@ -10,19 +10,70 @@ from official.modeling import masks
 from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
 from official.utils import keras_private
+from official.utils.errors import UserError
 
 
 class Encoder(Layer):
-    """An encoder; see the modules of this package for its arguments and outputs.
+    """What every encoder is and has.
+
+    Each module of `official.modeling.encoders` that a config can name (`encoder.type`) has a
+    subclass `Encoder`, with the constructor `(config, *, seed=0, name="encoder", dtype=None)`.
+
+    Call arguments of every encoder, by position or by name:
+        token_ids: int [B, T].
+        segment_ids: int [B, T]; None = all 0.
+        attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all.
+            `official.modeling.masks.padding` makes one from a padding mask.
+        positions: int [B, T] or [1, T]; None = 0, 1, 2, ...
+        rng: `Draws`, or None for inference (no dropout).
+        output_all: whether to return the states and attention weights of all layers.
+        pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
+        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
+            None = the mask that Keras keeps with `token_ids`, or there is no padding.
+        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
+
+    A call returns a dict with
+        `sequence_output` [B, T, D];
+        `pooled_output` [B, D] if there is a pooler, or [B, K, D] with `pooled_positions`;
+        `hidden_states` with `output_all`: a tuple of `config.num_states` tensors [B, T, D], the
+            embeddings first and `sequence_output` last;
+        `attentions` with `output_all`: a tensor [B, N, T, S] for each layer, if there is attention.
 
     Attributes:
-        batch_fields: the arguments that only some encoders have and `inputs.encode` gives.
-        reads_positions: whether a call computes only the positions that are read; see
-            `official.modeling.encoders.inputs`.
+        config: an `official.config.parts.EncoderConfig`.
+        batch_fields: further arguments of a call, which `inputs.encode` takes from a batch.
+        reads_positions: whether a call has the argument `read_positions` int [B, P]. It then
+            computes only these positions of the last layer, beside those that are pooled.
+        token_table: the `Table` of the tokens, for outputs that are tied to it; None = none.
+        depths: the number of the block that runs at each depth, in `blocks`, after `embeddings`; ()
+            = no single order has all layers.
+        decoder: the layers of a decoder; None = there is none.
     """
 
     batch_fields = ()
     reads_positions = False
+    token_table = None
+    depths = ()
+    decoder = None
+
+    def __init__(self, config, *, name, dtype=None):
+        """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
+        super().__init__(name=name, dtype=dtype)
+        self.config = config
+
+    def need_vocabulary(self):
+        """Raises UserError if the config has no vocabulary size."""
+        if self.config.vocab_size is None:
+            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
+
+    def empty_cache(self, batch, slots):
+        """Returns an empty cache, which calls fill with the keys and values of tokens in order.
+
+        Args:
+            batch: B. A decoder has the encoded batch [B, T, D] in its place.
+            slots: S, the largest number of tokens.
+        """
+        raise NotImplementedError(f"{self.config.type} has no cache")
 
     def compute_output_spec(self, *args, **kwargs):
         """Returns the shapes and dtypes of the outputs, with None for lengths that are not known.

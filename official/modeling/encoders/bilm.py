@@ -3,8 +3,6 @@
 Shapes: B batch, T words, K characters of a word, L layers, C cells, P projection, D = 2 P features.
 """
 
-import zlib
-
 from keras import ops
 
 from official.modeling.encoders import base
@@ -25,18 +23,9 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
     For features, a row is a sentence between its marks, and the backward LSTMs read its real words
     from the end. For language modelling, the batch has rows of its own for the backward LSTMs.
 
-    Call arguments:
-        token_ids: int [B, T]; read if `config.tokens` is `words`.
-        segment_ids: ignored.
-        attention_mask: bool [B, 1, 1, T], False for padding at the end of rows; None = there is
-            none.
-        positions: ignored.
-        rng: `Draws`, or None for inference (no dropout).
-        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
-            None = the mask that Keras keeps with `token_ids`, or there is no padding.
-        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
-        output_all: whether to return the states of all layers.
-        pooled_positions: ignored, since there is no pooler.
+    Call arguments beside those of `base.Encoder`, of which `token_ids` are read if `config.tokens`
+    is `words`, `attention_mask` is [B, 1, 1, T], False for padding at the end of rows, and
+    `segment_ids`, `positions` and `pooled_positions` are ignored:
         character_ids: int [B, T, K]; read if `config.tokens` is `characters`.
         backward_token_ids: int [B, T], the words of the backward rows; None = those of `token_ids`
             in reverse.
@@ -45,11 +34,10 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             layers of the forward direction first; None = 0.
         memory_mask: bool [B, 1], False for rows with a fresh state; None = no row.
 
-    A call returns a dict with
+    A call returns the outputs of `base.Encoder`, and
         `sequence_output` [B, T, D], the forward state and then the backward state of each word. In
             backward rows, word t is that of the backward row;
-        `hidden_states` with `output_all`: L + 1 tensors [B, T, D], first the vector of each word,
-            twice;
+        `hidden_states` with `output_all`, first the vector of each word, twice;
         `memory` and `memory_mask`, the state after the last word, with `memory`.
     """
 
@@ -70,15 +58,13 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             name: first part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
         """
-        super().__init__(name=name, dtype=dtype)
-        self.config = config
-        draws, dtype = Draws((seed, zlib.crc32(name.encode()))), self.dtype_policy
+        super().__init__(config, name=name, dtype=dtype)
+        draws, dtype = Draws.of_name(seed, name), self.dtype_policy
         self.reads_characters = config.tokens == "characters"
         if self.reads_characters:
             self.words = CharacterCNN(config, rng=draws, name="words", dtype=dtype)
         else:
-            if config.vocab_size is None:
-                raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
+            self.need_vocabulary()
             self.words = Table(
                 config.vocab_size,
                 config.projection_size,

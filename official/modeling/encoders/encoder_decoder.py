@@ -5,7 +5,6 @@ H head size, D hidden, L layers of a stack.
 """
 
 import math
-import zlib
 
 from keras import ops
 
@@ -16,7 +15,6 @@ from official.modeling.layers.embeddings import Table
 from official.modeling.layers.positions import sinusoids
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.stack import Stack
-from official.utils.errors import UserError
 
 
 class Encoder(base.Encoder, saved_as="EncoderDecoder"):
@@ -24,28 +22,17 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
 
     With `decoder_layers` 0 there is no decoder.
 
-    Call arguments:
-        token_ids: int [B, T].
-        segment_ids: ignored.
-        attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all.
-        positions: int [B, T] or [1, T], for sinusoidal positions; None = 0, 1, 2, ...
-        rng: `Draws`, or None for inference (no dropout).
-        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
-            None = the mask that Keras keeps with `token_ids`, or there is no padding.
-        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
-        output_all: whether to return the states and attention weights of all layers.
-        pooled_positions: ignored, since there is no pooler.
+    Call arguments beside those of `base.Encoder`, of which `segment_ids` and `pooled_positions` are
+    ignored, and `positions` are for sinusoidal positions:
         decoder_ids: int [B, U], the tokens that the decoder reads; None = only the encoder runs.
         decoder_mask: bool, broadcastable to [B, N, U, U], combined with the causal mask; None =
             all. Padding at the end needs no mask, since no earlier position attends to it.
         decoder_positions: as `positions`, for the decoder.
         cross_mask: bool, broadcastable to [B, N, U, T], True = may attend; None = all.
 
-    A call returns a dict with
-        `sequence_output` [B, T, D] of the encoder;
+    A call returns the outputs of `base.Encoder` for the encoder, and
         `decoder_output` [B, U, D] with `decoder_ids`;
-        `hidden_states`, `attentions` and `attention_parts` with `output_all`: L + 1 tensors
-            [B, T, D], L tensors [B, N, T, T] and L records `Attended` of the encoder;
+        `attention_parts` with `output_all`: L records `Attended` of the encoder;
         `decoder_hidden_states`, `decoder_attentions`, `decoder_attention_parts`,
             `cross_attentions` and `cross_attention_parts`: the same of the decoder.
     """
@@ -61,11 +48,9 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             name: first part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
         """
-        super().__init__(name=name, dtype=dtype)
-        if config.vocab_size is None:
-            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
-        self.config = config
-        draws = Draws((seed, zlib.crc32(name.encode())))
+        super().__init__(config, name=name, dtype=dtype)
+        self.need_vocabulary()
+        draws = Draws.of_name(seed, name)
         size, dtype = config.hidden_size, self.dtype_policy
         weights = RandomWeights(config.initializer, config.initializer_range, draws)
         self.embedding_factor = math.sqrt(size) if config.scale_embeddings else 1.0
@@ -89,7 +74,8 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             )
 
         self.encoder = stack(config.num_layers, "encoder")
-        self.decoder = stack(config.decoder_layers, "decoder") if config.decoder_layers else None
+        if config.decoder_layers:
+            self.decoder = stack(config.decoder_layers, "decoder")
 
     def build(self, input_shape=None):
         """Creates the variables."""

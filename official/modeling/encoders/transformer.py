@@ -6,7 +6,6 @@ runs).
 """
 
 import math
-import zlib
 
 from keras import ops
 
@@ -28,18 +27,8 @@ _MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
 class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     """Embeddings, transformer blocks and a pooler.
 
-    Call arguments:
-        token_ids: int [B, T].
-        segment_ids: int [B, T]; None = all 0.
-        attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
-            `official.modeling.masks.padding` makes one from a padding mask.
-        positions: int [B, T] or [1, T], all below `max_positions`; None = 0, 1, 2, ...
-        rng: `Draws`, or None for inference (no dropout).
-        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
-            None = the mask that Keras keeps with `token_ids`, or there is no padding.
-        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
-        output_all: whether to return the states and attention weights of all layers.
-        pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
+    Call arguments beside those of `base.Encoder`, of which `positions` are below `max_positions`
+    and `attention_mask` is broadcastable to [B, N, T, S] with a cache:
         cache: the result of `empty_cache`, or the cache that an earlier call returned. The
             positions attended to are then the S slots of the cache.
         slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled the
@@ -48,12 +37,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             that are pooled. `sequence_output` is then [B, P, D]. None = all. There is no
             `output_all` and no cache with it.
 
-    A call returns a dict with
-        `sequence_output` [B, T, D];
-        `pooled_output` [B, D] if there is a pooler, or [B, K, D] with `pooled_positions`;
-        `hidden_states` with `output_all`: a tuple of L + 1 tensors [B, T, D], the embeddings first
-            and `sequence_output` last;
-        `attentions` with `output_all`: L tensors [B, N, T, S];
+    A call returns the outputs of `base.Encoder`, and
         `attention_parts` with `output_all`: L records `Attended`, with scores, queries, keys and
             values beside the weights;
         `cache` with `cache`: the cache with these tokens.
@@ -74,11 +58,9 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             shared: layers of another encoder's embeddings to share: see `Embeddings`.
             dtype: Keras dtype policy; None = the global one.
         """
-        super().__init__(name=name, dtype=dtype)
-        if config.vocab_size is None:
-            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
-        self.config = config
-        draws = Draws((seed, zlib.crc32(name.encode())))
+        super().__init__(config, name=name, dtype=dtype)
+        self.need_vocabulary()
+        draws = Draws.of_name(seed, name)
 
         def weights(stddev):
             return RandomWeights(config.initializer, stddev, draws)

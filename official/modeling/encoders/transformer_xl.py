@@ -9,8 +9,6 @@ Shapes: B batch, T content rows, P query rows, Q rows of a stream, S keys, M mem
 size, D hidden, L layers, K pooled positions.
 """
 
-import zlib
-
 from keras import ops
 
 from official.modeling import masks
@@ -32,18 +30,9 @@ SEGMENTS = 8
 class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
     """Embeddings, blocks with relative attention, and a pooler.
 
-    Call arguments:
-        token_ids: int [B, T].
-        segment_ids: int [B, T], from 0 to 7. The memory has segment 0. None = all 0.
-        attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all. With a
-            cache it is [B, N, T, S].
-        positions: ignored, since only distances count, also within a part of a row.
-        rng: `Draws`, or None for inference (no dropout).
-        padding_mask: [B, T], true (or not 0) for tokens, which is combined with `attention_mask`;
-            None = the mask that Keras keeps with `token_ids`, or there is no padding.
-        training: whether Keras trains; dropout without `rng` is then drawn from the layer's seeds.
-        output_all: whether to return the states and attention weights of all layers.
-        pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
+    Call arguments beside those of `base.Encoder`, of which `segment_ids` are from 0 to 7 (the
+    memory has segment 0), `positions` are ignored, since only distances count, also within a part
+    of a row, and `attention_mask` is broadcastable to [B, N, T, S] with a cache:
         memory: [B, L, M, D], the memory that the call for the previous row returned, or None.
         memory_mask: bool [B, M], False for slots that are not attended to; None = all are.
         permutation_mask: bool [B, T, T], True where the row may attend to the column. A position
@@ -57,16 +46,11 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled the
             slots before it.
 
-    A call returns a dict with
-        `sequence_output` [B, T, D];
+    A call returns the outputs of `base.Encoder`, and
         `query_output` [B, P, D] with `query_positions`;
-        `pooled_output` [B, D] if there is a pooler, or [B, K, D] with `pooled_positions`;
         `memory` [B, L, M, D] and `memory_mask` [B, M] if `config.memory_length` is set: the last
             M inputs of each layer, without a gradient;
-        `hidden_states` with `output_all`: L + 1 tensors [B, T, D], the embeddings first and
-            `sequence_output` last;
-        `attentions` with `output_all`: L tensors [B, N, T, S];
-        `query_states` and `query_attentions`: the same for the query stream.
+        `query_states` and `query_attentions` with `output_all`: the same for the query stream.
     With `cache` the dict has `sequence_output` and `cache`, which includes these tokens.
 
     A call raises UserError if a shape is wrong, or if the config does not allow an argument.
@@ -83,13 +67,11 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             name: first part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
         """
-        super().__init__(name=name, dtype=dtype)
-        if config.vocab_size is None:
-            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
-        self.config = config
+        super().__init__(config, name=name, dtype=dtype)
+        self.need_vocabulary()
         dtype, size = self.dtype_policy, config.hidden_size
         weights = RandomWeights(
-            config.initializer, config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
+            config.initializer, config.initializer_range, Draws.of_name(seed, name)
         )
         self.embeddings = StreamEmbeddings(
             config.vocab_size,

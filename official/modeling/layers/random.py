@@ -9,6 +9,7 @@ Shapes: B rows of a tensor, N numbers.
 """
 
 import math
+import zlib
 
 import keras
 import numpy as np
@@ -50,6 +51,11 @@ class Draws(keras.random.SeedGenerator):
         self.first = first
         self.examples = examples
         self.calls = 0
+
+    @classmethod
+    def of_name(cls, seed, name):
+        """Returns the draws of initial weights, a function of a seed and the name of a layer."""
+        return cls((seed, zlib.crc32(name.encode())))
 
     def next(self, ordered=True):
         """Returns the seed of the next call site for `keras.random`: [2]."""

@@ -4,7 +4,6 @@ Shapes: B batch, R rows, V vocabulary.
 """
 
 import dataclasses
-import zlib
 from typing import Any
 
 import keras
@@ -63,7 +62,7 @@ class Objective(keras.Layer):
         self.initializer = RandomWeights(
             encoder_config.initializer,
             encoder_config.initializer_range,
-            Draws((seed, zlib.crc32(name.encode()))),
+            Draws.of_name(seed, name),
         )
 
     @property

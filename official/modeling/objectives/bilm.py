@@ -11,8 +11,6 @@ losses of training and of evaluation are not comparable.
 Shapes: B batch, T length, R = B * T rows, P projection, V vocabulary, N sampled words.
 """
 
-import zlib
-
 from keras import ops
 
 from official.modeling.layers import log_uniform
@@ -31,7 +29,7 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="bilm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        draws = Draws((seed, zlib.crc32(name.encode())))
+        draws = Draws.of_name(seed, name)
         self._normal = RandomWeights("normal", encoder_config.projection_size**-0.5, draws)
 
     def build(self, input_shape=None):

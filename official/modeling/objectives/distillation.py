@@ -153,7 +153,7 @@ class Objective(base.Objective):
             elif term == "hidden" and self._released:
                 sums[term] = positions
             elif term == "scores":
-                related = matching.pairs(batch, self._causal)
+                related = matching.pairs(batch, self.encoder_config.causal)
                 sums[term] = ops.sum(ops.sum(self.as_loss(related), axis=(1, 2)) * examples)
             else:
                 sums[term] = tokens
@@ -178,10 +178,6 @@ class Objective(base.Objective):
     @property
     def _released(self):
         return self.config.means == "released"
-
-    @property
-    def _causal(self):
-        return getattr(self.encoder_config, "causal", False)
 
     def _is_taught(self, batch):
         return bool(self._beside.teachers) or TEACHER_LOGITS in batch
@@ -270,7 +266,7 @@ class Objective(base.Objective):
         if not self.config.scores:
             return {}
         mine, theirs = encoded["attention_parts"], taught["attention_parts"]
-        related = matching.pairs(batch, self._causal, from_padding=self._released)
+        related = matching.pairs(batch, self.encoder_config.causal, from_padding=self._released)
         total = 0.0
         for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
             pair = [self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)]
@@ -286,7 +282,7 @@ class Objective(base.Objective):
             return {}
         mine = encoded["attention_parts"][-1]
         theirs = taught["attention_parts"][(config.relation_layer or 0) - 1]
-        related = matching.pairs(batch, self._causal)
+        related = matching.pairs(batch, self.encoder_config.causal)
         total = 0.0
         for kind in config.relations:
             pair = [

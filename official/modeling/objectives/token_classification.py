@@ -7,8 +7,6 @@ between the encoder and the tags reads all tokens (Peters et al., 2018).
 Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
 """
 
-import zlib
-
 from keras import ops
 
 from official.modeling.layers.kernels import dropout
@@ -34,7 +32,7 @@ class Objective(mixed.Reader):
             raise UserError(f"{name}: neither labels nor num_labels is set")
         size, self.bilstm = encoder_config.hidden_size, None
         if config.bilstm:
-            draws = Draws((seed, zlib.crc32(f"{name}/bilstm".encode())))
+            draws = Draws.of_name(seed, f"{name}/bilstm")
             self.bilstm = BiLSTM(size, config.bilstm, seed=draws, dtype=self.dtype_policy)
             size = 2 * config.bilstm
         self.output_mix = None
