@@ -84,7 +84,7 @@ def step(size: dict) -> None:
 
     def run(count: int) -> float:
         sums = train.run(iterator, count).sums
-        return train.statistics.summarise(sums[-1:], model.term_weights)["loss"]
+        return train.statistics.summarize(sums[-1:], model.term_weights)["loss"]
 
     steps.serve(run)
 

@@ -50,7 +50,7 @@ class Statistics:
             parts.append(tf.reshape(part, [-1]))
         return tf.concat(parts, axis=0)
 
-    def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
+    def summarize(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
         """Returns means over steps: `loss`, each term, and each metric.
 
         There is no `loss` without a term: rankings are evaluated by their metrics only.

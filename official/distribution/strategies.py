@@ -41,7 +41,7 @@ def create(name: str, address: str = "", replicas: int = 0) -> tf.distribute.Str
       UserError: the requested devices do not exist.
     """
     if name not in NAMES:
-        raise UserError(f"--distribution_strategy={name}: known are {', '.join(NAMES)}")
+        raise UserError(f"--distribution_strategy={name}: choose one of {', '.join(NAMES)}")
     if name == "tpu":
         return connect_tpu(address)
     if address:
@@ -381,6 +381,7 @@ def check_tpu_data(address: str, folders: Iterable[str | os.PathLike], layer_sta
             )
     if layer_states:
         raise UserError(
-            f"recipe.layer_states: this process reads the states, and the host of --tpu={address} "
-            "reads the other data: leave it out, or use a TPU of this machine (--tpu=)"
+            f"recipe.layer_states: not supported with --tpu={address}: this process reads the "
+            "states, and the host of the TPU reads the other data. Remove recipe.layer_states, or "
+            "use a TPU of this machine (--tpu=)"
         )

@@ -212,7 +212,7 @@ class Evaluator:
         self._piece_bytes = None if source.manifest.task else source.tokenizer.piece_bytes
         loop = self._loop_for(source)
         sums, outputs = loop.run(source, self.batch_size, batches, self._before_batch, self._report)
-        metrics = self.statistics.summarise(sums, self.model.term_weights)
+        metrics = self.statistics.summarize(sums, self.model.term_weights)
         metrics |= language_models.perplexities(metrics)
         if source.manifest.task:
             head = f"{source.task_name}/"  # of this task, where the model has several

@@ -39,7 +39,7 @@ class Model(keras.Layer):
             self.objectives = make_objectives(config, head_dtype or dtype)
             names = [objective.name for objective in self.objectives]
             for repeated in {n for n in names if names.count(n) > 1}:
-                raise UserError(f"objectives: {repeated} is there twice")
+                raise UserError(f"objectives: two have the name {repeated}")
             for objective in self.objectives:
                 objective.attach(self.encoder)
                 objective.join(self.objectives)

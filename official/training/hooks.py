@@ -181,7 +181,7 @@ class SkippedUpdates(Hook):
 
 
 def best_metric(config: Config, task: Description | MixtureDescription | None) -> tuple[str, bool]:
-    """Returns the figure that picks the best checkpoint, and whether more of it is better.
+    """Returns the metric that picks the best checkpoint, and whether a higher value is better.
 
     Of a loss less is better, whatever it is called: of `loss`, of each term, and of those of one
     of several tasks (`mnli/loss`, `mnli/mnli`). Of a task's metric more is better.
@@ -191,7 +191,7 @@ def best_metric(config: Config, task: Description | MixtureDescription | None) -
       task: the `task` of the training data's manifest; None in pretraining.
 
     Raises:
-      UserError: `recipe.best_metric` is the name of no loss and of no metric.
+      UserError: `recipe.best_metric` is not the name of a loss or a metric.
     """
     if not (name := config.recipe.best_metric):
         return (task.metrics[0], True) if task else ("loss", False)
@@ -211,8 +211,8 @@ def best_metric(config: Config, task: Description | MixtureDescription | None) -
         known |= {f"{prefix}{name}": True for name in higher}
     if name not in known:
         raise UserError(
-            f"recipe.best_metric: {name!r} is no loss and no metric of this run"
-            f"{nearest(name, known)}: known are {', '.join(known)}"
+            f"recipe.best_metric: {name!r} is not a loss or a metric of this run"
+            f"{nearest(name, known)}: choose one of {', '.join(known)}"
         )
     return name, known[name]
 

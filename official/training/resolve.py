@@ -37,7 +37,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> Re
             )
         if config.recipe.init_weights == "run":
             raise UserError(
-                "--init is missing: recipe.init_weights: run goes on with a run; name its model "
+                "--init is missing: recipe.init_weights: run continues another run; name its model "
                 "folder"
             )
         if config.encoder is None:

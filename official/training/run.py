@@ -184,7 +184,7 @@ def _with_vocabulary(
     if config.recipe.init_weights == "run":
         raise UserError(
             f"{source.folder} has a larger vocabulary than --init, {folder}, and recipe."
-            "init_weights: run goes on with an optimizer whose state has the old rows: use "
+            "init_weights: run would continue with an optimizer state that has the old rows: use "
             "`init_weights: all`"
         )
     size = max(config.encoder.vocab_size, ours.vocab_size)

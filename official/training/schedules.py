@@ -95,7 +95,7 @@ def make(recipe: config.Recipe, steps: int) -> Schedule:
     if schedule.steps and schedule.steps < steps:
         raise UserError(
             f"recipe.schedule.steps: {schedule.steps} is less than the {steps} steps of the run: "
-            "make it that or more, or leave it out"
+            "raise it, or remove it"
         )
     steps = schedule.steps or steps
     return Schedule(
@@ -126,8 +126,8 @@ def layer_factors(model: Model, decay: float, whole: str = "head") -> dict[str, 
     encoder = model.encoder
     if not encoder.depths:
         raise UserError(
-            f"recipe.optimizer.layer_decay: {decay}, and encoder.type: {encoder.config.type} has "
-            "two stacks of layers: leave it out"
+            f"recipe.optimizer.layer_decay: {decay}: not supported for encoder.type: "
+            f"{encoder.config.type}, whose layers are in two stacks: remove it"
         )
     num_runs = len(encoder.depths)
     depths = {variable.path: num_runs + 2 for variable in model.trainable_variables}

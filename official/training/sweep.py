@@ -72,7 +72,7 @@ class Sweep:
             if key in values:
                 raise UserError(f"--sweep={text}: {key} is swept over twice: list all its values")
             if repeated := [value for value in parsed if parsed.count(value) > 1]:
-                raise UserError(f"--sweep={text}: {repeated[0]} is there twice")
+                raise UserError(f"--sweep={text}: {repeated[0]} is given twice")
             values[key] = tuple(parsed)
         return cls(dict(sorted(values.items(), key=lambda item: item[0] == SEED)))
 
@@ -197,11 +197,11 @@ def run(
                 )
             entry |= {"failed": status} if status else result(folder)
             record["runs"] = [r for r in record["runs"] if r["settings"] != settings] + [entry]
-            record["settings"] = summarise(record["runs"])
+            record["settings"] = summarize(record["runs"])
             with atomic.file(model_dir / FILE) as stream:
                 json.dump(record, stream, indent=1, ensure_ascii=False)
     selected = [r for r in record["runs"] if r["settings"] in sweep.runs()]
-    summary = summarise(selected)
+    summary = summarize(selected)
     write_table(sweep, summary, model_dir / TABLE)
     for line in table(sweep, summary, selected):
         report(line)
@@ -228,7 +228,7 @@ def best_result(model_dir: AnyPath) -> dict[str, Any]:
     }
 
 
-def summarise(runs: Sequence[Record]) -> list[dict[str, Any]]:
+def summarize(runs: Sequence[Record]) -> list[dict[str, Any]]:
     """Returns for each setting the number of its runs and the spread of each metric."""
     groups: dict[str, list[Record]] = {}
     for run in runs:
@@ -321,7 +321,7 @@ def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if changed:
         raise UserError(
-            f"{path}: this folder is of a sweep with another command ({'; '.join(changed[:4])}"
+            f"{path}: this folder belongs to a sweep with another command ({'; '.join(changed[:4])}"
             f"{'; ...' if len(changed) > 4 else ''}). Name another --model_dir"
         )
     for run in record["runs"]:

@@ -162,8 +162,8 @@ class Trainer:
         recipe = self.config.recipe
         if recipe.patience and validation is None:
             raise UserError(
-                f"recipe.patience: {recipe.patience} evaluations, and there are none: train with "
-                "--mode=train_and_eval and a validation split, or leave it out"
+                f"recipe.patience: {recipe.patience} evaluations, but this run makes none: train "
+                "with --mode=train_and_eval and a validation split, or remove recipe.patience"
             )
         if validation is not None:
             self._data["validation"] = resuming.data_record(validation)
@@ -250,11 +250,12 @@ class Trainer:
         joined = self.optimizer.joined
         if joined and checkpoint.state.get("norms") != _NORMS:
             self._report(
-                f"{source}: an earlier version wrote it, and read the norms of joined matrices as "
-                "one. From here on the optimizer reads those of each query, key and value matrix, "
-                f"as the release does, in {len(joined)} variables ({joined[0]}, ...). Second "
-                "moments are converted. The steps of these variables have other sizes than before: "
-                "begin anew if the whole run has to be of one kind"
+                f"{source}: an earlier version wrote it, with one norm for the query, key and "
+                "value matrices that are joined in one variable. From here on the optimizer takes "
+                f"the norm of each matrix, as the release does, in {len(joined)} variables "
+                f"({joined[0]}, ...), and second moments are converted. The sizes of their updates "
+                "change at this step: to train with the same rule from the start, use another "
+                "--model_dir"
             )
         arrays = checkpoint.variables
         start = len(checkpoints.OPTIMIZER)
@@ -366,7 +367,7 @@ class Trainer:
         sums = np.concatenate([chunk.sums for chunk in chunks])
         norms = np.concatenate([chunk.gradient_norms for chunk in chunks])
         statistics = self.train_step.statistics
-        metrics = statistics.summarise(sums, self.model.term_weights)
+        metrics = statistics.summarize(sums, self.model.term_weights)
         finite = norms[np.isfinite(norms)]
         metrics["gradient_norm"] = float(finite.mean()) if finite.size else math.nan
         if finite.size < norms.size:

@@ -122,7 +122,7 @@ def trained_loss(config, steps, batches, held_out):
     evaluator = Evaluator(config, model, strategy)
     step = tf.function(evaluator.replica_step, reduce_retracing=True)
     rows = np.stack([step(batch)[0].numpy() for batch in held_out])
-    return evaluator.statistics.summarise(rows, model.term_weights)["loss"]
+    return evaluator.statistics.summarize(rows, model.term_weights)["loss"]
 
 
 @pytest.mark.slow

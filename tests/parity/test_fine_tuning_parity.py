@@ -92,7 +92,7 @@ def test_losses_follow_those_of_transformers(base, kind):
     trained = train_step.TrainStep(model, optimizer, strategy, seed=0)
     batches = iter(tf.data.Dataset.from_tensor_slices(fields))
     sums = trained.run(batches, len(expected)).sums
-    losses = [trained.statistics.summarise(row[None], model.term_weights)["loss"] for row in sums]
+    losses = [trained.statistics.summarize(row[None], model.term_weights)["loss"] for row in sums]
     assert len(expected) == 100
     assert np.mean(expected[-10:]) < 0.9 * np.mean(expected[:10])
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-3)

@@ -257,7 +257,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             )
         if cache is not None and not self.config.causal:
             raise UserError(
-                "a cache holds what later tokens do not change: encoder.causal must be true"
+                "a cache needs an encoder whose tokens attend to no later ones: set "
+                "encoder.causal: true"
             )
 
 

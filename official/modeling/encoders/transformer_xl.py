@@ -252,7 +252,8 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         config = self.config
         if config.attention != "uni":
             raise UserError(
-                "a cache holds what later tokens do not change: encoder.attention must be uni"
+                "a cache needs an encoder whose tokens attend to no later ones: set "
+                "encoder.attention: uni"
             )
         distances = distance_vectors(
             slots,

@@ -1,5 +1,6 @@
-"""A learnt weighted sum of the layers of an encoder (Peters et al., 2018, section 3.3, equation 1).
+"""A learned weighted sum of the layers of an encoder.
 
+It is that of ELMo (Peters et al., 2018, section 3.3, equation 1):
 mix = gamma * sum over k of softmax(w)[k] * h[k], over the token layer and all others. With w = 0
 and gamma = 1 it begins as the mean of the layers.
 
@@ -18,7 +19,7 @@ _EPSILON = 1e-12  # added to variances, as in the release of ELMo
 class LayerMix(Layer):
     """The weighted sum of K layers, with the variables `weights` [K] and `gamma` [].
 
-    A layer is normalised before the sum with `norm` 'layer' or 'token', without gain and offset:
+    A layer is normalized before the sum with `norm` 'layer' or 'token', without gain and offset:
 
     * 'layer' = one mean and one variance over all real positions, rows and features of the layer,
       as in the release of ELMo. The vectors of a text then depend on its batch;
@@ -73,13 +74,13 @@ class LayerMix(Layer):
         if self.norm == "none":
             return x
         if self.norm == "token":
-            centred = x - ops.mean(x, axis=-1, keepdims=True)
-            variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
-            return centred * ops.rsqrt(variance + _EPSILON)
+            centered = x - ops.mean(x, axis=-1, keepdims=True)
+            variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+            return centered * ops.rsqrt(variance + _EPSILON)
         if padding_mask is None:
             padding_mask = ops.ones(ops.shape(x)[:2], "bool")
         real = ops.cast(padding_mask, x.dtype)[:, :, None]  # [B, T, 1]
         count = ops.maximum(ops.sum(real), 1) * x.shape[-1]
-        centred = x - ops.sum(x * real) / count
-        variance = ops.sum(ops.square(centred) * real) / count
-        return centred * ops.rsqrt(variance + _EPSILON)
+        centered = x - ops.sum(x * real) / count
+        variance = ops.sum(ops.square(centered) * real) / count
+        return centered * ops.rsqrt(variance + _EPSILON)

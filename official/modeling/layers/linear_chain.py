@@ -1,9 +1,9 @@
 """A linear-chain conditional random field (Lafferty, McCallum and Pereira, 2001).
 
 The score of a sequence of tags is the sum of the score of each tag at its position, of each pair of
-neighbouring tags, of the first tag and of the last one. Its probability is the softmax of the score
+neighboring tags, of the first tag and of the last one. Its probability is the softmax of the score
 over all sequences. Positions outside the mask do not belong to the chain: the positions before and
-after them are neighbours.
+after them are neighbors.
 
 Shapes: B batch, T positions, C tags.
 """
@@ -114,7 +114,7 @@ class LinearChain(Layer):
 def _log_partition(scores, transitions, first, last, mask):
     """Returns the log-partition [B] of `LinearChain`, with a gradient by hand.
 
-    The gradients are the expected counts of tags and of pairs of neighbours. (XLA cannot compile
+    The gradients are the expected counts of tags and of pairs of neighbors. (XLA cannot compile
     the automatic gradient of `ops.scan`.)
     """
     forward, began, log_z = _forward(scores, transitions, first, last, mask)
@@ -170,7 +170,7 @@ def _backward(scores, transitions, last, mask, forward, log_z, began=None, facto
 
     Returns:
         The log-sum of what follows each tag after each position [T, B, C], and the expected count
-        of each pair of neighbours, summed over rows [C, C].
+        of each pair of neighbors, summed over rows [C, C].
     """
     counted = ops.transpose(mask)
     counted = ops.logical_and(counted, began) if began is not None else ops.zeros_like(counted)

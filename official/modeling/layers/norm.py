@@ -1,6 +1,6 @@
-"""Layer normalisation, and its form without a mean.
+"""Layer normalization, and its form without a mean.
 
-Shapes: D the normalised size, R rows.
+Shapes: D the normalized size, R rows.
 """
 
 from keras import ops
@@ -10,7 +10,7 @@ from official.modeling.layers.kernels import accurate, one_pass, sum_rows, with_
 
 
 class LayerNorm(Layer):
-    """Normalises the last axis to mean 0 and variance 1, then applies a scale and an offset.
+    """Normalizes the last axis to mean 0 and variance 1, then applies a scale and an offset.
 
     The variables are `scale` [D] and `offset` [D]. Statistics are computed in float32 or float64.
     The output has the compute dtype of the layer.
@@ -28,7 +28,7 @@ class LayerNorm(Layer):
         self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
 
     def call(self, x):
-        """Normalises x [..., D]."""
+        """Normalizes x [..., D]."""
         rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
         y = normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
         return ops.reshape(y, ops.shape(x))
@@ -51,9 +51,9 @@ def _normalized(x, scale, offset, *, epsilon):
     """Returns the layer norm of x [R, D], and the mean and the factor of each row [R, 1]."""
     rows = ops.cast(x, scale.dtype)
     mean = ops.mean(rows, axis=-1, keepdims=True)
-    centred = rows - mean
-    factor = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)
-    return ops.cast(centred * factor * scale + offset, x.dtype), mean, factor
+    centered = rows - mean
+    factor = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
+    return ops.cast(centered * factor * scale + offset, x.dtype), mean, factor
 
 
 @one_pass
@@ -101,7 +101,7 @@ class RMSNorm(Layer):
         )
 
     def call(self, x):
-        """Normalises x [..., D]."""
+        """Normalizes x [..., D]."""
         rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
         y = divide_by_rms(rows, self.scale, epsilon=self.epsilon)
         return ops.reshape(y, ops.shape(x))

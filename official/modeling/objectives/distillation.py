@@ -21,7 +21,7 @@ from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base, matching, outputs
 from official.utils.errors import UserError
 
-_TAUGHT = "taught"  # the batch field with what the teachers computed
+_TEACHER_OUTPUTS = "teacher_outputs"  # the batch field with what the teachers computed
 
 
 @dataclasses.dataclass
@@ -111,7 +111,7 @@ class Objective(base.Objective):
 
     def positions_read(self, batch):
         """See `base.Objective`; what its head reads, the head itself names."""
-        if not self._is_taught(batch):
+        if not self._has_teachers(batch):
             return ()
         if self.config.matches_states or not outputs.of_rows(self._beside.head):
             return None
@@ -131,11 +131,12 @@ class Objective(base.Objective):
         del rng  # no dropout in a teacher
         if not self._beside.teachers or TEACHER_LOGITS in batch:
             return batch
-        return {**batch, _TAUGHT: [self._run(*teacher, batch) for teacher in self._beside.teachers]}
+        results = [self._run(*teacher, batch) for teacher in self._beside.teachers]
+        return {**batch, _TEACHER_OUTPUTS: results}
 
     def weight_sums(self, batch):
         """See `base.Objective`; without teachers there is no term."""
-        if not self._is_taught(batch):
+        if not self._has_teachers(batch):
             return {}
         batch = self._prepared_by_others(batch)
         examples = self._row_weights(batch)
@@ -161,25 +162,25 @@ class Objective(base.Objective):
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`; without teachers there is no term."""
-        if not self._is_taught(batch):
+        if not self._has_teachers(batch):
             return base.Terms(losses={}, metrics={})
         losses = {}
         if self.config.matches_outputs:
             losses |= self._output_terms(batch, encoded, encoder, rng)
         if self.config.matches_states:
-            taught = batch[_TAUGHT][0]
+            teacher = batch[_TEACHER_OUTPUTS][0]
             examples = self._row_weights(batch)
             tokens = self.as_loss(batch["padding_mask"]) * examples[:, None]
-            losses |= self._state_terms(encoded, taught, tokens, examples)
-            losses |= self._relation_term(encoded, taught, batch, tokens)
-            losses |= self._score_term(encoded, taught, batch, examples)
+            losses |= self._state_terms(encoded, teacher, tokens, examples)
+            losses |= self._relation_term(encoded, teacher, batch, tokens)
+            losses |= self._score_term(encoded, teacher, batch, examples)
         return base.Terms({f"{self.name}_{term}": loss for term, loss in losses.items()}, {})
 
     @property
     def _released(self):
         return self.config.means == "released"
 
-    def _is_taught(self, batch):
+    def _has_teachers(self, batch):
         return bool(self._beside.teachers) or TEACHER_LOGITS in batch
 
     def _row_weights(self, batch):
@@ -210,16 +211,16 @@ class Objective(base.Objective):
         else:
             all_layers = config.matches_layers or (head is not None and head.uses_all_layers)
             encoded = encode(model.encoder, batch, None, all_layers)
-        taught = {}
+        result = {}
         if config.matches_outputs:
-            taught["outputs"] = outputs.rows(head, batch, encoded, model.encoder, config.positions)
+            result["outputs"] = outputs.rows(head, batch, encoded, model.encoder, config.positions)
         if config.cosine:
-            taught["sequence_output"] = encoded["sequence_output"]
+            result["sequence_output"] = encoded["sequence_output"]
         if config.hidden:
-            taught["hidden_states"] = encoded["hidden_states"]
+            result["hidden_states"] = encoded["hidden_states"]
         if config.scores or config.relation:
-            taught["attention_parts"] = encoded["attention_parts"]
-        return _constant(taught)
+            result["attention_parts"] = encoded["attention_parts"]
+        return _constant(result)
 
     def _output_terms(self, batch, encoded, encoder, rng):
         config, head = self.config, self._beside.head
@@ -227,7 +228,7 @@ class Objective(base.Objective):
         if TEACHER_LOGITS in batch:
             teachers = ops.unstack(self.as_loss(batch[TEACHER_LOGITS]), axis=1)
         else:
-            teachers = [taught["outputs"] for taught in batch[_TAUGHT]]
+            teachers = [teacher["outputs"] for teacher in batch[_TEACHER_OUTPUTS]]
         teachers = [ops.cast(rows, student.dtype) for rows in teachers]  # K of [R, C]
         weights = outputs.weights(head, batch, config.positions)
         losses = {}
@@ -240,14 +241,14 @@ class Objective(base.Objective):
             losses["logits"] = ops.sum(matching.squared_error(student, target) * weights)
         return losses
 
-    def _state_terms(self, encoded, taught, tokens, examples):
+    def _state_terms(self, encoded, teacher, tokens, examples):
         """Returns the terms of hidden states, by the weights of tokens [B, T] and of rows [B]."""
         losses = {}
         if self.config.cosine:
-            pair = [self.as_loss(each["sequence_output"]) for each in (encoded, taught)]
+            pair = [self.as_loss(each["sequence_output"]) for each in (encoded, teacher)]
             losses["cosine"] = ops.sum(matching.cosine_distance(*pair) * tokens)
         if self.config.hidden:
-            states, targets = encoded["hidden_states"], taught["hidden_states"]
+            states, targets = encoded["hidden_states"], teacher["hidden_states"]
             layers = self.config.matched_layers(len(states) - 1, len(targets) - 1)
             if self._released:
                 tokens = ops.broadcast_to(examples[:, None], ops.shape(tokens))
@@ -261,11 +262,11 @@ class Objective(base.Objective):
             losses["hidden"] = total
         return losses
 
-    def _score_term(self, encoded, taught, batch, examples):
+    def _score_term(self, encoded, teacher, batch, examples):
         """Returns the term of attention scores, by the weights of rows [B]."""
         if not self.config.scores:
             return {}
-        mine, theirs = encoded["attention_parts"], taught["attention_parts"]
+        mine, theirs = encoded["attention_parts"], teacher["attention_parts"]
         related = matching.pairs(batch, self.encoder_config.causal, from_padding=self._released)
         total = 0.0
         for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
@@ -275,13 +276,13 @@ class Objective(base.Objective):
             total = total + ops.sum(matching.score_error(*pair, related) * examples)
         return {"scores": total}
 
-    def _relation_term(self, encoded, taught, batch, tokens):
+    def _relation_term(self, encoded, teacher, batch, tokens):
         """Returns the term of the relations of the last layer, by the weights of tokens [B, T]."""
         config = self.config
         if not config.relation:
             return {}
         mine = encoded["attention_parts"][-1]
-        theirs = taught["attention_parts"][(config.relation_layer or 0) - 1]
+        theirs = teacher["attention_parts"][(config.relation_layer or 0) - 1]
         related = matching.pairs(batch, self.encoder_config.causal)
         total = 0.0
         for kind in config.relations:

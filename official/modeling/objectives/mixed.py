@@ -1,4 +1,4 @@
-"""The base class of heads that read the last layer, or a learnt mix of layers.
+"""The base class of heads that read the last layer, or a learned mix of layers.
 
 Shapes: B batch, T length, D hidden.
 """

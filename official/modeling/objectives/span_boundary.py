@@ -1,4 +1,4 @@
-"""The span boundary objective: predicts a span from its neighbours (SpanBERT, section 3.2).
+"""The span boundary objective: predicts a span from its neighbors (SpanBERT, section 3.2).
 
 Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows,
 O size of the embedding of an offset in a span.
@@ -14,7 +14,7 @@ from official.modeling.objectives import base
 
 
 class Objective(base.Objective):
-    """Two layers over [left neighbour, right neighbour, offset in the span], and a tied output.
+    """Two layers over [left neighbor, right neighbor, offset in the span], and a tied output.
 
     Each layer is an affine map, the activation of the encoder and a norm. The output has a bias.
     """

@@ -147,7 +147,7 @@ def test_each_trains_at_a_small_size(name, tmp_path):
         if np.array_equal(variable.numpy(), before[path])
     }
     assert not still, still
-    losses = training.train_step.statistics.summarise(steps.sums, training.model.term_weights)
+    losses = training.train_step.statistics.summarize(steps.sums, training.model.term_weights)
     terms = {o.name: losses[o.name] for o in training.model.objectives}
     assert losses["loss"] == pytest.approx(sum(terms.values()))
     chance = {"next_sentence": np.log(2)}

@@ -27,7 +27,7 @@ def test_mirrored_takes_as_many_replicas_as_asked():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "twin"}, "known are one_device, mirrored, multi_worker, tpu"),
+        ({"name": "twin"}, "choose one of one_device, mirrored, multi_worker, tpu"),
         ({"name": "mirrored", "address": "x"}, "goes with --distribution_strategy=tpu only"),
         ({"name": "one_device", "replicas": 2}, "use --distribution_strategy=mirrored"),
         ({"name": "mirrored", "replicas": 9}, r"has started with \d CPU devices"),

@@ -218,7 +218,7 @@ def test_the_global_policy_is_the_default():
 
 
 def test_errors():
-    with pytest.raises(UserError, match="objectives: masked_lm is there twice"):
+    with pytest.raises(UserError, match="objectives: two have the name masked_lm"):
         make(MaskedLMConfig(), MaskedLMConfig())
 
 

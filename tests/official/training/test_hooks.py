@@ -131,15 +131,19 @@ def test_of_losses_less_is_better_and_of_metrics_more(settings, task, name, high
 @pytest.mark.parametrize(
     "settings, task, words",
     [
-        (tuned([CLASSES], "acuracy"), RTE, "'acuracy' is no loss and no metric of this run (did"),
+        (tuned([CLASSES], "acuracy"), RTE, "'acuracy' is not a loss or a metric of this run (did"),
         # What the data does not measure, or measures of another task.
-        (tuned([CLASSES], "f1"), RTE, "'f1' is no loss and no metric of this run"),
-        (tuned(HEADS, "accuracy"), SEVERAL, "known are average, rte/loss, rte/rte, rte/rte_squar"),
-        (tuned(HEADS, "loss"), SEVERAL, "'loss' is no loss and no metric of this run"),
-        (tuned(HEADS, "stsb/rte"), SEVERAL, "'stsb/rte' is no loss and no metric of this run"),
+        (tuned([CLASSES], "f1"), RTE, "'f1' is not a loss or a metric of this run"),
+        (
+            tuned(HEADS, "accuracy"),
+            SEVERAL,
+            "choose one of average, rte/loss, rte/rte, rte/rte_squar",
+        ),
+        (tuned(HEADS, "loss"), SEVERAL, "'loss' is not a loss or a metric of this run"),
+        (tuned(HEADS, "stsb/rte"), SEVERAL, "'stsb/rte' is not a loss or a metric of this run"),
         # How many tokens a generator replaces is neither good nor bad.
-        (config(ELECTRA, "replaced_tokens_rate"), None, "is no loss and no metric"),
-        (tuned([{"type": "span_answer"}], "best_f1_threshold"), SQUAD, "is no loss and no metric"),
+        (config(ELECTRA, "replaced_tokens_rate"), None, "is not a loss or a metric"),
+        (tuned([{"type": "span_answer"}], "best_f1_threshold"), SQUAD, "is not a loss or a metric"),
     ],
 )
 def test_other_names_are_refused(settings, task, words):

@@ -89,16 +89,16 @@ def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, cap
 def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, whole, at, moment):
     """Before an evaluation, between its checkpoint and its comparison, or after that."""
     training = trainer(shards, tmp_path / "killed")
-    compare, evaluate = training.best.update, training.evaluator.run
+    compare, evaluate = training.best.after_evaluation, training.evaluator.run
 
     class Killed(Exception):
         pass
 
     def killed(step, metrics):
-        better = False if step == at and moment == "between" else compare(step, metrics)
+        note = "" if step == at and moment == "between" else compare(step, metrics)
         if step == at:
             raise Killed
-        return better
+        return note
 
     def signalled(source, batches):
         # Looked at after the next two steps, where the next evaluation is due.
@@ -109,7 +109,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, whole, at,
     if moment == "before":
         training.evaluator.run = signalled
     else:
-        training.best.update = killed
+        training.best.after_evaluation = killed
     with pytest.raises(Stopped if moment == "before" else Killed):
         training.train(validation=training.source)
     assert checkpoints.last_step(tmp_path / "killed") == at
@@ -132,7 +132,7 @@ def test_figures_that_are_no_numbers_are_not_better(shards, tmp_path):
 
 
 def test_patience_without_evaluations_is_refused(shards, tmp_path):
-    with pytest.raises(UserError, match="recipe.patience: 2 evaluations, and there are none: tra"):
+    with pytest.raises(UserError, match="recipe.patience: 2 evaluations, but this run makes none"):
         trainer(shards, tmp_path).train()
     with pytest.raises(ValueError, match="patience: counts evaluations, and eval_every: 0 makes"):
         small.replace(CONFIG, patience=2)

@@ -297,5 +297,5 @@ def test_two_stacks_of_layers_are_refused():
             "recipe": {"steps": 1},
         }
     )  # fmt: skip
-    with pytest.raises(UserError, match="layer_decay: 0.5, and encoder.type: encoder_decoder has"):
+    with pytest.raises(UserError, match="layer_decay: 0.5: not supported for encoder.type: enc"):
         schedules.layer_factors(Model(config), 0.5)

@@ -84,7 +84,7 @@ def test_values_of_keys_and_their_combinations():
         (["=1,2"], "--sweep==1,2: expected key.subkey=value,value,..."),
         (["seed=[1,2"], "--sweep=seed=[1,2: expected key.subkey=value,value,..."),
         (["seed=1", "seed=2"], "--sweep=seed=2: seed is swept over twice: list all its values"),
-        (["seed=1,2,1"], "--sweep=seed=1,2,1: 1 is there twice"),
+        (["seed=1,2,1"], "--sweep=seed=1,2,1: 1 is given twice"),
     ],
 )
 def test_errors_of_the_option(texts, message):
@@ -150,7 +150,7 @@ def test_what_was_run_is_not_run_again(tmp_path):
     with pytest.raises(UserError) as error:
         _run(Sweep.parse(["seed=1"]), tmp_path, {}, about={"data": "x", "config": {"seed": 0}})
     assert str(error.value) == (
-        f"{tmp_path}/sweep.json: this folder is of a sweep with another command (data: shards "
+        f"{tmp_path}/sweep.json: this folder belongs to a sweep with another command (data: shards "
         "there, x now). Name another --model_dir"
     )
 

@@ -194,7 +194,7 @@ def test_tokens_count_no_padding(shards):
     packed = statistics.pack({"t": 1.0}, {"t": 2.0}, {"m": (3.0, 4.0)}, batch).numpy()
     named = dict(zip(statistics.names, packed, strict=True))
     assert named["tokens"] == batch["padding_mask"].numpy().sum() < 8 * 32
-    figures = statistics.summarise(np.stack([packed, packed]), {"t": 2.0})
+    figures = statistics.summarize(np.stack([packed, packed]), {"t": 2.0})
     assert figures == {"loss": 1.0, "t": 0.5, "m": 0.75}
     decoder = tf.constant([[True, True, False]] * 8)
     packed = statistics.pack({}, {}, {}, {**batch, "target_mask": decoder}).numpy()
@@ -272,7 +272,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(shards, tmp_path, whole)
 
 
 def test_a_run_to_continue_from_must_be_named():
-    with pytest.raises(UserError, match="--init is missing: recipe.init_weights: run goes on with"):
+    with pytest.raises(UserError, match="--init is missing: recipe.init_weights: run continues an"):
         resolve.inherit(small.config(recipe__init_weights="run"))
 
 

@@ -456,7 +456,7 @@ def test_use_errors():
     with pytest.raises(UserError, match="encoder.vocab_size: not set"):
         transformer.Encoder(TransformerConfig())
     encoder = make()
-    with pytest.raises(UserError, match=r"a cache holds .*: encoder\.causal must be true"):
+    with pytest.raises(UserError, match=r"a cache needs .*: set encoder\.causal: true"):
         encoder(TOKENS, cache=encoder.empty_cache(2, 9))
     with pytest.raises(UserError, match="sequences of 10 tokens, but the encoder has 9 positions"):
         encoder(np.zeros((1, 10), "int32"))

@@ -545,7 +545,7 @@ def test_use_errors():
         encoder(TOKENS, memory=np.zeros((2, 2, 4, 12), "float32"))
     with pytest.raises(UserError, match="memory: given, and encoder.memory_length is 0: set it"):
         make(memory_length=0)(TOKENS, memory=np.zeros((2, 2, 4, 12), "float32"))
-    with pytest.raises(UserError, match="later tokens do not change: encoder.attention must be u"):
+    with pytest.raises(UserError, match="a cache needs .*: set encoder.attention: uni"):
         encoder.empty_cache(2, 9)
     with pytest.raises(UserError, match="query_positions: given without permutation_mask, so"):
         encoder(TOKENS, query_positions=PLACES)

@@ -400,7 +400,8 @@ def test_the_teacher_is_not_trained_or_saved_and_has_no_dropout():
     student = {id(v) for v in model.variables}
     assert not [v.path for v in teacher.variables if id(v) in student]
     first, again = (
-        model.prepare(tensors(), rng)["taught"][0]["outputs"] for rng in (None, Draws((1, 2)))
+        model.prepare(tensors(), rng)["teacher_outputs"][0]["outputs"]
+        for rng in (None, Draws((1, 2)))
     )
     np.testing.assert_array_equal(first, again)  # its rates are 0.5
     with tf.GradientTape() as tape:

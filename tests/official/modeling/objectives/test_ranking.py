@@ -119,7 +119,7 @@ def test_tokens_of_all_sequences_are_counted(ready):
     assert statistics.names == ["tokens"]
     assert float(row[0]) == given["padding_mask"][:2].sum()  # the third has no weight
     # A ranking is evaluated without a loss, and then there is none.
-    assert statistics.summarise(np.array([[3.0]]), {}) == {}
+    assert statistics.summarize(np.array([[3.0]]), {}) == {}
 
 
 def test_a_tie_is_half_right():
