@@ -32,7 +32,7 @@ def check(config: Config, source: str) -> None:
     given = frozenset(config.segments.fields if config.segments else TASK_FIELDS)
     given |= _check_corruption(config, source)
     for objective in config.objectives if config.segments is None else ():
-        if task := getattr(objective, "task", ""):
+        if task := objective.task:
             given |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
     given |= READER_FIELDS | objective_fields(config.objectives)
     # A config with an encoder and no segments is of a converted model, which may not be trainable
@@ -181,7 +181,7 @@ def _check_layer_states(config: Config, source: str) -> None:
     """Checks that all objectives read states of single rows, which files can take the place of."""
     for i, objective in enumerate(config.objectives):
         one_row = hasattr(objective, "mix") and objective.type not in ("multiple_choice", "ranking")
-        if not one_row or getattr(objective, "task", ""):
+        if not one_row or objective.task:
             raise UserError(
                 f"{source}: recipe.layer_states: objectives.{i}: {objective.type} reads more than "
                 "the states of single rows of one task: remove recipe.layer_states"

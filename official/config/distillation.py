@@ -157,7 +157,7 @@ class DistillationConfig(ObjectiveConfig):
         objectives = list(objectives)
         heads = [objective for objective in objectives if objective.type in HEADS]
         if self.head:
-            heads = [h for h in heads if self.head in (h.type, getattr(h, "task", ""))]
+            heads = [h for h in heads if self.head in (h.type, h.task)]
         if len(heads) == 1:
             return heads[0]
         there = ", ".join(o.type for o in objectives if o is not self) or "none"
@@ -286,7 +286,7 @@ def _has_parts(encoder: EncoderConfig) -> bool:
 
 
 def _name(objective: ObjectiveConfig) -> str:
-    return getattr(objective, "task", "") or objective.type
+    return objective.task or objective.type
 
 
 def _check_heads(key: str, student: EncoderConfig, teacher: EncoderConfig) -> None:

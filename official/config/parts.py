@@ -137,10 +137,13 @@ class ObjectiveConfig(Part):
 
     Attributes:
       packs: whether several sequences may share a row.
+      task: the task whose batches the objective reads, of several tasks; empty = all batches.
       weight: factor of the loss in the sum of all losses.
     """
 
     packs: ClassVar[bool] = False
+    task: str = ""
+    weight: float
 
     def check(self, whole: "Config") -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
@@ -150,8 +153,7 @@ class ObjectiveConfig(Part):
 
     def field(self, name: str) -> str:
         """Returns the name of a batch field, with the task's name in front if there is one."""
-        task = getattr(self, "task", "")
-        return f"{task}/{name}" if task else name
+        return f"{self.task}/{name}" if self.task else name
 
 
 @dataclasses.dataclass(frozen=True)

@@ -455,7 +455,7 @@ def kind_of(objective: Any) -> type[Head]:
 
 def name_of(objective: Any) -> str:
     """Returns the name of the head of an objective: the task's, where there are several."""
-    return getattr(objective, "task", "") or kind_of(objective).name or objective.type
+    return objective.task or kind_of(objective).name or objective.type
 
 
 def _label_keys(objective: Any) -> dict[str, Any]:

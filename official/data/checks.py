@@ -218,7 +218,7 @@ def batch_parts(batch_size: int, replicas: int, accumulation: int) -> None:
 def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
     """Returns the labels that an objective learns: those of its task, or of the only task."""
     labels = labels or {}
-    if task := getattr(objective, "task", ""):
+    if task := objective.task:
         return labels.get(task, ())
     return next(iter(labels.values()), ()) if len(labels) == 1 else ()
 

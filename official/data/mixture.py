@@ -167,7 +167,7 @@ class Mixture:
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Checks that every task has a head and every head a task, and each source; see there."""
-        heads = {getattr(objective, "task", "") for objective in config.objectives}
+        heads = {objective.task for objective in config.objectives}
         tasks = set(self.manifest.task.tasks)
         if self._texts:
             heads = tasks

@@ -74,7 +74,7 @@ class Scorer:
     def _labels(self) -> list[str]:
         """Returns the names of the classes, from the model or else from the data."""
         for objective in self._config.objectives:
-            mine = getattr(objective, "task", "") in ("", self._source.task_name)
+            mine = objective.task in ("", self._source.task_name)
             if mine and (labels := getattr(objective, "labels", ())):
                 return list(labels)
         return list(self._source.manifest.task.labels)

@@ -15,7 +15,6 @@ from official.config.distillation import EXAMPLE_HEADS
 from official.config.parts import ObjectiveConfig
 from official.data import ShardDataset
 from official.evaluation.evaluator import ReplicaLoop
-from official.modeling.objectives import outputs as outputs_of
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs
 from official.utils import atomic, paths
@@ -112,7 +111,7 @@ def _source(
 
 def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> configs.Config:
     """Returns a config that reads shards with or without labels, in batches of similar lengths."""
-    if hasattr(head, "task"):
+    if head.type in ("classification", "regression"):  # the heads that may lack labels
         head = dataclasses.replace(head, weight=0.0, task="")
     recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
     return dataclasses.replace(config, objectives=(head,), recipe=recipe)
@@ -126,7 +125,7 @@ def _outputs(
     def step(batch):
         batch = model.prepare(batch)
         encoded = model.encode_as_read(batch, objectives=[head])
-        rows = outputs_of.rows(head, batch, encoded, model.encoder)
+        rows = head.matched_outputs(batch, encoded, model.encoder)
         return tf.zeros([0]), {"outputs": rows, "numbers": batch["example_number"]}
 
     loop = ReplicaLoop(tf.distribute.get_strategy(), step)

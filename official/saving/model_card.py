@@ -110,7 +110,7 @@ def _facts(
 
 def _calls(config: configs.Config, task: Mapping[str, Any], mask: str | None) -> list[str]:
     """Returns calls of methods that apply the model to text."""
-    tasks = [getattr(objective, "task", "") for objective in config.objectives]
+    tasks = [objective.task for objective in config.objectives]
     calls = []
     for objective, head in zip(config.objectives, tasks, strict=True):
         method = _METHODS.get(objective.type)

@@ -334,7 +334,7 @@ class Predictor:
                 f"{method}: this model has no objective {names}, only {', '.join(kinds) or 'none'}"
                 + (f": call {' or '.join(others)}" if others else "")
             )
-        tasks = {getattr(objective.config, "task", ""): objective for objective in fitting}
+        tasks = {objective.config.task: objective for objective in fitting}
         if task is None and len(fitting) == 1:
             return fitting[0]
         if task not in tasks:

@@ -41,7 +41,7 @@ def with_one_head(config: configs.Config, model: Model, task: str | None) -> con
     Raises:
       UserError: no head has the name `task`, or the model has several tasks and `task` is None.
     """
-    names = [getattr(objective, "task", "") for objective in config.objectives]
+    names = [objective.task for objective in config.objectives]
     if task is None and not any(names):
         return config
     if task is None or task not in names:

@@ -151,6 +151,27 @@ class Objective(keras.Layer):
         del batch, encoded, encoder
         return {}
 
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """Returns the outputs that a student learns from its teacher, before their softmax.
+
+        Args:
+            batch: the batch after `prepare`.
+            encoded: the outputs of the encoder for the batch.
+            encoder: the encoder, for outputs tied to its tables.
+            positions: of masked LM, 'real' for all tokens or 'masked' for those that it predicts.
+            rng: `Draws`, or None for inference (no dropout).
+
+        Returns:
+            [R, C]: a row for each prediction, of an example or of a token, with its C classes,
+            choices, tokens of the vocabulary or tokens of the text.
+        """
+        raise NotImplementedError
+
+    def matched_weights(self, batch, positions="real"):
+        """Returns the weight of each row of `matched_outputs`, by default of its example: [R]."""
+        del positions
+        return self.example_weights(batch)
+
     def pool(self, encoded):
         """Returns one vector for each example, by `config.pooling`: [B, D].
 

@@ -76,10 +76,20 @@ class Objective(base.Objective):
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
-        rows = ops.reshape(encoded["sequence_output"], (-1, self.encoder_config.hidden_size))
+        logits = self.matched_outputs(batch, encoded, encoder)
         targets = ops.reshape(batch["causal_ids"], (-1,))  # [R]
-        weights = ops.reshape(batch["causal_weights"], (-1,))
-        return base.token_terms(self.name, self.logits(rows, encoder), targets, weights)
+        return base.token_terms(self.name, logits, targets, self.matched_weights(batch))
+
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """See `base.Objective`: [R, V]."""
+        del batch, positions, rng
+        rows = ops.reshape(encoded["sequence_output"], (-1, self.encoder_config.hidden_size))
+        return self.logits(rows, encoder)
+
+    def matched_weights(self, batch, positions="real"):
+        """See `base.Objective`: [R], of a batch after `prepare`."""
+        del positions
+        return ops.reshape(batch["causal_weights"], (-1,))
 
 
 def with_next_token(batch):

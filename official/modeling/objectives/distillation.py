@@ -15,10 +15,10 @@ from typing import Any
 
 from keras import ops
 
-from official.config.distillation import TEACHER_LOGITS
+from official.config.distillation import EXAMPLE_HEADS, TEACHER_LOGITS
 from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers.linear import Linear
-from official.modeling.objectives import base, matching, outputs
+from official.modeling.objectives import base, matching
 from official.utils.errors import UserError
 
 _TEACHER_OUTPUTS = "teacher_outputs"  # the batch field with what the teachers computed
@@ -113,7 +113,7 @@ class Objective(base.Objective):
         """See `base.Objective`; what its head reads, the head itself names."""
         if not self._has_teachers(batch):
             return ()
-        if self.config.matches_states or not outputs.of_rows(self._beside.head):
+        if self.config.matches_states or self._beside.head.config.type not in EXAMPLE_HEADS:
             return None
         return () if self._beside.head.positions_read(batch) is not None else None
 
@@ -146,9 +146,8 @@ class Objective(base.Objective):
         sums = {}
         for term in self.config.term_weights:
             if term in ("cross_entropy", "logits"):
-                sums[term] = ops.sum(
-                    outputs.weights(self._beside.head, batch, self.config.positions)
-                )
+                weights = self._beside.head.matched_weights(batch, self.config.positions)
+                sums[term] = ops.sum(weights)
             elif term == "scores" and self._released:
                 sums[term] = positions * ops.cast(length, examples.dtype)
             elif term == "hidden" and self._released:
@@ -206,14 +205,16 @@ class Objective(base.Objective):
     def _run(self, model, head, batch):
         """Returns what a teacher computes: a dict of tensors without gradient."""
         config = self.config
-        if not config.matches_states and outputs.of_rows(head):
+        if not config.matches_states and head.config.type in EXAMPLE_HEADS:
             encoded = encode_read(model.encoder, [head], batch)
         else:
             all_layers = config.matches_layers or (head is not None and head.uses_all_layers)
             encoded = encode(model.encoder, batch, None, all_layers)
         result = {}
         if config.matches_outputs:
-            result["outputs"] = outputs.rows(head, batch, encoded, model.encoder, config.positions)
+            result["outputs"] = head.matched_outputs(
+                batch, encoded, model.encoder, config.positions
+            )
         if config.cosine:
             result["sequence_output"] = encoded["sequence_output"]
         if config.hidden:
@@ -224,13 +225,13 @@ class Objective(base.Objective):
 
     def _output_terms(self, batch, encoded, encoder, rng):
         config, head = self.config, self._beside.head
-        student = outputs.rows(head, batch, encoded, encoder, config.positions, rng)
+        student = head.matched_outputs(batch, encoded, encoder, config.positions, rng)
         if TEACHER_LOGITS in batch:
             teachers = ops.unstack(self.as_loss(batch[TEACHER_LOGITS]), axis=1)
         else:
             teachers = [teacher["outputs"] for teacher in batch[_TEACHER_OUTPUTS]]
         teachers = [ops.cast(rows, student.dtype) for rows in teachers]  # K of [R, C]
-        weights = outputs.weights(head, batch, config.positions)
+        weights = head.matched_weights(batch, config.positions)
         losses = {}
         if config.cross_entropy:
             factor = config.temperature**2 if config.square_temperature else 1.0
@@ -297,7 +298,7 @@ class Objective(base.Objective):
 
 def _alike(objective, head):
     """Whether an objective of a teacher has the outputs of a student's objective."""
-    tasks = {getattr(o.config, "task", "") for o in (objective, head)} - {""}
+    tasks = {o.config.task for o in (objective, head)} - {""}
     return objective.config.type == head.config.type and len(tasks) < 2
 
 

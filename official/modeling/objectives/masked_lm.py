@@ -5,6 +5,7 @@ Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P r
 
 from keras import ops
 
+from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
@@ -64,6 +65,19 @@ class Objective(base.Objective):
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)
+
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """See `base.Objective`: [B * T, V], or [B * P, V] of the masked positions."""
+        del rng
+        hidden = encoded["sequence_output"]
+        if positions == "masked":
+            hidden = gather.positions(hidden, batch["masked_positions"])
+        return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
+
+    def matched_weights(self, batch, positions="real"):
+        """See `base.Objective`: [B * T], or [B * P]."""
+        weights = self.as_loss(batch["masked_weights" if positions == "masked" else "padding_mask"])
+        return ops.reshape(weights * self.example_weights(batch)[:, None], (-1,))
 
     def _weights(self, batch):
         """[B, P]."""

@@ -31,6 +31,11 @@ class Objective(pooled.Head):
         scores = self.outputs(encoded, rng)  # [N, 1]
         return ops.reshape(scores, (ops.shape(batch["example_weights"])[0], -1))
 
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """See `base.Objective`: [B, C]."""
+        del encoder, positions
+        return self.logits(batch, encoded, rng)
+
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         logits = self.logits(batch, encoded, rng)

@@ -60,6 +60,11 @@ class Head(mixed.Reader):
             pooled = ops.relu(pooled)
         return self.as_loss(self.output_projection(dropout(pooled, self.config.dropout, rng)))
 
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """See `base.Objective`: [B, O]."""
+        del batch, encoder, positions
+        return self.outputs(encoded, rng)
+
     def lacks(self, target, batch):
         """Returns whether a head that does not learn from targets has none in a batch."""
         return not self.config.weight and self.config.field(target) not in batch

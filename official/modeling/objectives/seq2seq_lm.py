@@ -68,12 +68,21 @@ class Objective(base.Objective):
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`. In training, z_loss * log(Z) ** 2 is added for each target."""
-        hidden = encoded["decoder_output"]
-        logits = self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)  # [R, V]
-        weights = ops.reshape(self._weights(batch), (-1,))
+        logits, weights = self.matched_outputs(batch, encoded, encoder), self.matched_weights(batch)
         targets = ops.reshape(batch["target_ids"], (-1,))
         z_loss = 0.0 if rng is None else self.config.z_loss
         return base.token_terms(self.name, logits, targets, weights, z_loss)
+
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """See `base.Objective`: [R, V]."""
+        del batch, positions, rng
+        hidden = encoded["decoder_output"]
+        return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
+
+    def matched_weights(self, batch, positions="real"):
+        """See `base.Objective`: [R]."""
+        del positions
+        return ops.reshape(self._weights(batch), (-1,))
 
     def text_targets(self, batch):
         """See `base.Objective`: [B, U]."""

@@ -131,6 +131,18 @@ class Objective(mixed.Reader):
         terms = base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
         return self.with_penalty(terms, batch)
 
+    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+        """See `base.Objective`: the scores of starts and then those of ends, [2 B, T]."""
+        del encoder, positions
+        boundaries = ops.concatenate(self.boundary_logits(self.states(encoded, rng)), axis=0)
+        allowed = self.allowed(batch)
+        return ops.where(ops.concatenate([allowed, allowed], axis=0), boundaries, NEVER)
+
+    def matched_weights(self, batch, positions="real"):
+        """See `base.Objective`: half of the example's weight each, for the mean of both."""
+        examples = super().matched_weights(batch, positions)
+        return ops.concatenate([examples, examples], axis=0) / 2
+
     def predictions(self, batch, encoded, encoder):
         """Returns the best spans of each window among those that begin with a token that it owns.
 

@@ -93,7 +93,7 @@ class Tagger:
                 "tags there, in the order of their numbers, and remove its first line, the checksum"
             )
         tag_rules.scheme(self._labels)
-        task = parts.task.get("tasks", {}).get(getattr(parts.head.config, "task", ""), parts.task)
+        task = parts.task.get("tasks", {}).get(parts.head.config.task, parts.task)
         self._rule = task.get("split_words") or word_rules.EARLIER
         if self._rule not in tuple(word_rules.RULES):
             raise UserError(

@@ -51,7 +51,7 @@ def heads(model: Model) -> dict[str, str]:
     names = {
         variable.path: objective.name
         for objective in model.objectives
-        if getattr(objective.config, "task", "")
+        if objective.config.task
         for variable in objective.trainable_variables
     }
     return names if len(set(names.values())) > 1 else {}
