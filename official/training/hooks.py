@@ -200,7 +200,7 @@ def best_metric(config: Config, task: Description | MixtureDescription | None) -
         terms = [
             term
             for objective in make_objectives(config)
-            if not prefix or f"{getattr(objective.config, 'task', '')}/" == prefix
+            if not prefix or f"{objective.config.task}/" == prefix
             for term in objective.term_weights
         ]
         lower = ["loss", *terms, *(f"{term}_{kind}" for term in terms for kind in _LOWER)]
