@@ -114,60 +114,72 @@ class TrainStep:
     def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes one replica's part of an update; returns a row [K + 2] for `run`."""
         context = tf.distribute.get_replica_context()
-        reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
-        weights = self.model.weight_sums(batch)
-        names = list(weights)
         floatx = keras.config.floatx()
-        totals = reduce(tf.stack([tf.cast(weights[name], floatx) for name in names]))
+        totals = self._term_totals(batch, context)
         scales = {
-            name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), totals[i])
-            for i, name in enumerate(names)
+            name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), total)
+            for name, total in totals.items()
         }
         step = tf.cast(self.optimizer.iterations.value, tf.int32)
-        before = context.replica_id_in_sync_group * self.accumulation  # parts of earlier replicas
+        first = (
+            context.replica_id_in_sync_group * self.accumulation
+        )
         if self.memory is not None:
             batch = self.memory.read(batch)
-        part = lambda a: self._gradients(  # noqa: E731
-            self._part(batch, a), scales, step, before + a
-        )
-        sums, remembered = part(0)
-        if self.accumulation > 1:
-            parts = [
-                tf.TensorArray(value.dtype, self.accumulation, element_shape=value.shape)
-                for value in remembered
-            ]
-            keep = lambda parts, a, values: [  # noqa: E731
-                array.write(a, value) for array, value in zip(parts, values, strict=True)
-            ]
-
-            def add(a, sums, parts):
-                more, remembered = part(a)
-                return a + 1, tf.nest.map_structure(tf.add, sums, more), keep(parts, a, remembered)
-
-            _, sums, parts = tf.while_loop(
-                lambda a, *_: a < self.accumulation,
-                add,
-                (tf.constant(1), sums, keep(parts, 0, remembered)),
-                parallel_iterations=1,
-            )
-            remembered = [
-                tf.ensure_shape(
-                    array.concat(), [self.accumulation * value.shape[0], *value.shape[1:]]
-                )
-                for array, value in zip(parts, remembered, strict=True)
-            ]
-        gradients, statistics = sums
-        gradients, remembered = self._with_rows(gradients, remembered)
+        (dense, statistics), joined = self._accumulated(batch, scales, step, first)
+        gradients, memory = self._with_rows(dense, joined)
         if self.memory is not None:
-            self.memory.write(*remembered)
+            self.memory.write(*memory)
         # The loss of a head has weight 0 in the batches of other tasks.
         heads = dict.fromkeys(self.optimizer.heads.values())
-        active_heads = {head: totals[names.index(head)] > 0 for head in heads}
+        active_heads = {head: totals[head] > 0 for head in heads}
         self.optimizer.apply(gradients, self.updated, active_heads)
         outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
-        return tf.concat(
-            [reduce(statistics), tf.stack([tf.cast(value, floatx) for value in outcome])], axis=0
+        outcome = tf.stack([tf.cast(value, floatx) for value in outcome])
+        statistics = context.all_reduce(tf.distribute.ReduceOp.SUM, statistics)
+        return tf.concat([statistics, outcome], axis=0)
+
+    def _term_totals(self, batch: Mapping[str, tf.Tensor], context) -> dict[str, tf.Tensor]:
+        """Returns the sum of the weights of each term over the batches of all replicas."""
+        weights = self.model.weight_sums(batch)
+        floatx = keras.config.floatx()
+        local = tf.stack([tf.cast(weight, floatx) for weight in weights.values()])
+        totals = context.all_reduce(tf.distribute.ReduceOp.SUM, local)
+        return {name: totals[i] for i, name in enumerate(weights)}
+
+    def _accumulated(self, batch, scales, step, first):
+        """Returns what `_gradients` returns for a replica's batch, from its parts.
+
+        The first result is summed over the parts, and the tensors of the second are joined. `first`
+        is the number of the first part, over all replicas.
+        """
+
+        def part(a):
+            return self._gradients(self._part(batch, a), scales, step, first + a)
+
+        sums, joined = part(0)
+        if self.accumulation == 1:
+            return sums, joined
+        shapes = [[self.accumulation * x.shape[0], *x.shape[1:]] for x in joined]
+        arrays = [tf.TensorArray(x.dtype, self.accumulation, element_shape=x.shape) for x in joined]
+
+        def write(arrays, a, tensors):
+            return [array.write(a, x) for array, x in zip(arrays, tensors, strict=True)]
+
+        def add(a, sums, arrays):
+            more, tensors = part(a)
+            return a + 1, tf.nest.map_structure(tf.add, sums, more), write(arrays, a, tensors)
+
+        _, sums, arrays = tf.while_loop(
+            lambda a, *_: a < self.accumulation,
+            add,
+            (tf.constant(1), sums, write(arrays, 0, joined)),
+            parallel_iterations=1,
         )
+        return sums, [
+            tf.ensure_shape(array.concat(), shape)
+            for array, shape in zip(arrays, shapes, strict=True)
+        ]
 
     def _part(self, batch: Mapping[str, tf.Tensor], a) -> dict[str, tf.Tensor]:
         if self.accumulation == 1:
@@ -188,8 +200,8 @@ class TrainStep:
     def _gradients(self, batch, scales, step, number):
         """Returns gradients and statistics of a part of a batch, and what parts do not add up.
 
-        These are the memory of its rows, and the slices of sparse gradients. `number` is that of
-        the part, over all replicas.
+        This is the memory of its rows, then the values and the row numbers of each sparse gradient.
+        `number` is that of the part, over all replicas.
         """
         weights = batch["example_weights"]
         examples = weights.shape[0] or tf.shape(weights)[0]
@@ -211,28 +223,23 @@ class TrainStep:
         self.updated = [variables[i] for i in reached]
         weights = self.model.weight_sums(batch)
         statistics = self.statistics.pack(losses, weights, metrics, batch)
-        remembered = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
-        dense, rows = [], []
+        joined = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
+        dense = []
         for i, sparse in zip(reached, self._sparse, strict=True):
             if sparse:
-                rows += [gradients[i].values, gradients[i].indices]
+                joined += [gradients[i].values, gradients[i].indices]
             else:
                 dense.append(tf.convert_to_tensor(gradients[i]))
-        return (dense, statistics), [*remembered, *rows]
+        return (dense, statistics), joined
 
-    def _with_rows(self, dense: list, kept: list) -> tuple[list, list]:
-        """Returns the gradients of all variables, and what is remembered.
-
-        Args:
-          dense: the gradients that are tensors.
-          kept: what is remembered, and then the values and the rows of each other gradient.
-        """
-        first = len(kept) - 2 * sum(self._sparse)
-        parts, tensors = iter(kept[first:]), iter(dense)
+    def _with_rows(self, dense: list, joined: list) -> tuple[list, list]:
+        """Returns the gradients of all variables, and the memory, of results of `_gradients`."""
+        first = len(joined) - 2 * sum(self._sparse)
+        slices, tensors = iter(joined[first:]), iter(dense)
         gradients = [
-            tf.IndexedSlices(next(parts), next(parts), tf.constant([*variable.shape]))
+            tf.IndexedSlices(next(slices), next(slices), tf.constant([*variable.shape]))
             if sparse
             else next(tensors)
             for variable, sparse in zip(self.updated, self._sparse, strict=True)
         ]
-        return gradients, kept[:first]
+        return gradients, joined[:first]
