@@ -24,8 +24,8 @@ from official import tokenizers
 from official.data import ShardDataset, each_batch
 from official.distribution.numerics import restrict_graph_optimizer
 from official.modeling.layers import gather
+from official.modeling.layers.kernels import cross_entropy
 from official.modeling.model import Model
-from official.modeling.objectives.cross_entropy import cross_entropy
 from official.utils import progress
 from official.utils.errors import UserError
 

@@ -121,9 +121,7 @@ class TrainStep:
             for name, total in totals.items()
         }
         step = tf.cast(self.optimizer.iterations.value, tf.int32)
-        first = (
-            context.replica_id_in_sync_group * self.accumulation
-        )
+        first = context.replica_id_in_sync_group * self.accumulation
         if self.memory is not None:
             batch = self.memory.read(batch)
         (dense, statistics), joined = self._accumulated(batch, scales, step, first)

@@ -6,6 +6,7 @@
 | `transposed_times(x, y)`            | `transpose(x) @ y`                                         |
 | `sum_rows(x)`                       | `ops.sum(x, axis=0)`                                       |
 | `softmax(x, dtype, kept, rate)`     | `ops.softmax(x)`, then dropout, then a cast                |
+| `cross_entropy(logits, targets)`    | the loss of each row, its log Z, and whether it is a hit   |
 | `dropout(x, rate, rng)`             | dropout with the mask `dropout_mask(shape, rate, rng)`     |
 | `scan(step, state, sequences)`      | `ops.scan(step, state, sequences)`                         |
 | `write_slots(slots, new, first)`    | `ops.slice_update(slots, (0, 0, first, 0), new)`           |
@@ -22,7 +23,8 @@ Three things decide how the functions compute, and none of them changes a result
 gradients, which compiler there is, and what writes the slots of a cache. They are the attributes of
 `Context`. `configure` sets them for the process, and `using` inside a block.
 
-Shapes: R and O rows, I inner size, S keys or slots, B batch, N heads, T positions, H head size.
+Shapes: R and O rows, I inner size, V classes, S keys or slots, B batch, N heads, T positions, H
+head size.
 """
 
 import contextlib
@@ -230,6 +232,51 @@ def _softmax_gradient(upstream, weights, *kept, scale):
         upstream = ops.where(kept[0], upstream * scale, 0)
     mean = ops.sum(upstream * weights, axis=-1, keepdims=True)
     return (upstream - mean) * weights
+
+
+def cross_entropy(logits, targets):
+    """Returns the cross-entropy of each row, and the logarithm of its normalizer Z.
+
+    Args:
+        logits: [R, V].
+        targets: int [R].
+
+    Returns:
+        `losses`, log Z minus the logit of the target: [R].
+        `log_z`, the log of the sum of the exponentials of the logits: [R].
+        `hits`, whether no class has a larger logit than the target: bool [R].
+    """
+    scores, log_z, largest = ops.unstack(_target_summaries(logits, targets), 3)
+    return log_z - scores, log_z, scores >= largest
+
+
+@with_gradient
+def _target_summaries(logits, targets):
+    """Returns the target's logit, log Z and the largest logit (without a gradient): [3, R].
+
+    The only arrays of the size [R, V] are the probabilities and the gradient. The backends' own
+    losses make more passes over such arrays.
+    """
+    probabilities = ops.softmax(logits)
+    largest = ops.max(logits, axis=-1)
+    # The largest probability, 1 / V at least, is exp(largest - log Z).
+    log_z = largest - ops.log(ops.max(probabilities, axis=-1))
+    scores = ops.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
+
+    def backward(upstream):
+        of_scores, of_log_z, _ = ops.unstack(upstream, 3)
+        right = ops.exp(scores - log_z) * of_log_z + of_scores
+        return _cross_entropy_gradient(probabilities, targets, of_log_z, right), None
+
+    return ops.stack([scores, log_z, largest]), backward
+
+
+@one_pass
+def _cross_entropy_gradient(probabilities, targets, factors, right):
+    """Returns probabilities [R, V] times factors [R], with `right` [R] at the targets [R]."""
+    classes = ops.arange(probabilities.shape[1], dtype="int32")
+    at_target = classes[None] == ops.cast(targets, "int32")[:, None]
+    return ops.where(at_target, right[:, None], probabilities * factors[:, None])
 
 
 def dropout(x, rate, rng, shared_axis=None):

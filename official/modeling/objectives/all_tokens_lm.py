@@ -9,9 +9,9 @@ Shapes: B batch, T length, D hidden, V vocabulary, R = B * T rows.
 
 from keras import ops
 
+from official.modeling.layers.kernels import cross_entropy
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base, masked_lm
-from official.modeling.objectives.cross_entropy import cross_entropy
 
 
 class Objective(masked_lm.Objective):

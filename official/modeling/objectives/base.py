@@ -10,9 +10,8 @@ import keras
 from keras import ops
 
 from official.modeling.layers import gather
-from official.modeling.layers.kernels import accurate
+from official.modeling.layers.kernels import accurate, cross_entropy
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.objectives.cross_entropy import cross_entropy
 from official.utils.errors import UserError
 
 

@@ -15,9 +15,9 @@ from keras import ops
 
 from official.modeling.layers import log_uniform
 from official.modeling.layers.embeddings import products
+from official.modeling.layers.kernels import cross_entropy
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.objectives import base
-from official.modeling.objectives.cross_entropy import cross_entropy
 
 DIRECTIONS = {"forward": "target_ids", "backward": "backward_target_ids"}
 _MASKED = -1e9  # the logit of a sampled word that is the target

@@ -5,11 +5,11 @@ Shapes: B batch, D hidden, C classes.
 
 from keras import ops
 
-from official.modeling.objectives import base, pooled
+from official.modeling.objectives import base, heads
 from official.utils.errors import UserError
 
 
-class Objective(pooled.Head):
+class Objective(heads.Head):
     """Dropout and an affine map to the classes."""
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):

@@ -8,11 +8,11 @@ Shapes: B batch, C labels.
 
 from keras import ops
 
-from official.modeling.objectives import base, pooled
+from official.modeling.objectives import base, heads
 from official.utils.errors import UserError
 
 
-class Objective(pooled.Head):
+class Objective(heads.Head):
     """Dropout and an affine map to the labels."""
 
     def __init__(self, config, encoder_config, *, name="multi_label", seed=0, dtype=None):

@@ -9,10 +9,10 @@ Shapes: B batch, C choices, N = B * C, T length, D hidden.
 
 from keras import ops
 
-from official.modeling.objectives import base, pooled
+from official.modeling.objectives import base, heads
 
 
-class Objective(pooled.Head):
+class Objective(heads.Head):
     """Dropout, an affine map to the score of each choice, and a softmax over the choices.
 
     A batch has token_ids, segment_ids and padding_mask [B, C, T]; the encoder gets them as [N, T].

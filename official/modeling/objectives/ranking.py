@@ -10,7 +10,7 @@ Shapes: B batch, C documents of an example, N = B * C, T length, D hidden.
 
 from keras import ops
 
-from official.modeling.objectives import base, pooled
+from official.modeling.objectives import base, heads
 
 
 class Ranker(base.Objective):
@@ -58,7 +58,7 @@ class Ranker(base.Objective):
         return {"score": self.scores(batch, encoded)}
 
 
-class Objective(pooled.Head, Ranker):
+class Objective(heads.Head, Ranker):
     """Dropout and an affine map of the pooled output to the score."""
 
     def __init__(self, config, encoder_config, *, name="ranking", seed=0, dtype=None):

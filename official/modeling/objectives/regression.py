@@ -5,10 +5,10 @@ Shapes: B batch, D hidden.
 
 from keras import ops
 
-from official.modeling.objectives import base, pooled
+from official.modeling.objectives import base, heads
 
 
-class Objective(pooled.Head):
+class Objective(heads.Head):
     """Dropout and an affine map to the score; the loss is the squared error."""
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):

@@ -22,13 +22,13 @@ from official.modeling.layers import gather
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
-from official.modeling.objectives import base, mixed
+from official.modeling.objectives import base, heads
 from official.utils import keras_private
 
 NEVER = -1e30
 
 
-class Objective(mixed.Reader):
+class Objective(heads.Reader):
     """Scores the starts and ends of answers, and unanswerable questions."""
 
     def __init__(self, config, encoder_config, *, name="span_answer", seed=0, dtype=None):

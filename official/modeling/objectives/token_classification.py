@@ -14,11 +14,11 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.lstm import BiLSTM
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import base, mixed
+from official.modeling.objectives import base, heads
 from official.utils.errors import UserError
 
 
-class Objective(mixed.Reader):
+class Objective(heads.Reader):
     """Dropout and an affine map of each state to the tags; with `crf` a chain of the tags.
 
     The states are those of the last layer, or with `mix` of all layers, and with `bilstm` the
@@ -65,7 +65,7 @@ class Objective(mixed.Reader):
 
     @property
     def mixes(self):
-        """See `mixed.Reader`."""
+        """See `heads.Reader`."""
         output = [] if self.output_mix is None else [(self.config.output_mix, self.output_mix)]
         return super().mixes + output
 

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from official.distribution import numerics  # noqa: F401, which names the compiler
 from official.modeling.layers import activation, embeddings, kernels, norm
-from official.modeling.layers.kernels import dropout, softmax
+from official.modeling.layers.kernels import cross_entropy, dropout, softmax
 from official.modeling.layers.random import Draws
-from official.modeling.objectives.cross_entropy import cross_entropy
 
 RNG = np.random.default_rng(0)
 KEPT = tf.constant(RNG.random((6, 5)) < 0.7)
