@@ -236,8 +236,6 @@ def _train() -> None:
     from official import training
 
     config = configs.load(FLAGS.config, FLAGS.override)
-    if not config.objectives:
-        raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
     try:
         training.train(
             config,

@@ -16,8 +16,7 @@ from official.distribution import numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
-from official.shards import parsing
-from official.shards import shard_folder as shard_folder
+from official.shards import parsing, shard_folder
 from official.tokenizers import extension
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer

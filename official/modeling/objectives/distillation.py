@@ -25,7 +25,7 @@ _TEACHER_OUTPUTS = "teacher_outputs"  # the batch field with what the teachers c
 
 
 @dataclasses.dataclass
-class _Beside:
+class _References:
     """Layers that belong to other parts of the model, or to none. Keras does not track them here.
 
     Attributes:
@@ -44,7 +44,7 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="distillation", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        self._beside = _Beside()
+        self._references = _References()
         self.projections = []
         if not config.hidden or config.projection == "none":
             return
@@ -63,11 +63,11 @@ class Objective(base.Objective):
 
     def join(self, objectives):
         """See `base.Objective`."""
-        self._beside.others = [objective for objective in objectives if objective is not self]
+        self._references.others = [objective for objective in objectives if objective is not self]
         if self.config.matches_outputs:
             heads = {id(objective.config): objective for objective in objectives}
             try:
-                self._beside.head = heads[id(self.config.head_of(o.config for o in objectives))]
+                self._references.head = heads[id(self.config.head_of(o.config for o in objectives))]
             except ValueError as error:
                 raise UserError(f"{self.name}.{error}") from None
 
@@ -85,7 +85,7 @@ class Objective(base.Objective):
         Raises:
             UserError: a teacher has no objective as the one whose outputs are matched.
         """
-        head = self._beside.head
+        head = self._references.head
         teachers = []
         for model in models:
             alike = [o for o in model.objectives if head is not None and _alike(o, head)]
@@ -96,12 +96,12 @@ class Objective(base.Objective):
                     f"teacher has the objectives {there}: train it for them first"
                 )
             teachers.append((model, alike[0] if alike else None))
-        self._beside.teachers = teachers
+        self._references.teachers = teachers
 
     @property
     def teachers(self):
         """See `base.Objective`."""
-        return tuple(model for model, _ in self._beside.teachers)
+        return tuple(model for model, _ in self._references.teachers)
 
     @property
     def term_weights(self):
@@ -113,14 +113,14 @@ class Objective(base.Objective):
         """See `base.Objective`; what its head reads, the head itself names."""
         if not self._has_teachers(batch):
             return ()
-        if self.config.matches_states or self._beside.head.config.type not in EXAMPLE_HEADS:
+        if self.config.matches_states or self._references.head.config.type not in EXAMPLE_HEADS:
             return None
-        return () if self._beside.head.positions_read(batch) is not None else None
+        return () if self._references.head.positions_read(batch) is not None else None
 
     @property
     def uses_all_layers(self):
         """See `base.Objective`."""
-        return bool(self._beside.teachers) and self.config.matches_layers
+        return bool(self._references.teachers) and self.config.matches_layers
 
     def prepare(self, batch, rng=None):
         """Runs the teachers.
@@ -129,9 +129,9 @@ class Objective(base.Objective):
             The batch with what they computed, for `terms`.
         """
         del rng  # no dropout in a teacher
-        if not self._beside.teachers or TEACHER_LOGITS in batch:
+        if not self._references.teachers or TEACHER_LOGITS in batch:
             return batch
-        results = [self._run(*teacher, batch) for teacher in self._beside.teachers]
+        results = [self._run(*teacher, batch) for teacher in self._references.teachers]
         return {**batch, _TEACHER_OUTPUTS: results}
 
     def weight_sums(self, batch):
@@ -146,7 +146,7 @@ class Objective(base.Objective):
         sums = {}
         for term in self.config.term_weights:
             if term in ("cross_entropy", "logits"):
-                weights = self._beside.head.matched_weights(batch, self.config.positions)
+                weights = self._references.head.matched_weights(batch, self.config.positions)
                 sums[term] = ops.sum(weights)
             elif term == "scores" and self._released:
                 sums[term] = positions * ops.cast(length, examples.dtype)
@@ -180,7 +180,7 @@ class Objective(base.Objective):
         return self.config.means == "released"
 
     def _has_teachers(self, batch):
-        return bool(self._beside.teachers) or TEACHER_LOGITS in batch
+        return bool(self._references.teachers) or TEACHER_LOGITS in batch
 
     def _row_weights(self, batch):
         """Returns the weight of each row of the encoder, which is a choice of an example or one.
@@ -195,7 +195,7 @@ class Objective(base.Objective):
 
     def _prepared_by_others(self, batch):
         """Returns a batch as the other objectives prepare it, as far as weights depend on it."""
-        for other in self._beside.others:
+        for other in self._references.others:
             if other.config.type == "causal_lm" and "causal_weights" not in batch:
                 batch = other.prepare(batch)
             if other.config.type == "multiple_choice":
@@ -224,7 +224,7 @@ class Objective(base.Objective):
         return _constant(result)
 
     def _output_terms(self, batch, encoded, encoder, rng):
-        config, head = self.config, self._beside.head
+        config, head = self.config, self._references.head
         student = head.matched_outputs(batch, encoded, encoder, config.positions, rng)
         if TEACHER_LOGITS in batch:
             teachers = ops.unstack(self.as_loss(batch[TEACHER_LOGITS]), axis=1)
