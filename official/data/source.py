@@ -92,9 +92,7 @@ class ShardDataset:
         if states := config.recipe.layer_states:
             self._states = layer_states.read(states, split, self.fingerprint, required=training)
         self._heads = {
-            name: objective.needs()
-            for objective in config.objectives
-            if (name := getattr(objective, "task", ""))
+            name: objective.needs() for objective in config.objectives if (name := objective.task)
         }
         self._build_batch = BatchBuilder(
             shards.features,
