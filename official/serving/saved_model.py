@@ -20,7 +20,7 @@ from official.serving import (
 from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel, with_one_head
-from official.serving.signatures import classification, fill_mask, table
+from official.serving.signatures import fill_mask, table, texts
 from official.serving.signatures.inputs import ServingContext
 from official.utils import atomic, paths
 from official.utils.errors import UserError
@@ -96,7 +96,7 @@ def restore_for_ids(
             f"--format={form}: the models that it takes have the signature `{_TOKENS}`, and this "
             "one has none: leave it out"
         )
-    names = (_TOKENS, classification.EMBED_TOKENS)
+    names = (_TOKENS, texts.EMBED_TOKENS)
     kept = {name: signatures[name] for name in names if name in signatures}
     if parts.filler is not None:
         kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]

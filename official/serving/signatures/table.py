@@ -23,13 +23,7 @@ from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import writers
-from official.serving.signatures import (
-    causal_lm,
-    classification,
-    fill_mask,
-    inputs,
-    words_in_context,
-)
+from official.serving.signatures import causal_lm, fill_mask, inputs, texts
 from official.tasks import kinds
 
 # Kinds of tasks by the types of their objectives. Classification and regression come last.
@@ -71,7 +65,7 @@ def served(config: configs.Config, model: Model) -> tuple[Signatures, Objective 
     for name in _KINDS:
         if name in names:
             return module_of(name), model.objectives[names.index(name)]
-    return classification, None
+    return texts, None
 
 
 def described(default: str) -> str:
@@ -95,8 +89,8 @@ def make(parts: inputs.ServingContext, module: Signatures, default: str) -> tupl
     signatures = module.signatures(parts)
     if writers.objective(parts.model) == "causal_lm":
         signatures |= causal_lm.signatures(parts)
-    if words_in_context.served(parts):
-        signatures |= words_in_context.signatures(parts)
+    if texts.serves_words(parts):
+        signatures |= texts.word_signatures(parts)
     if parts.filler is not None:
         signatures |= fill_mask.signatures(parts)
     signatures["serving_default"] = signatures[default]
