@@ -46,18 +46,18 @@ def export(
         raise UserError(
             f"--precision={precision}: LiteRT computes in {' or '.join(PRECISIONS)} on CPUs"
         )
-    parts, kept = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "litert")
+    context, kept = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "litert")
     server = tf.Module()
-    server.weights = parts.weights.module
-    if parts.filler is not None:
-        server.filler = parts.filler.weights.module
+    server.weights = context.weights.module
+    if context.filler is not None:
+        server.filler = context.filler.weights.module
     with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
         with kernels.using(gradients=False):
             tf.saved_model.save(server, temporary, signatures=kept)
-        parts.tokenizer.save(folder / TOKENIZER)
-        saved_model.write_labels(parts, folder)
+        context.tokenizer.save(folder / TOKENIZER)
+        saved_model.write_labels(context, folder)
         (folder / FILE).write_bytes(_converted(temporary, precision, list(kept)))
-    return parts.max_length
+    return context.max_length
 
 
 def _converted(folder: str, precision: str, names: list[str]) -> bytes:

@@ -52,8 +52,10 @@ def export(
     """
     import tf2onnx  # noqa: F401  (of the extra `onnx`; missed before any work is done)
 
-    parts, signatures = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "onnx")
-    size = sum(v.dtype.size * v.shape.num_elements() for v in parts.weights.module.variables)
+    context, signatures = saved_model.restore_for_ids(
+        model_dir, checkpoint, max_length, task, "onnx"
+    )
+    size = sum(v.dtype.size * v.shape.num_elements() for v in context.weights.module.variables)
     if size > _MAX_BYTES:
         raise UserError(
             f"--format=onnx: {size / 2**30:.1f} GiB of weights: a file of ONNX holds at most 2 GiB"
@@ -61,10 +63,10 @@ def export(
     with atomic.folder(output, FILE.format("tokens")) as folder:
         for name, function in signatures.items():
             (folder / FILE.format(name)).write_bytes(_converted(function))
-        parts.tokenizer.save(folder / TOKENIZER)
-        if (chain := getattr(parts.head, "crf", None)) is not None:
-            (folder / CRF).write_text(json.dumps(_chain(parts.head, chain), ensure_ascii=False))
-    return list(signatures), parts.max_length
+        context.tokenizer.save(folder / TOKENIZER)
+        if (chain := getattr(context.head, "crf", None)) is not None:
+            (folder / CRF).write_text(json.dumps(_chain(context.head, chain), ensure_ascii=False))
+    return list(signatures), context.max_length
 
 
 def _chain(head: Any, chain: Any) -> dict[str, Any]:

@@ -365,7 +365,8 @@ class Predictor:
             if no_answers is not None:
                 task = {**source.task, "no_answers": no_answers}
                 source = dataclasses.replace(source, task=task)
-            context = ServingContext(source, Weights([self.model.encoder, head]), head)
+            weights = Weights([self.model.encoder, head])
+            context = ServingContext(**vars(source), weights=weights, head=head)
             self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
 

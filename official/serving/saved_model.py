@@ -1,5 +1,6 @@
 """Exports a model folder as a SavedModel that takes raw text."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from official.serving import (
 )
 from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
-from official.serving.served_model import ServedModel, with_one_head
+from official.serving.served_model import with_one_head
 from official.serving.signatures import fill_mask, table, texts
 from official.serving.signatures.inputs import ServingContext
 from official.utils import atomic, paths
@@ -57,18 +58,18 @@ def export(
         no int8 products; `output` exists, or has a name that no loader can read.
     """
     _check_name(output)
-    parts, kind, inputs = restore(
+    context, kind, inputs = restore(
         model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **search
     )
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
         kernels.using(gradients=False, write_slots=token_loop.write_slots),
     ):
-        server, signatures = table.make(parts, kind, inputs)
+        server, signatures = table.make(context, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
-        write_labels(parts, temporary)
-    return inputs, parts.max_length
+        write_labels(context, temporary)
+    return inputs, context.max_length
 
 
 def restore_for_ids(
@@ -89,8 +90,8 @@ def restore_for_ids(
     Raises:
       UserError: as in `export`; the model has no signature `tokens`.
     """
-    parts, kind, _ = restore(model_dir, checkpoint, max_length, task=task, groups=False)
-    signatures = kind.signatures(parts)
+    context, kind, _ = restore(model_dir, checkpoint, max_length, task=task, groups=False)
+    signatures = kind.signatures(context)
     if _TOKENS not in signatures:
         raise UserError(
             f"--format={form}: the models that it takes have the signature `{_TOKENS}`, and this "
@@ -98,9 +99,9 @@ def restore_for_ids(
         )
     names = (_TOKENS, texts.EMBED_TOKENS)
     kept = {name: signatures[name] for name in names if name in signatures}
-    if parts.filler is not None:
-        kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]
-    return parts, kept
+    if context.filler is not None:
+        kept[fill_mask.TOKENS] = fill_mask.signatures(context)[fill_mask.TOKENS]
+    return context, kept
 
 
 def _check_name(output: str | os.PathLike) -> None:
@@ -113,12 +114,12 @@ def _check_name(output: str | os.PathLike) -> None:
         )
 
 
-def write_labels(parts: ServingContext, folder: AnyPath) -> None:
+def write_labels(context: ServingContext, folder: AnyPath) -> None:
     """Writes `labels.txt`: the labels or tags of the head in their order, one on each line.
 
     A model whose head has none gets no file.
     """
-    if labels := getattr(parts.head and parts.head.config, "labels", ()):
+    if labels := getattr(context.head and context.head.config, "labels", ()):
         (folder / LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
 
 
@@ -171,15 +172,19 @@ def restore(
     embedding = text_vectors.EmbeddingSettings(normalize=True)
     if model_folder.embedding(model_dir):
         embedding = text_vectors.read(model_dir)
-    source = ServedModel(config, tokenizer, model, max_length, about, embedding=embedding)
     layers = [layer for layer in (model.encoder, head) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     filling = mask_filler.masked_head(model) if tokenizer.mask_id is not None else None
     fills = filling is not None and filling[0] is model.encoder
     weights = Weights([*layers, filling[1]] if fills else layers, precision)
-    filler = mask_filler.MaskFiller(source, weights) if fills else None
-    prefix = defaults.of(task).prefix if of_generation else ""
-    context = ServingContext(source, weights, head, generation, groups, prefix, filler)
+    context = ServingContext(
+        config, tokenizer, model, max_length, about, embedding=embedding, weights=weights,
+        head=head, settings=generation, groups=groups,
+        prefix=defaults.of(task).prefix if of_generation else "",
+    )  # fmt: skip
+    if fills:
+        filler = mask_filler.MaskFiller(context, weights)
+        context = dataclasses.replace(context, filler=filler)
     return context, kind, inputs
 
 

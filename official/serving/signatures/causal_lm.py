@@ -11,18 +11,18 @@ from official.serving.signatures import inputs
 from official.utils import seeding
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a causal LM.
 
-    `generate` is greedy, or a search with the beams of `parts`: see `seq2seq_lm`.
+    `generate` is greedy, or a search with the beams of `context`: see `seq2seq_lm`.
     """
-    tokenizer, options = parts.tokenizer, parts.generation
+    tokenizer, options = context.tokenizer, context.settings
     count, rules = options.max_new_tokens, token_loop.options(options)
-    generator = Generator(parts.config, tokenizer, parts.model)
-    length = parts.max_length - count  # the length of padded texts
+    generator = Generator(context.config, tokenizer, context.model)
+    length = context.max_length - count  # the length of padded texts
 
     def generate(text: tf.Tensor, **settings: tf.Tensor) -> dict[str, tf.Tensor]:
-        read = tokenizer.tokenize(parts.with_prefix(text))  # [B, None]
+        read = tokenizer.tokenize(context.with_prefix(text))  # [B, None]
         # The tokens next to the new ones come first, because they are kept if the text is cut.
         nearest = read if generator.backward else tf.reverse(read, axis=[1])
         starts = tf.fill([read.nrows(), 1], generator.start_id)
@@ -31,7 +31,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         mask = tf.sequence_mask(rows.row_lengths(), length)
         ids, mask = (tf.reverse(values, axis=[1]) for values in (ids, mask))
         searches = options.num_beams > 1 and not settings
-        with parts.weights.read():
+        with context.weights.read():
             if searches:
                 new = inputs.searched(generator, ids, mask, options)
                 read = tf.repeat(read, options.num_return_sequences, axis=0)

@@ -15,9 +15,9 @@ from official.tokenizers.pair_packing import pack
 TOKENS = "fill_mask_tokens"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a context with a `filler`."""
-    filler, tokenizer = parts.filler, parts.tokenizer
+    filler, tokenizer = context.filler, context.tokenizer
 
     def at_masks(batch):
         """Returns the tokens and probabilities at each position, [B, T, K]; 0 without a mask."""
@@ -31,11 +31,11 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
             for name, value in zip(("token_ids", "probabilities"), placed, strict=True)
         }
 
-    scored = parts.scorer(at_masks, row_fields=("top_k",))
+    scored = context.scorer(at_masks, row_fields=("top_k",))
 
     def fill_mask(text, top_k):
-        layout = parts.config.encoder.layout
-        batch = pack([filler.tokens(text)], tokenizer, parts.max_length, layout)
+        layout = context.config.encoder.layout
+        batch = pack([filler.tokens(text)], tokenizer, context.max_length, layout)
         masks = filler.masks(batch)
         number = tf.reduce_sum(tf.cast(masks, tf.int32), axis=1)  # [B]
         width = tf.reduce_max(tf.concat([number, [0]], axis=0))  # P
@@ -50,7 +50,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return {"words": words, "probabilities": chances, "token_ids": ids, "number": number}
 
     def fill_mask_tokens(input_word_ids, input_mask, input_type_ids, masked_positions, top_k):
-        batch = inputs.batch_of_ids(parts, input_word_ids, input_mask, input_type_ids)
+        batch = inputs.batch_of_ids(context, input_word_ids, input_mask, input_type_ids)
         states = filler.encoded(batch)
         rows = tf.gather(states, masked_positions, batch_dims=1)  # [B, P, D]
         flat = tf.reshape(rows, [-1, states.shape[-1]])

@@ -1,4 +1,4 @@
-"""The inputs of the signatures of a SavedModel: raw texts or token ids.
+"""The model that signatures of a SavedModel serve, and their inputs: raw texts or token ids.
 
 Shapes: B batch, T tokens of the longest row.
 """
@@ -9,9 +9,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from official import config as configs
-from official import tokenizers
-from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import length_groups, token_loop
 from official.serving.generation_settings import Settings
@@ -29,52 +26,25 @@ TOKENS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class ServingContext:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingContext(ServedModel):
     """The model that signatures serve.
 
     Attributes:
-      source: the model, its tokenizer and its task.
       weights: the stored weights of the encoder and the head.
       head: the objective that is served; None = the encoder alone.
-      generation: the settings of models that generate text.
+      settings: the settings of models that generate text.
       prefix: stands before each text that such a model reads.
       filler: fills masks; None = the model cannot.
       groups: whether the rows of a batch are scored in groups of similar length.
     """
 
-    source: ServedModel
     weights: Weights
     head: Objective | None
-    generation: Settings = Settings()
-    groups: bool = True
+    settings: Settings = Settings()
     prefix: str = ""
     filler: MaskFiller | None = None
-
-    @property
-    def config(self) -> configs.Config:
-        """The config of the model."""
-        return self.source.config
-
-    @property
-    def tokenizer(self) -> tokenizers.Tokenizer:
-        """The tokenizer of the model."""
-        return self.source.tokenizer
-
-    @property
-    def model(self) -> Model:
-        """The model."""
-        return self.source.model
-
-    @property
-    def max_length(self) -> int:
-        """The maximum number of tokens of a row."""
-        return self.source.max_length
-
-    @property
-    def task(self) -> Mapping[str, Any]:
-        """The task of the training data."""
-        return self.source.task
+    groups: bool = True
 
     def with_prefix(self, text: tf.Tensor) -> tf.Tensor:
         """Returns texts [B] that a model generates from, with the prefix before each."""
@@ -179,7 +149,7 @@ def ids(rank: int = 2) -> list[tf.TensorSpec]:
 
 
 def batch_of_ids(
-    parts: ServingContext,
+    context: ServingContext,
     input_word_ids: tf.Tensor,
     input_mask: tf.Tensor,
     input_type_ids: tf.Tensor,
@@ -187,12 +157,12 @@ def batch_of_ids(
     """Returns a batch of rows whose layout is that of the encoder.
 
     Args:
-      parts: the model. Its number of positions is checked.
+      context: the model. Its number of positions is checked.
       input_word_ids: int32 [..., T].
       input_mask: int32 [..., T], 0 for padding.
       input_type_ids: int32 [..., T].
     """
-    maximum = parts.config.encoder.max_positions
+    maximum = context.config.encoder.max_positions
     length = tf.shape(input_word_ids)[-1]
     message = f"this encoder takes at most {maximum} tokens"
     with tf.control_dependencies([tf.debugging.assert_less_equal(length, maximum, message)]):

@@ -26,35 +26,35 @@ Outputs = dict[str, tf.Tensor]
 
 
 def signatures(
-    parts: inputs.ServingContext,
+    context: inputs.ServingContext,
     of_batch: Callable[[Outputs], Outputs],
     of_texts: Callable[..., Outputs] | None = None,
 ) -> dict[str, inputs.Signature]:
     """Returns the signatures of the Garden.
 
     Args:
-      parts: the model. Its task says whether texts come in pairs.
+      context: the model. Its task says whether texts come in pairs.
       of_batch: computes the outputs of a batch [B, T].
       of_texts: computes the outputs of texts; None = no `serve_text_examples`.
     """
     column = lambda kind, pad: tf.io.FixedLenSequenceFeature(  # noqa: E731
         [], kind, allow_missing=True, default_value=pad
     )
-    pads = dict.fromkeys(inputs.TOKENS, 0) | {"input_word_ids": parts.tokenizer.pad_id}
+    pads = dict.fromkeys(inputs.TOKENS, 0) | {"input_word_ids": context.tokenizer.pad_id}
 
     def serve(*ids):
-        return of_batch(inputs.batch_of_ids(parts, *ids))
+        return of_batch(inputs.batch_of_ids(context, *ids))
 
     def serve_examples(examples):
         given = tf.io.parse_example(examples, {n: column(tf.int64, p) for n, p in pads.items()})
         ids, mask, types = (tf.cast(given[name], tf.int32) for name in inputs.TOKENS)
-        real = tf.cast(ids != parts.tokenizer.pad_id, tf.int32)
+        real = tf.cast(ids != context.tokenizer.pad_id, tf.int32)
         mask = tf.cond(tf.shape(mask)[1] > 0, lambda: mask, lambda: real)
         types = tf.cond(tf.shape(types)[1] > 0, lambda: types, lambda: tf.zeros_like(ids))
         return serve(ids, mask, types)
 
     def serve_text_examples(examples):
-        names = ("text", "text_b") if parts.task.get("pair") else ("text",)
+        names = ("text", "text_b") if context.task.get("pair") else ("text",)
         one = tf.io.FixedLenFeature([], tf.string)
         given = tf.io.parse_example(examples, dict.fromkeys(names, one))
         return of_texts(*(inputs.text(given[name]) for name in names))

@@ -13,12 +13,12 @@ DEFAULT = {"choose": "context, question and choices"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of multiple choice. Choices replace blanks as in training."""
-    head, tokenizer = parts.head, parts.tokenizer
-    layout = parts.config.encoder.layout
-    blank = parts.task.get("blank", False)
-    scored = parts.scorer(lambda batch: {"scores": head.outputs(parts.encode(batch))[:, 0]})
+    head, tokenizer = context.head, context.tokenizer
+    layout = context.config.encoder.layout
+    blank = context.task.get("blank", False)
+    scored = context.scorer(lambda batch: {"scores": head.outputs(context.encode(batch))[:, 0]})
 
     def answer(batch: dict, shape: tf.Tensor) -> dict[str, tf.Tensor]:
         # The number of choices is known even if there are no questions.
@@ -26,27 +26,27 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return {"probabilities": probabilities, "index": index}
 
-    def choose(context, question, choices):
+    def choose(passage, question, choices):
         shape = tf.shape(choices)
         count, each = tf.unstack(shape)
         same = "context, question and choices are to have as many rows"
         with tf.control_dependencies(
             [
-                tf.debugging.assert_equal(tf.size(context), count, same),
+                tf.debugging.assert_equal(tf.size(passage), count, same),
                 tf.debugging.assert_equal(tf.size(question), count, same),
                 tf.debugging.assert_greater(each, 0, "choices: there is none to choose from"),
             ]
         ):
             numbers = tf.repeat(tf.range(count), each)
         texts = joined(tf.gather(question, numbers), tf.reshape(choices, [-1]), blank)
-        segments = [tf.gather(tokenizer.tokenize(context), numbers), tokenizer.tokenize(texts)]
-        packed = pack(segments, tokenizer, parts.max_length, layout, cut="first")
+        segments = [tf.gather(tokenizer.tokenize(passage), numbers), tokenizer.tokenize(texts)]
+        packed = pack(segments, tokenizer, context.max_length, layout, cut="first")
         outputs = answer(packed, shape)
         chosen = tf.gather(choices, outputs["index"], axis=1, batch_dims=1)
         return {**outputs, "choice": chosen}
 
     def tokens(*ids):
-        batch = inputs.batch_of_ids(parts, *ids)
+        batch = inputs.batch_of_ids(context, *ids)
         shape = tf.shape(batch["token_ids"])
         count = tf.reduce_prod(shape[:2])
         flat = {n: tf.reshape(v, tf.stack([count, shape[2]])) for n, v in batch.items()}

@@ -13,17 +13,17 @@ DEFAULT = {"rank": "a query and documents"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a ranking."""
-    head, tokenizer = parts.head, parts.tokenizer
-    layout = parts.config.encoder.layout
+    head, tokenizer = context.head, context.tokenizer
+    layout = context.config.encoder.layout
 
     def score(batch):
         text = text_mask(batch["token_ids"], batch["padding_mask"], tokenizer.special_ids)
         ready = head.prepare({**batch, "text_mask": text})
-        return {"scores": head.scores(ready, parts.encode(ready))}
+        return {"scores": head.scores(ready, context.encode(ready))}
 
-    scored = parts.scorer(score)
+    scored = context.scorer(score)
 
     def rank(query, documents):
         given, wanted = tf.size(query), tf.size(documents)
@@ -35,10 +35,10 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         with tf.control_dependencies([fits]):
             numbers = tf.minimum(tf.range(wanted), given - 1)  # a single query is tokenized once
         both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
-        return scored(pack(both, tokenizer, parts.max_length, layout))
+        return scored(pack(both, tokenizer, context.max_length, layout))
 
     def tokens(*ids):
-        return scored(inputs.batch_of_ids(parts, *ids))
+        return scored(inputs.batch_of_ids(context, *ids))
 
     return {
         "rank": inputs.signature(rank, *inputs.texts("query", "documents")),

@@ -14,18 +14,18 @@ DEFAULT = {"generate": "a text"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """Returns the signatures. `generate` is greedy, or a search with the beams of `parts`.
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    """Returns the signatures. `generate` is greedy, or a search with the beams of `context`.
 
     With `num_return_sequences` above 1, `generate` returns so many texts for each text: `text`
     [B, S] and `token_ids` [B, S, N].
     """
-    tokenizer, settings = parts.tokenizer, parts.generation
-    generator = TextGenerator(parts.source)
+    tokenizer, settings = context.tokenizer, context.settings
+    generator = TextGenerator(context)
     count, rules = settings.max_new_tokens, token_loop.options(settings)
 
     def packed(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        read = tokenizer.tokenize(parts.with_prefix(text))[:, : parts.max_length - 1]
+        read = tokenizer.tokenize(context.with_prefix(text))[:, : context.max_length - 1]
         rows = tf.concat([read, tf.fill([read.nrows(), 1], generator.end_id)], axis=1)
         # A batch without texts has a column too.
         length = tf.maximum(tf.reduce_max(rows.row_lengths()), 1)
@@ -39,7 +39,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return {"text": tokenizer.join(kept), "token_ids": tf.ensure_shape(new, [None, count])}
 
     def generate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        with parts.weights.read():
+        with context.weights.read():
             if settings.num_beams == 1:
                 return answer(generator.write(*packed(text), count, rules))
             best = inputs.searched(generator, *packed(text), settings)
@@ -49,7 +49,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         temperature, top_k, top_p = generation_settings.checked(temperature, top_k, top_p)
         seeds = seeding.row_seeds(seed, 0, tf.range(tf.size(text, tf.int64)))
         draws = {"seeds": seeds, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-        with parts.weights.read():
+        with context.weights.read():
             return answer(generator.write(*packed(text), count, rules, **draws))
 
     return {

@@ -22,58 +22,58 @@ DEFAULT = {"answer": "question and context"}
 LONG = "read in windows of"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of question answering.
 
     Raises:
       UserError: `max_length` has no room for a question and a token of its context.
     """
-    answerer = Answerer(parts)
+    answerer = Answerer(context)
 
-    def answer(question, context):
-        return answerer.answer(*inputs.same_number(question=question, context=context))
+    def answer(question, passage):
+        return answerer.answer(*inputs.same_number(question=question, context=passage))
 
     by_name = {"answer": inputs.signature(answer, *inputs.texts("question", "context"))}
-    if parts.head.config.form == "conditional":
+    if context.head.config.form == "conditional":
         return by_name
 
     def score(batch):
-        states = parts.head.states(parts.encode(batch))
-        logits = parts.head.boundary_logits(states)
+        states = context.head.states(context.encode(batch))
+        logits = context.head.boundary_logits(states)
         return dict(zip(("start_logits", "end_logits"), logits, strict=True))
 
-    scored = parts.scorer(score)
+    scored = context.scorer(score)
 
     def tokens(*ids):
-        return scored(inputs.batch_of_ids(parts, *ids))
+        return scored(inputs.batch_of_ids(context, *ids))
 
     by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
-    return by_name | model_garden.signatures(parts, scored)
+    return by_name | model_garden.signatures(context, scored)
 
 
 class Answerer:
     """Answers questions with the objective `span_answer`."""
 
-    def __init__(self, parts: inputs.ServingContext):
+    def __init__(self, context: inputs.ServingContext):
         """Initializes an answerer; raises as `signatures`."""
-        self._head = parts.head
-        self._tokenizer = parts.tokenizer
-        self._layout = parts.config.encoder.layout
-        task = parts.task
+        self._head = context.head
+        self._tokenizer = context.tokenizer
+        self._layout = context.config.encoder.layout
+        task = context.task
         self._no_answers = bool(task.get("no_answers"))
         lengths = task.get("doc_stride", 128), task.get("max_query_length", 64)
-        self._sizes = parts.max_length, *lengths
-        windows.check(parts.tokenizer, *self._sizes)
+        self._sizes = context.max_length, *lengths
+        windows.check(context.tokenizer, *self._sizes)
 
         def score(batch):
-            encoded = parts.encode(batch)
-            outputs = parts.head.predictions(batch, encoded, parts.model.encoder)
+            encoded = context.encode(batch)
+            outputs = context.head.predictions(batch, encoded, context.model.encoder)
             return {
                 name: outputs[name][:, 0] if outputs[name].shape.rank == 2 else outputs[name]
                 for name in _OUTPUTS
             }
 
-        self._scored = parts.scorer(score, windows.POSITIONS)
+        self._scored = context.scorer(score, windows.POSITIONS)
 
     def answer(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers questions.

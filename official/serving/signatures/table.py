@@ -11,7 +11,7 @@
 | causal_lm | generate, sample beside those of the encoder | as those of the encoder |
 
 An ELMo without a head, or with the layer mix of a head, also has the signatures of
-`words_in_context`. A model with a masked LM also has those of `fill_mask`.
+`texts.word_signatures`. A model with a masked LM also has those of `fill_mask`.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Signatures(Protocol):
     DEFAULT: Mapping[str, str]
     LONG: str
 
-    def signatures(self, parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    def signatures(self, context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         """Returns the signatures by name."""
 
 
@@ -75,23 +75,25 @@ def described(default: str) -> str:
     return f"{module.DEFAULT[default]}, {module.LONG}"
 
 
-def make(parts: inputs.ServingContext, module: Signatures, default: str) -> tuple[tf.Module, dict]:
+def make(
+    context: inputs.ServingContext, module: Signatures, default: str
+) -> tuple[tf.Module, dict]:
     """Returns the object to save and its signatures.
 
     Args:
-      parts: the model.
+      context: the model.
       module: the module of signatures.
       default: the name of the signature that is also `serving_default`.
     """
     server = tf.Module()
-    server.tokenizer = parts.tokenizer.module()
-    server.weights = parts.weights.module  # without other heads and without a generator
-    signatures = module.signatures(parts)
-    if writers.objective(parts.model) == "causal_lm":
-        signatures |= causal_lm.signatures(parts)
-    if texts.serves_words(parts):
-        signatures |= texts.word_signatures(parts)
-    if parts.filler is not None:
-        signatures |= fill_mask.signatures(parts)
+    server.tokenizer = context.tokenizer.module()
+    server.weights = context.weights.module  # without other heads and without a generator
+    signatures = module.signatures(context)
+    if writers.objective(context.model) == "causal_lm":
+        signatures |= causal_lm.signatures(context)
+    if texts.serves_words(context):
+        signatures |= texts.word_signatures(context)
+    if context.filler is not None:
+        signatures |= fill_mask.signatures(context)
     signatures["serving_default"] = signatures[default]
     return server, signatures

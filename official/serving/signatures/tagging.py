@@ -43,14 +43,14 @@ DEFAULT = {"tag": "a text"}
 LONG = "read in windows of"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of token classification.
 
     Raises:
       UserError: the tags have no names or are of no scheme, or `max_length` has no room for a
         token.
     """
-    tagger = Tagger(parts)
+    tagger = Tagger(context)
 
     def tag_words(words, lengths):
         total = tf.reduce_sum(lengths)
@@ -67,16 +67,16 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
             tag_words, *inputs.texts("words"), tf.TensorSpec([None], tf.int32, "lengths")
         ),
     }
-    if isinstance(parts.tokenizer, Characters):
+    if isinstance(context.tokenizer, Characters):
         return by_name
 
     def score(batch):
-        return {"logits": parts.head.logits(parts.encode(batch))}
+        return {"logits": context.head.logits(context.encode(batch))}
 
-    scored = parts.scorer(score)
+    scored = context.scorer(score)
 
     def tokens(*ids):
-        return scored(inputs.batch_of_ids(parts, *ids))
+        return scored(inputs.batch_of_ids(context, *ids))
 
     return by_name | {"tokens": inputs.signature(tokens, *inputs.ids())}
 
@@ -84,34 +84,34 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
 class Tagger:
     """Finds entities with the objective `token_classification`."""
 
-    def __init__(self, parts: inputs.ServingContext):
+    def __init__(self, context: inputs.ServingContext):
         """Initializes a tagger; raises as `signatures`."""
-        self._labels = parts.head.config.labels
+        self._labels = context.head.config.labels
         if not self._labels:
             raise UserError(
                 "objectives: the token_classification has no `labels` in config.yaml: write the "
                 "tags there, in the order of their numbers, and remove its first line, the checksum"
             )
         tag_rules.scheme(self._labels)
-        task = parts.task.get("tasks", {}).get(parts.head.config.task, parts.task)
+        task = context.task.get("tasks", {}).get(context.head.config.task, context.task)
         self._rule = task.get("split_words") or word_rules.EARLIER
         if self._rule not in tuple(word_rules.RULES):
             raise UserError(
                 f"split_words: {self._rule!r} of task.json is none of {', '.join(word_rules.RULES)}"
             )
-        self._tokenizer = parts.tokenizer
-        self._max_length = parts.max_length
-        self._layout = parts.config.encoder.layout
-        if parts.max_length < pair_packing.num_specials(1, parts.tokenizer) + 1:
+        self._tokenizer = context.tokenizer
+        self._max_length = context.max_length
+        self._layout = context.config.encoder.layout
+        if context.max_length < pair_packing.num_specials(1, context.tokenizer) + 1:
             raise UserError(
-                f"max_length: {parts.max_length} has no room for a token and its special tokens"
+                f"max_length: {context.max_length} has no room for a token and its special tokens"
             )
 
         def score(batch):
-            outputs = parts.head.predictions(batch, parts.encode(batch), parts.model.encoder)
+            outputs = context.head.predictions(batch, context.encode(batch), context.model.encoder)
             return {name: outputs[name] for name in ("tags", "tag_probabilities")}
 
-        self._scored = parts.scorer(score, token_fields=("word_ids",))
+        self._scored = context.scorer(score, token_fields=("word_ids",))
 
     def tag(self, text: tf.Tensor) -> Outputs:
         """Finds the entities of texts, string [N]; see the module."""

@@ -1,4 +1,4 @@
-"""Label, score or vectors of each text or pair of texts, and the vectors of ELMo's words in context.
+"""Label, score or vectors of each text or pair of texts, and the vectors of ELMo's words.
 
 `single`, `pair` and `tokens` have the outputs of the head, or of an encoder without one the states.
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C]. An
@@ -48,21 +48,21 @@ DEFAULT = {"single": "a text", "pair": "two texts"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a classification, a regression, or an encoder without a head.
 
     Raises:
       UserError: the labels of a classifier have no names.
     """
-    encoder = parts.config.encoder
-    layout = encoder.text_layout if parts.head is None else encoder.layout
-    score, finish = _head(parts)
-    scored = parts.scorer(score)
+    encoder = context.config.encoder
+    layout = encoder.text_layout if context.head is None else encoder.layout
+    score, finish = _head(context)
+    scored = context.scorer(score)
 
     def packed(*texts: tf.Tensor) -> Outputs:
         if len(texts) == 2:
             texts = inputs.same_number(**dict(zip(("text", "text_b"), texts, strict=True)))
-        return pack_texts(texts, parts.tokenizer, parts.max_length, layout)
+        return pack_texts(texts, context.tokenizer, context.max_length, layout)
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
         batch = packed(*texts)
@@ -72,7 +72,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return outputs
 
     def tokens(*ids):
-        return finish(scored(inputs.batch_of_ids(parts, *ids)))
+        return finish(scored(inputs.batch_of_ids(context, *ids)))
 
     def bare(batch):
         (outputs,) = scored(batch).values()
@@ -82,26 +82,26 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
-    if isinstance(parts.tokenizer, Characters):  # no ids stand for the characters of a word
+    if isinstance(context.tokenizer, Characters):  # no ids stand for the characters of a word
         return by_name
     by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
-    if parts.head is None:
+    if context.head is None:
         # An ELMo has the output `default`.
-        return by_name if encoder.type == "bilm" else by_name | _embedding(parts)
-    return by_name | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
+        return by_name if encoder.type == "bilm" else by_name | _embedding(context)
+    return by_name | model_garden.signatures(context, bare, lambda *texts: bare(packed(*texts)))
 
 
-def _embedding(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of one vector [B, D] for each text."""
-    settings = parts.source.embedding
+    settings = context.embedding
     before = settings.prompt(None)
     skipped = 0
     if before and not settings.include_prompt:
-        layout = parts.config.encoder.text_layout
-        skipped = (layout == "cls_first") + len(parts.tokenizer.encode([before])[0])
+        layout = context.config.encoder.text_layout
+        skipped = (layout == "cls_first") + len(context.tokenizer.encode([before])[0])
 
     def vectors(batch, skipped):
-        encoded, real = parts.encode(batch), batch["padding_mask"]
+        encoded, real = context.encode(batch), batch["padding_mask"]
         found = text_vectors.pooled(
             encoded["sequence_output"],
             real,
@@ -111,16 +111,16 @@ def _embedding(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         )
         return {"vectors": text_vectors.normalized(found) if settings.normalize else found}
 
-    of_ids = parts.scorer(functools.partial(vectors, skipped=0))
-    scored = parts.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids
+    of_ids = context.scorer(functools.partial(vectors, skipped=0))
+    scored = context.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids
 
     def embed(text):
-        layout = parts.config.encoder.text_layout
+        layout = context.config.encoder.text_layout
         texts = before + text if before else text
-        return scored(pack_texts([texts], parts.tokenizer, parts.max_length, layout))
+        return scored(pack_texts([texts], context.tokenizer, context.max_length, layout))
 
     def embed_tokens(*ids):
-        return of_ids(inputs.batch_of_ids(parts, *ids))
+        return of_ids(inputs.batch_of_ids(context, *ids))
 
     return {
         "embed": inputs.signature(embed, *inputs.texts("text")),
@@ -129,18 +129,18 @@ def _embedding(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
 
 def _head(
-    parts: inputs.ServingContext,
+    context: inputs.ServingContext,
 ) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
     """Returns a function that scores a batch, and one that makes outputs from the scores."""
-    head = parts.head
+    head = context.head
     if head is None:
         return lambda batch: {
             name: tf.cast(value, accurate(value.dtype.name))
-            for name, value in parts.encode(batch).items()
+            for name, value in context.encode(batch).items()
             if name in _VECTORS
         }, dict
     if head.config.type == "regression":
-        return lambda batch: {"score": head.scores(parts.encode(batch))}, dict
+        return lambda batch: {"score": head.scores(context.encode(batch))}, dict
     labels = head.config.labels
     if not labels:
         raise UserError(
@@ -156,32 +156,32 @@ def _head(
             has = tf.cast(probabilities, tf.float32) >= thresholds
             return {"probabilities": probabilities, "has_label": has}
 
-        return lambda batch: {"logits": head.logits(parts.encode(batch))}, several
+        return lambda batch: {"logits": head.logits(context.encode(batch))}, several
 
     def named(outputs: Outputs) -> Outputs:
         probabilities = tf.nn.softmax(outputs["logits"])
         label = tf.gather(tf.constant(labels), tf.argmax(probabilities, axis=-1))
         return {"probabilities": probabilities, "label": label}
 
-    return lambda batch: {"logits": head.logits(parts.encode(batch))}, named
+    return lambda batch: {"logits": head.logits(context.encode(batch))}, named
 
 
-def serves_words(parts: inputs.ServingContext) -> bool:
+def serves_words(context: inputs.ServingContext) -> bool:
     """Whether a model has these signatures: an ELMo without a head, or with a layer mix."""
-    own = parts.config.encoder.type == "bilm"
-    return own and (parts.head is None or text_vectors.has_mix(parts.head))
+    own = context.config.encoder.type == "bilm"
+    return own and (context.head is None or text_vectors.has_mix(context.head))
 
 
-def word_signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures by name."""
 
     def of_words(words: tf.RaggedTensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        batch = pack_words([words], parts.tokenizer, parts.max_length)
+        batch = pack_words([words], context.tokenizer, context.max_length)
         if state is not None:
             batch["memory"] = state[:, :, None]
-        with parts.weights.read():
-            encoded = parts.model.encode(batch, output_all=True)
-            mixed = text_vectors.mixed(encoded, parts.head)
+        with context.weights.read():
+            encoded = context.model.encode(batch, output_all=True)
+            mixed = text_vectors.mixed(encoded, context.head)
         states = [tf.cast(layer[:, 1:-1], tf.float32) for layer in encoded["hidden_states"]]
         # The last mark of a shorter text is among the words, and padding follows it.
         real = tf.cast(batch["padding_mask"][:, 2:], tf.float32)[:, :, None]  # [B, T, 1]
@@ -198,10 +198,10 @@ def word_signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]
         }
 
     def of_texts(text):
-        return of_words(parts.tokenizer.words(text))
+        return of_words(context.tokenizer.words(text))
 
     def of_next_texts(text, state):
-        return of_words(parts.tokenizer.words(text), state)
+        return of_words(context.tokenizer.words(text), state)
 
     def of_tokens(tokens, sequence_len):
         return of_words(tf.RaggedTensor.from_tensor(tokens, lengths=sequence_len))
@@ -210,7 +210,7 @@ def word_signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]
         tf.TensorSpec([None, None], tf.string, "tokens"),
         tf.TensorSpec([None], tf.int32, "sequence_len"),
     )
-    count, _, size = parts.config.encoder.memory_shape  # 2 L, C + P
+    count, _, size = context.config.encoder.memory_shape  # 2 L, C + P
     next_texts = *inputs.texts("text"), tf.TensorSpec([None, count, size], tf.float32, "state")
     return {
         "default": inputs.signature(of_texts, *inputs.texts("text")),

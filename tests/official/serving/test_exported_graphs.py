@@ -165,8 +165,8 @@ def answers(tmp_path_factory):
         folder = make(parent / f"{model}-model", encoder, head)
         options = {"max_new_tokens": 4} if model.endswith("_lm") else {}
         default, _ = saved_model.export(folder, parent / model, **options)
-        parts, kind, _ = saved_model.restore(folder, **options)
-        signatures = table.make(parts, kind, default)[1]
+        context, kind, _ = saved_model.restore(folder, **options)
+        signatures = table.make(context, kind, default)[1]
         del signatures["serving_default"]  # is one of the others
         for name, function in signatures.items():
             specs = function.input_signature

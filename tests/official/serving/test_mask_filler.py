@@ -113,8 +113,8 @@ def test_signatures(bert, tmp_path):
     fillings = model.fill_mask([*texts, texts[0]], top_k=4)
     folder = tmp_path / "model"
     converted_model.write(huggingface.read(GOLDEN / "hf_files" / "pretraining"), folder)
-    parts, kind, default = saved_model.restore(folder)
-    signatures = table.make(parts, kind, default)[1]
+    context, kind, default = saved_model.restore(folder)
+    signatures = table.make(context, kind, default)[1]
     assert default == "single" and {"fill_mask", "fill_mask_tokens"} < set(signatures)
     given = tf.constant([*texts, texts[0], "no mask", ""])
     outputs = {k: v.numpy() for k, v in signatures["fill_mask"](given, tf.constant(4)).items()}

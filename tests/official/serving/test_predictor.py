@@ -11,7 +11,6 @@ from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import precision
-from official.serving.served_model import ServedModel
 from official.serving.signatures import inputs, table
 from official.utils.errors import UserError
 from tests import ROOT
@@ -50,8 +49,11 @@ def server(loaded, **task):
     """The signatures of an export."""
     kind, head = table.served(loaded.config, loaded.model)
     weights = precision.Weights([loaded.model.encoder, head])
-    source = ServedModel(loaded.config, loaded.tokenizer, loaded.model, loaded.max_length, task)
-    return kind.signatures(inputs.ServingContext(source, weights, head))
+    context = inputs.ServingContext(
+        loaded.config, loaded.tokenizer, loaded.model, loaded.max_length, task,
+        weights=weights, head=head,
+    )  # fmt: skip
+    return kind.signatures(context)
 
 
 def constants(*texts):
