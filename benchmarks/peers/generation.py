@@ -41,13 +41,13 @@ def serve(settings: dict, generate: Callable[[np.ndarray, int, int], np.ndarray]
 def ours(settings: dict) -> None:
     """Our side: a model folder, as `official.load` generates with it."""
     from official.saving import model_folder
-    from official.serving import writers
     from official.serving.generation_settings import Settings
+    from official.serving.generator import Generator
     from official.serving.served_model import ServedModel
 
     folder = f"{settings['folder']}/converted"
     config, tokenizer, model = model_folder.restore(folder, precision=settings["precision"])
-    generator = writers.make(ServedModel(config, tokenizer, model, settings["length"], {}))
+    generator = Generator(ServedModel(config, tokenizer, model, settings["length"], {}))
 
     def generate(ids, beams, top_k):
         search = Settings(

@@ -1,131 +1,180 @@
-"""Generates text with a causal LM, one token at a time.
+"""Generates texts with a model: greedily, by draws, or by beam search.
 
-A model that reads from right to left generates the text before a prompt. Prompts are padded on the
-left, so that all rows of a batch write to the same slot of the key-value cache. All shapes are
-static, and the whole loop is one graph.
+| objective | reader | its texts |
+|---|---|---|
+| causal_lm | `PromptReader` | each prompt with its continuation |
+| seq2seq_lm | `InputReader` | the generated texts alone |
 
-The cache holds the prompt and the new tokens. This is also true for Transformer-XL: generation uses
-no memory of a fixed length, and a token attends to the whole row, even if `encoder.memory_length`
-was shorter in training.
+The whole search is one graph with a key-value cache of static shape. A reader says how texts become
+rows and how the new tokens become texts, and it reads rows: `Prompts` or `Inputs` give the logits
+of one token after another.
 
-Shapes: B prompts, P length of the padded prompts, N maximum number of new tokens, K beams, V
-vocabulary.
+Shapes: B texts, P length of the padded rows, N maximum number of new tokens, K beams, V vocabulary.
 """
 
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.evaluation.generated_texts import decoded
 from official.modeling import masks
+from official.modeling.encoders.inputs import encode
 from official.modeling.model import Model
-from official.serving import beam_search, padding, requests, served_model, token_loop
+from official.serving import beam_search, served_model, token_loop
 from official.serving.generation_settings import Settings
-from official.serving.token_loop import Processors
+from official.serving.served_model import ServedModel
+from official.serving.token_loop import Processors, in_place_graph
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
+# Rows are padded to a multiple of this, so that a few graphs serve all.
+_STEP = 16
 
-def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
-    """Returns the first and the last token of a text, in reading order.
 
-    These are [CLS] and [SEP]. Blocks and streams have no [CLS]: their documents are separated by
-    [SEP], which is both the first and the last token of a text.
+def why_not(model: Model) -> str | None:
+    """Returns the reason why a model cannot generate text, or None if it can."""
+    if getattr(model.encoder.config, "decoder_layers", None) == 0:
+        return "this model cannot write: it is an encoder without a decoder"
+    if objective(model) is None:
+        return "this model cannot write: it has no causal_lm or seq2seq_lm objective"
+    return None
+
+
+def objective(model: Model) -> str | None:
+    """Returns the type of the objective that generates text; None = the model has none."""
+    types = [objective.config.type for objective in model.objectives]
+    return next((name for name in ("causal_lm", "seq2seq_lm") if name in types), None)
+
+
+class Rows(Protocol):
+    """Texts of a batch that a model reads, in a graph.
+
+    Attributes:
+      start: the token before the first new one, int32 [B].
+      prompt: the tokens before the new ones that the rules of `Processors` know, int32 [B, P].
+      padding: the number of places of padding on the left of `prompt`, int32 [B].
     """
-    if config.segments is not None and config.segments.format in ("blocks", "stream"):
-        return tokenizer.sep_id, tokenizer.sep_id
-    objective = next(o for o in config.objectives if o.type == "causal_lm")
-    both = tokenizer.cls_id, tokenizer.sep_id
-    return both[::-1] if objective.direction == "backward" else both
+
+    start: tf.Tensor
+    prompt: tf.Tensor
+    padding: tf.Tensor
+
+    def first(self) -> tuple[tf.Tensor, Any]:
+        """Returns the logits of the first new token, [B, V], and the cache."""
+
+    def beams(self, count: int) -> tuple["Rows", Any]:
+        """Returns `count` rows in place of each, and their cache before `start` is read."""
+
+    def next(self, tokens: tf.Tensor, i: int | tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        """Reads the tokens [B] before new token `i`; returns its logits and the cache."""
+
+
+class Reader(Protocol):
+    """How a model reads texts, and what becomes of the new tokens.
+
+    Attributes:
+      side: where rows are padded, "left" or "right".
+      temperature: the temperature if the settings have none.
+      vocab_size: V, the number of tokens that can be drawn.
+      start_id: the token that is read first.
+      end_id: the last token of a text.
+    """
+
+    side: str
+    temperature: float
+    vocab_size: int
+    start_id: int
+    end_id: int
+
+    def max_length(self, count: int) -> int:
+        """Returns the maximum length of a row before `count` new tokens."""
+
+    def rows(self, encoded: Sequence[np.ndarray], count: int) -> list[list[int]]:
+        """Returns the row of each text from its token ids.
+
+        Raises:
+          UserError: a text leaves no room for `count` new tokens.
+        """
+
+    def text(self, encoded: np.ndarray, new: np.ndarray) -> str:
+        """Returns the text that is made of the ids of a text and the new ones [N]."""
+
+    def read(self, token_ids: tf.Tensor, padding_mask: tf.Tensor, count: int) -> Rows:
+        """Reads rows [B, P] before `count` new tokens, in a graph."""
 
 
 class Generator:
-    """Generates text with a model.
+    """Generates texts with a model.
+
+    Args:
+      source: the model and its tokenizer.
 
     Attributes:
       model: the model.
-      backward: whether the model reads from right to left.
-      start_id: the first token of a sequence, in reading order.
-      end_id: the last token of a sequence.
+      tokenizer: the tokenizer of the model.
+      reader: reads the texts.
+      start_id: the token that the model reads first.
+      end_id: the last token of a text.
+
+    Raises:
+      UserError: the model cannot generate text.
     """
 
-    def __init__(self, config: configs.Config, tokenizer: tokenizers.Tokenizer, model: Model):
-        """Initializes a generator.
-
-        Args:
-          config: the config of the run that made the model.
-          tokenizer: the tokenizer of the model.
-          model: the model with its weights.
-
-        Raises:
-          UserError: the model is not a causal LM.
-        """
-        heads = [objective for objective in model.objectives if objective.name == "causal_lm"]
-        if not heads:
-            raise UserError("this model cannot write: it has no causal_lm objective")
-        self.model = model
-        self._head = heads[0]
-        self.tokenizer = tokenizer
-        self.backward = self._head.config.direction == "backward"
-        self.start_id, self.end_id = ends(config, tokenizer)
-        self._graph = token_loop.in_place_graph(self.write)
-        self._beam_graph = token_loop.in_place_graph(self.search)
+    def __init__(self, source: ServedModel):
+        if reason := why_not(source.model):
+            raise UserError(reason)
+        self.model, self.tokenizer = source.model, source.tokenizer
+        self.reader: Reader = _READERS[objective(source.model)](source)
+        self.start_id, self.end_id = self.reader.start_id, self.reader.end_id
+        self._graph = in_place_graph(self.write)
+        self._beam_graph = in_place_graph(self.search)
 
     def texts(
         self,
-        prompts: Sequence[str],
+        texts: Sequence[str],
         settings: Settings = Settings(),  # noqa: B008
         batch_size: int = 8,
         report: Report | None = None,
     ) -> list[str]:
-        """Continues texts.
+        """Continues texts, or generates texts from them.
 
         Args:
-          prompts: any number of texts. A text may be empty.
-          settings: the settings of sampling. The default temperature is 1.
+          texts: any number of texts. A text may be empty.
+          settings: the settings of the search. The default temperature is that of the reader.
           batch_size: the number of texts in a batch.
           report: is called with lines of progress; None = there are none.
 
         Returns:
-          Each prompt with its continuation, as the tokenizer decodes them together;
-          `num_return_sequences` for each prompt, one after another.
+          The texts of the reader, `num_return_sequences` for each text, one after another.
 
         Raises:
           UserError: a single text is given instead of a list, the batch size is less than 1, or a
             prompt leaves no room for the new tokens.
         """
-        served_model.check_texts(prompts, batch_size, "generate")
-        encoded = self.tokenizer.encode(list(prompts))
-        rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in encoded]
-        positions = self.model.encoder.config.max_positions
-        max_length = positions - settings.max_new_tokens
-        for number, row in enumerate(rows, 1):
-            if len(row) > max_length:
-                raise UserError(
-                    f"prompt {number} has {len(row)} tokens with the one that opens a sequence, "
-                    f"and with {settings.max_new_tokens} new ones at most {max(max_length, 0)} "
-                    f"fit the {positions} positions of this encoder: shorten it, or take a "
-                    "smaller max_new_tokens"
-                )
-        texts = []
-        progress = Progress(len(rows), report, unit="texts")
-        batches = padding.batches(rows, batch_size, max_length, self.tokenizer.pad_id, side="left")
-        for numbers, ids, mask in batches:
+        served_model.check_texts(texts, batch_size, "generate")
+        encoded = self.tokenizer.encode(list(texts))
+        count, reader = settings.max_new_tokens, self.reader
+        rows = reader.rows(encoded, count)
+        progress, written = Progress(len(rows), report, unit="texts"), []
+        for numbers, ids, mask in batches(
+            rows, batch_size, reader.max_length(count), self.tokenizer.pad_id, side=reader.side
+        ):
             found = self.ids(ids, mask, settings, numbers)
             numbers = np.repeat(numbers, settings.num_return_sequences)
-            for row, new in zip(numbers, found.tolist(), strict=True):
-                new = new[: [*new, self.end_id].index(self.end_id)]
-                both = [*new[::-1], *encoded[row]] if self.backward else [*encoded[row], *new]
-                texts.append(self.tokenizer.decode(both))
+            written += [
+                reader.text(encoded[number], new)
+                for number, new in zip(numbers, found, strict=True)
+            ]
             progress(len(ids))
-        return texts
+        return written
 
     def ids(
         self,
@@ -134,28 +183,48 @@ class Generator:
         settings: Settings = Settings(),  # noqa: B008
         numbers: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Continues token ids, in reading order.
+        """Generates token ids, in reading order.
 
         Args:
-          token_ids: int [B, P], padded on the left.
+          token_ids: rows of the reader, int [B, P].
           padding_mask: bool [B, P].
-          settings: the settings of sampling.
-          numbers: the numbers of the prompts, int [B]; None = 0, 1, ... The draws for a prompt
-            depend on its number.
+          settings: the settings of the search.
+          numbers: the numbers of the texts, int [B]; None = 0, 1, ... The draws for a text depend
+            on its number.
 
         Returns:
           int32 [B * num_return_sequences, N]. Padding follows `end_id`.
         """
-        settings = settings.with_temperature(1.0)
-        return requests.ids(
-            self._graph,
-            self._beam_graph,
-            token_ids,
-            padding_mask,
-            settings,
-            numbers,
-            self.tokenizer.vocab_size,
+        settings = settings.with_temperature(self.reader.temperature)
+        copies, count = settings.num_return_sequences, settings.max_new_tokens
+        if settings.num_beams > 1:
+            found, _ = self.beams(token_ids, padding_mask, settings)
+            return found[:, :copies].reshape(-1, count)
+        numbers = np.arange(len(token_ids)) if numbers is None else numbers
+        draws = token_loop.draws(settings, numbers, self.reader.vocab_size)
+        rows = np.repeat(token_ids, copies, axis=0), np.repeat(padding_mask, copies, axis=0)
+        inputs = tf.constant(rows[0], tf.int32), tf.constant(rows[1], tf.bool)
+        return self._graph(*inputs, count, token_loop.options(settings), **draws).numpy()
+
+    def beams(
+        self, token_ids: np.ndarray, padding_mask: np.ndarray, settings: Settings
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Searches with beams; arguments as in `ids`.
+
+        Returns:
+          The ids int32 [B, K, N], best first, and the scores float32 [B, K].
+        """
+        found, scores = self._beam_graph(
+            tf.constant(token_ids, tf.int32),
+            tf.constant(padding_mask, tf.bool),
+            settings.max_new_tokens,
+            settings.num_beams,
+            settings.length_rule,
+            tf.constant(settings.length_penalty, tf.float32),
+            settings.early_stopping,
+            token_loop.options(settings),
         )
+        return found.numpy(), scores.numpy()
 
     def write(
         self,
@@ -169,19 +238,15 @@ class Generator:
 
         `rules` are arguments of `Processors`; None = no rules.
         """
-        count, length = max_new_tokens, token_ids.shape[1]
-        prompts = _Prompts.of(padding_mask, count)
-
-        def read_one(token, i, cache):
-            return self._read(token[:, None], prompts.next(i), prompts, cache, length + i)
-
-        logits, cache = self._read(
-            token_ids, prompts.positions, prompts, self._empty_cache(token_ids, count), 0
-        )
+        rows = self.reader.read(token_ids, padding_mask, max_new_tokens)
+        logits, cache = rows.first()
         loop = token_loop.TokenLoop(
-            count, self.end_id, self.tokenizer.pad_id, self._processors(token_ids, prompts, rules)
+            max_new_tokens, self.end_id, self.tokenizer.pad_id, self._processors(rows, rules)
         )
-        return loop.run(token_loop.choice(count, **draws), read_one, logits, cache)
+        choose = token_loop.choice(max_new_tokens, **draws)
+        return loop.run(
+            choose, lambda tokens, i, cache: rows.next(tokens, i + 1, cache), logits, cache
+        )
 
     def search(
         self,
@@ -199,99 +264,310 @@ class Generator:
         Returns:
           int32 [B, K, N], best first, and the scores float32 [B, K].
         """
-        count, last = max_new_tokens, token_ids.shape[1] - 1
-        prompts = _Prompts.of(padding_mask, count)
-        cache = self._empty_cache(token_ids, count)
-        if last:
-            # The first step of the search reads the last token of the prompts.
-            _, cache = self._read(token_ids[:, :-1], prompts.positions[:, :-1], prompts, cache, 0)
-        # Parts of the cache that are the same for all rows have one row, whatever the batch is.
-        shared = [x.shape[0] == 1 for x in tf.nest.flatten(self.model.encoder.empty_cache(2, 1))]
-        parts = tf.nest.flatten(cache)
-        own = [
-            tf.repeat(x, num_beams, axis=0) for x, one in zip(parts, shared, strict=True) if not one
-        ]
-        repeated = prompts.repeated(num_beams)
+        read = self.reader.read(token_ids, padding_mask, max_new_tokens)
+        rows, cache = read.beams(num_beams)
 
-        def step(tokens, i, own):
-            given = iter(own)
-            flat = [x if one else next(given) for x, one in zip(parts, shared, strict=True)]
-            whole = tf.nest.pack_sequence_as(cache, flat)
-            logits, whole = self._read(
-                tokens[:, None], repeated.next(i - 1), repeated, whole, last + i
-            )
-            flat = zip(tf.nest.flatten(whole), shared, strict=True)
-            return tf.nn.log_softmax(logits), [x for x, one in flat if not one]
+        def step(tokens, i, cache):
+            logits, cache = rows.next(tokens, i, cache)
+            return tf.nn.log_softmax(logits), cache
 
-        processors = self._processors(token_ids, prompts, rules)
         beams = beam_search.Beams(
             num_beams,
-            count,
-            token_ids[:, -1],
+            max_new_tokens,
+            read.start,
             self.end_id,
             self.tokenizer.pad_id,
             length_penalty,
             length_rule,
             early_stopping,
-            processors and processors.repeated(num_beams),
+            self._processors(rows, rules),
         )
-        return beam_search.search(step, own, tf.shape(token_ids)[0], beams)
+        return beam_search.search(step, cache, tf.shape(token_ids)[0], beams)
 
-    def _empty_cache(self, token_ids: tf.Tensor, count: int) -> Any:
-        """Returns a cache with slots for prompts and new tokens; the last one is never an input."""
-        batch, length = token_ids.shape
-        batch = tf.shape(token_ids)[0] if batch is None else batch
-        return self.model.encoder.empty_cache(batch, length + count - 1)
-
-    def _read(self, tokens, positions, prompts, cache, slot) -> tuple[tf.Tensor, Any]:
-        """Reads tokens [B, T] from a slot on; returns the logits of the next ones and the cache."""
-        encoder = self.model.encoder
-        encoded = encoder(
-            tokens, None, prompts.attention_mask, positions=positions, cache=cache, slot=slot
-        )
-        logits = self._head.logits(encoded["sequence_output"][:, -1], encoder)
-        # The table may have more rows than the vocabulary has entries.
-        return logits[:, : self.tokenizer.vocab_size], encoded["cache"]
-
-    def _processors(
-        self, token_ids: tf.Tensor, prompts: "_Prompts", rules: Mapping[str, Any] | None
-    ) -> Processors | None:
-        if not rules:
-            return None
-        padding = token_ids.shape[1] - prompts.lengths
-        return Processors(token_ids, padding, self.end_id, **rules)
+    def _processors(self, rows: Rows, rules: Mapping[str, Any] | None) -> Processors | None:
+        """Returns the rules of a search; None = there are none."""
+        return Processors(rows.prompt, rows.padding, self.end_id, **rules) if rules else None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Prompts:
-    """Prompts of different lengths, padded on the left.
+def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
+    """Returns the first and the last token of a text of a causal LM, in reading order.
+
+    These are [CLS] and [SEP]. Blocks and streams have no [CLS]: their documents are separated by
+    [SEP], which is both the first and the last token of a text.
+    """
+    if config.segments is not None and config.segments.format in ("blocks", "stream"):
+        return tokenizer.sep_id, tokenizer.sep_id
+    objective = next(o for o in config.objectives if o.type == "causal_lm")
+    both = tokenizer.cls_id, tokenizer.sep_id
+    return both[::-1] if objective.direction == "backward" else both
+
+
+class PromptReader:
+    """Reads prompts with a causal LM, which continues them.
+
+    A model that reads from right to left generates the text before a prompt. Prompts are padded on
+    the left, so that all rows of a batch write to the same slot of the key-value cache. The cache
+    holds the prompt and the new tokens. This is also true for Transformer-XL: generation uses no
+    memory of a fixed length, and a token attends to the whole row, even if `encoder.memory_length`
+    was shorter in training.
 
     Attributes:
-      attention_mask: bool [B, 1, 1, P + N - 1], False for padding.
-      lengths: int32 [B].
-      positions: of the tokens of the prompts, int32 [B, P].
+      backward: whether the model reads from right to left.
     """
 
-    attention_mask: tf.Tensor
-    lengths: tf.Tensor
-    positions: tf.Tensor
+    side = "left"
+    temperature = 1.0
 
-    @classmethod
-    def of(cls, padding_mask: tf.Tensor, count: int) -> "_Prompts":
-        """Returns the prompts with a padding mask [B, P] before `count` new tokens."""
+    def __init__(self, source: ServedModel):
+        self._tokenizer, self._encoder = source.tokenizer, source.model.encoder
+        self._head = next(o for o in source.model.objectives if o.config.type == "causal_lm")
+        self.backward = self._head.config.direction == "backward"
+        # The table may have more rows than the vocabulary has entries.
+        self.vocab_size = source.tokenizer.vocab_size
+        self.start_id, self.end_id = ends(source.config, source.tokenizer)
+
+    def max_length(self, count: int) -> int:
+        """See `Reader`."""
+        return self._encoder.config.max_positions - count
+
+    def rows(self, encoded: Sequence[np.ndarray], count: int) -> list[list[int]]:
+        """See `Reader`."""
+        rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in encoded]
+        max_length = self.max_length(count)
+        for number, row in enumerate(rows, 1):
+            if len(row) > max_length:
+                raise UserError(
+                    f"prompt {number} has {len(row)} tokens with the one that opens a sequence, "
+                    f"and with {count} new ones at most {max(max_length, 0)} fit the "
+                    f"{self._encoder.config.max_positions} positions of this encoder: shorten it, "
+                    "or take a smaller max_new_tokens"
+                )
+        return rows
+
+    def text(self, encoded: np.ndarray, new: np.ndarray) -> str:
+        """Returns a prompt with its continuation, as the tokenizer decodes them together."""
+        new = new.tolist()
+        new = new[: [*new, self.end_id].index(self.end_id)]
+        return self._tokenizer.decode([*new[::-1], *encoded] if self.backward else [*encoded, *new])
+
+    def read(self, token_ids: tf.Tensor, padding_mask: tf.Tensor, count: int) -> "Prompts":
+        """See `Reader`."""
         filled = tf.pad(padding_mask, [[0, 0], [0, count - 1]], constant_values=True)
         real = tf.cast(padding_mask, tf.int32)
         positions = tf.maximum(tf.cumsum(real, axis=1) - 1, 0)
-        return cls(masks.padding(filled), tf.reduce_sum(real, axis=1), positions)
+        lengths = tf.reduce_sum(real, axis=1)
+        slots = token_ids.shape[1] + count - 1  # the last new token is not read
+        return Prompts(self, token_ids, masks.padding(filled), lengths, positions, slots)
 
-    def next(self, i: int | tf.Tensor) -> tf.Tensor:
-        """Returns the positions of new token `i`, int32 [B, 1]."""
-        return (self.lengths + i)[:, None]
+    def empty_cache(self, token_ids: tf.Tensor, slots: int) -> Any:
+        """Returns a cache with slots for prompts and new tokens."""
+        batch = token_ids.shape[0]
+        return self._encoder.empty_cache(tf.shape(token_ids)[0] if batch is None else batch, slots)
 
-    def repeated(self, count: int) -> "_Prompts":
-        """Returns `count` rows in place of each."""
-        fields = self.attention_mask, self.lengths, self.positions
-        return _Prompts(*(tf.repeat(x, count, axis=0) for x in fields))
+    def logits(
+        self, tokens: tf.Tensor, positions: tf.Tensor, mask: tf.Tensor, cache: Any, slot: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Reads tokens [B, T] from a slot on; returns the logits of the next ones and the cache."""
+        encoded = self._encoder(tokens, None, mask, positions=positions, cache=cache, slot=slot)
+        logits = self._head.logits(encoded["sequence_output"][:, -1], self._encoder)
+        return logits[:, : self.vocab_size], encoded["cache"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompts:
+    """Prompts of different lengths, padded on the left; see `Rows`.
+
+    Attributes:
+      reader: reads tokens.
+      prompt: the tokens, int32 [B, P].
+      attention_mask: bool [B, 1, 1, P + N - 1], False for padding.
+      lengths: int32 [B].
+      positions: int32 [B, P].
+      slots: P + N - 1, the slots of the cache.
+      shared: of beams, the parts of the cache that are the same for all rows and have one row,
+        whatever the batch is; None in the place of the others, which the search carries.
+      whole: of beams, a cache with the structure of all parts.
+    """
+
+    reader: PromptReader
+    prompt: tf.Tensor
+    attention_mask: tf.Tensor
+    lengths: tf.Tensor
+    positions: tf.Tensor
+    slots: int
+    shared: Sequence[tf.Tensor | None] | None = None
+    whole: Any = None
+
+    @property
+    def start(self) -> tf.Tensor:
+        """The last token of each prompt: the first step of a beam search reads it."""
+        return self.prompt[:, -1]
+
+    @property
+    def padding(self) -> tf.Tensor:
+        """See `Rows`."""
+        return self.prompt.shape[1] - self.lengths
+
+    def first(self) -> tuple[tf.Tensor, Any]:
+        """See `Rows`."""
+        return self._read(self.prompt, self.positions, self._empty_cache(), 0)
+
+    def beams(self, count: int) -> tuple["Prompts", Any]:
+        """See `Rows`."""
+        cache = self._empty_cache()
+        if self.prompt.shape[1] > 1:
+            _, cache = self._read(self.prompt[:, :-1], self.positions[:, :-1], cache, 0)
+        of_two = self.reader.empty_cache(tf.zeros([2, 1]), 1)
+        parts = zip(tf.nest.flatten(cache), tf.nest.flatten(of_two), strict=True)
+        shared = [part if two.shape[0] == 1 else None for part, two in parts]
+        names = ("prompt", "attention_mask", "lengths", "positions")
+        repeated = {name: tf.repeat(getattr(self, name), count, axis=0) for name in names}
+        rows = dataclasses.replace(self, **repeated, shared=shared, whole=cache)
+        return rows, [tf.repeat(part, count, axis=0) for part in rows._carried(cache)]
+
+    def next(self, tokens: tf.Tensor, i: int | tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        """See `Rows`."""
+        if self.shared is not None:
+            carried = iter(cache)
+            parts = [next(carried) if part is None else part for part in self.shared]
+            cache = tf.nest.pack_sequence_as(self.whole, parts)
+        positions = (self.lengths + (i - 1))[:, None]
+        slot = self.prompt.shape[1] - 1 + i
+        logits, cache = self._read(tokens[:, None], positions, cache, slot)
+        return logits, cache if self.shared is None else self._carried(cache)
+
+    def _carried(self, cache: Any) -> list[tf.Tensor]:
+        """Returns the parts of a cache that are not shared."""
+        parts = zip(tf.nest.flatten(cache), self.shared, strict=True)
+        return [part for part, shared in parts if shared is None]
+
+    def _empty_cache(self) -> Any:
+        return self.reader.empty_cache(self.prompt, self.slots)
+
+    def _read(self, tokens, positions, cache, slot) -> tuple[tf.Tensor, Any]:
+        return self.reader.logits(tokens, positions, self.attention_mask, cache, slot)
+
+
+class InputReader:
+    """Reads texts with an encoder-decoder, which generates a target for each.
+
+    The encoder reads a batch once, and its keys and values for the decoder are computed once. The
+    row of a text is its tokens and the end token, as in T5 (Raffel et al. 2020, section 3.1);
+    longer texts are cut, and the end token stays. The token table may have more rows than the
+    vocabulary has entries: such a row is decoded as an unknown token, as in T5.
+    """
+
+    side = "right"
+    temperature = 0.0
+
+    def __init__(self, source: ServedModel):
+        self._tokenizer, self._encoder = source.tokenizer, source.model.encoder
+        self._head = next(o for o in source.model.objectives if o.config.type == "seq2seq_lm")
+        self._max_length = source.max_length
+        self.vocab_size = source.model.encoder.config.vocab_size
+        self.start_id, self.end_id = self._head.config.start_id, source.tokenizer.sep_id
+
+    def max_length(self, count: int) -> int:
+        """Returns the maximum length of a row; new tokens have places of their own."""
+        del count
+        return self._max_length
+
+    def rows(self, encoded: Sequence[np.ndarray], count: int) -> list[list[int]]:
+        """See `Reader`."""
+        del count
+        return [[*ids[: self._max_length - 1], self.end_id] for ids in encoded]
+
+    def text(self, encoded: np.ndarray, new: np.ndarray) -> str:
+        """Returns the generated text."""
+        del encoded
+        return decoded(new, self._tokenizer)
+
+    def read(self, token_ids: tf.Tensor, padding_mask: tf.Tensor, count: int) -> "Inputs":
+        """See `Reader`."""
+        batch = {"token_ids": token_ids, "padding_mask": padding_mask}
+        encoded = encode(self._encoder, batch)["sequence_output"]
+        own, cross = self._encoder.empty_cache(encoded, count)
+        start = tf.fill(tf.shape(token_ids)[:1], self.start_id)
+        return Inputs(self, start, own, cross, masks.padding(padding_mask))
+
+    def logits(
+        self, tokens: tf.Tensor, own: Any, cross: Any, mask: tf.Tensor, slot: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Reads tokens [B] at a slot; returns the logits of the next ones and the own cache."""
+        hidden, (own, _) = self._encoder.decode(tokens[:, None], (own, cross), slot, mask)
+        return self._head.logits(hidden[:, 0], self._encoder), own
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Texts that an encoder has read for its decoder; see `Rows`.
+
+    Attributes:
+      reader: reads tokens.
+      start: the first token of the decoder, int32 [B].
+      own: the cache of the decoder's own tokens before the first one.
+      cross: the keys and values of the encoder's states.
+      mask: hides the padding of the texts from the decoder.
+    """
+
+    reader: InputReader
+    start: tf.Tensor
+    own: Any
+    cross: Any
+    mask: tf.Tensor
+
+    @property
+    def prompt(self) -> tf.Tensor:
+        """The start token alone, [B, 1]."""
+        return self.start[:, None]
+
+    @property
+    def padding(self) -> tf.Tensor:
+        """None: [B] zeros."""
+        return tf.zeros_like(self.start)
+
+    def first(self) -> tuple[tf.Tensor, Any]:
+        """See `Rows`."""
+        return self.next(self.start, 0, self.own)
+
+    def beams(self, count: int) -> tuple["Inputs", Any]:
+        """See `Rows`."""
+        fields = self.start, self.own, self.cross, self.mask
+        repeated = tf.nest.map_structure(lambda x: tf.repeat(x, count, axis=0), fields)
+        rows = Inputs(self.reader, *repeated)
+        return rows, rows.own
+
+    def next(self, tokens: tf.Tensor, i: int | tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        """See `Rows`."""
+        return self.reader.logits(tokens, cache, self.cross, self.mask, i)
+
+
+_READERS: dict[str | None, type[PromptReader | InputReader]] = {
+    "causal_lm": PromptReader,
+    "seq2seq_lm": InputReader,
+}
+
+
+def batches(
+    rows: Sequence[Sequence[int]], batch_size: int, max_length: int, pad_id: int, *, side: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields the numbers of the rows of a batch int [B], and its `padded` ids and mask."""
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        length = min(max_length, -(-max(map(len, batch)) // _STEP) * _STEP)
+        yield np.arange(start, start + len(batch)), *padded(batch, length, pad_id, side=side)
+
+
+def padded(
+    rows: Sequence[Sequence[int]], length: int, pad_id: int, *, side: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pads rows on the side "left" or "right"; returns ids int32 [B, P] and the mask of tokens."""
+    lengths = np.array([len(row) for row in rows])[:, None]
+    places = np.arange(length)
+    mask = places < lengths if side == "right" else places >= length - lengths
+    ids = np.full(mask.shape, pad_id, np.int32)
+    ids[mask] = np.concatenate(rows)
+    return ids, mask
 
 
 def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]) -> None:

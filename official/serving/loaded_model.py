@@ -15,14 +15,12 @@ from official.serving import (
     search,
     served_model,
     text_vectors,
-    writers,
 )
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
 from official.serving.served_model import ServedModel
-from official.serving.text_generator import TextGenerator
 from official.utils.progress import Report
 
 
@@ -38,7 +36,7 @@ class LoadedModel(Predictor):
 
     def __init__(self, source: ServedModel):
         super().__init__(source)
-        self._generator: Generator | TextGenerator | None = None
+        self._generator: Generator | None = None
         self._filler: mask_filler.MaskFiller | mask_filler.SentinelFiller | None = None
         self.embedder = Embedder(source)
 
@@ -228,7 +226,7 @@ class LoadedModel(Predictor):
             no room for the new tokens.
         """
         if self._generator is None:
-            self._generator = writers.make(self._source)
+            self._generator = Generator(self._source)
         defaults = self._source.generation
         values = Settings.of(defaults.values(settings, task))
         served_model.check_texts(prompts, batch_size, "generate")

@@ -25,11 +25,11 @@ from official.evaluation.generated_texts import decoded
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import kernels
 from official.modeling.model import Model
-from official.serving import padding, served_model, writers
+from official.serving import generator, served_model
 from official.serving.generation_settings import Settings
+from official.serving.generator import Generator, batches
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
-from official.serving.text_generator import TextGenerator
 from official.tokenizers import Tokenizer
 from official.tokenizers.pair_packing import num_specials, pack
 from official.utils import atomic, paths
@@ -235,7 +235,8 @@ class SentinelFiller:
     def __init__(self, source: ServedModel):
         if (reason := why_not(source)) is not None:
             raise UserError(f"fill_mask: {reason}")
-        self._generator = TextGenerator(source)
+        self._generator = Generator(source)
+        self._max_length = source.max_length
         self._tokenizer = source.tokenizer
 
     def texts(
@@ -259,10 +260,10 @@ class SentinelFiller:
         _check(texts, top_k, batch_size)
         encoded = self.read(texts)
         rows = [[*ids.tolist(), self._generator.end_id] for ids, _ in encoded]
-        length, pad_id = self._generator.max_length, self._tokenizer.pad_id
+        length, pad_id = self._max_length, self._tokenizer.pad_id
         settings = Settings(num_beams=top_k, num_return_sequences=top_k, length_penalty=0.0)
         progress, results = Progress(len(rows), report, unit="texts"), []
-        for numbers, ids, mask in padding.batches(rows, batch_size, length, pad_id, side="right"):
+        for numbers, ids, mask in batches(rows, batch_size, length, pad_id, side="right"):
             found = self._generator.beams(ids, mask, settings)
             for row, beams, scores in zip(numbers, *found, strict=True):
                 results.append(self._fillings(texts[row], encoded[row][1], beams, scores))
@@ -275,7 +276,7 @@ class SentinelFiller:
         Raises:
           UserError: as there, or the sentinels of a text are not 0, 1, ... in this order.
         """
-        tokenizer, length = self._tokenizer, self._generator.max_length
+        tokenizer, length = self._tokenizer, self._max_length
         sentinels = tokenizer.sentinel_ids
         encoded = tokenizer.encode_with_offsets(list(texts))
         found = _with_masks(texts, encoded, tokenizer, sentinels, length - 1, length, first)
@@ -333,7 +334,8 @@ def why_not(source: ServedModel) -> str | None:
         if source.tokenizer.mask_id is None:
             return "the vocabulary of this model has no mask token"
         return None
-    if writers.objective(source.model) == "seq2seq_lm" and writers.why_not(source.model) is None:
+    model = source.model
+    if generator.objective(model) == "seq2seq_lm" and generator.why_not(model) is None:
         if not source.tokenizer.sentinel_ids:
             return "the vocabulary of this model has no sentinels <extra_id_0>, <extra_id_1>, ..."
         return None
@@ -350,7 +352,7 @@ def make(source: ServedModel) -> MaskFiller | SentinelFiller:
     Raises:
       UserError: the model cannot fill masks.
     """
-    if masked_head(source.model) is None and writers.objective(source.model) == "seq2seq_lm":
+    if masked_head(source.model) is None and generator.objective(source.model) == "seq2seq_lm":
         return SentinelFiller(source)
     return MaskFiller(source)
 

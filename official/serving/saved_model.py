@@ -12,11 +12,11 @@ from official.modeling.model import Model
 from official.saving import model_folder
 from official.serving import (
     generation_settings,
+    generator,
     graph_size,
     mask_filler,
     text_vectors,
     token_loop,
-    writers,
 )
 from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
@@ -199,7 +199,7 @@ def _generation(
       asked: the settings that the user gives.
       values: these and the defaults of the model folder.
     """
-    if (reason := writers.why_not(model)) is not None:
+    if (reason := generator.why_not(model)) is not None:
         for name, value in asked.items():
             if value != getattr(Settings(), name, None):
                 raise UserError(f"--{name}: {reason}")
@@ -214,7 +214,7 @@ def _generation(
                 "text: give --num_beams, or leave it out"
             )
         values.pop("num_return_sequences", None)
-    if writers.objective(model) == "causal_lm":
+    if generator.objective(model) == "causal_lm":
         count = values.setdefault("max_new_tokens", min(64, max_length // 2))
         if not 1 <= count < max_length:
             raise UserError(

@@ -5,12 +5,11 @@ Shapes: B batch, T tokens of the longest row.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
-from official.serving import length_groups, token_loop
+from official.serving import length_groups
 from official.serving.generation_settings import Settings
 from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
@@ -96,42 +95,6 @@ def text(raw: tf.Tensor) -> tf.Tensor:
 def texts(*names: str) -> list[tf.TensorSpec]:
     """Returns the specs of inputs that are string [B]."""
     return [tf.TensorSpec([None], tf.string, name) for name in names]
-
-
-def draws() -> list[tf.TensorSpec]:
-    """Returns the specs of the settings of sampling, which are scalars."""
-    types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
-    return [tf.TensorSpec([], kind, name) for name, kind in types.items()]
-
-
-def searched(generator: Any, ids: tf.Tensor, mask: tf.Tensor, settings: Settings) -> tf.Tensor:
-    """Searches with beams; returns the best texts of each row, [B * S, N].
-
-    Args:
-      generator: the generator of the model.
-      ids: int32 [B, T].
-      mask: bool [B, T].
-      settings: the settings; S is `num_return_sequences`.
-    """
-    found, _ = generator.search(
-        ids,
-        mask,
-        settings.max_new_tokens,
-        settings.num_beams,
-        settings.length_rule,
-        settings.length_penalty,
-        settings.early_stopping,
-        token_loop.options(settings),
-    )
-    return tf.reshape(found[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
-
-
-def by_text(answer: Mapping[str, tf.Tensor], settings: Settings) -> dict[str, tf.Tensor]:
-    """Returns outputs [B * S, ...] as [B, S, ...], or as they are if S is 1."""
-    copies = settings.num_return_sequences
-    if copies == 1:
-        return dict(answer)
-    return {n: tf.reshape(x, [-1, copies, *x.shape[1:]]) for n, x in answer.items()}
 
 
 def same_number(**given: tf.Tensor) -> list[tf.Tensor]:

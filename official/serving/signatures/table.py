@@ -22,8 +22,8 @@ import tensorflow as tf
 from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
-from official.serving import writers
-from official.serving.signatures import causal_lm, fill_mask, inputs, texts
+from official.serving import generator
+from official.serving.signatures import fill_mask, generation, inputs, texts
 from official.tasks import kinds
 
 # Kinds of tasks by the types of their objectives. Classification and regression come last.
@@ -89,8 +89,8 @@ def make(
     server.tokenizer = context.tokenizer.module()
     server.weights = context.weights.module  # without other heads and without a generator
     signatures = module.signatures(context)
-    if writers.objective(context.model) == "causal_lm":
-        signatures |= causal_lm.signatures(context)
+    if generator.objective(context.model) == "causal_lm":
+        signatures |= generation.signatures(context)
     if texts.serves_words(context):
         signatures |= texts.word_signatures(context)
     if context.filler is not None:

@@ -12,7 +12,6 @@ from official.saving import model_folder, named_arrays
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
 from official.serving.served_model import ServedModel
-from official.serving.text_generator import TextGenerator
 from tests import GOLDEN
 from tests.official.serving import t5_weights
 
@@ -31,7 +30,7 @@ def _t5(golden, weights):
     config = configs.Config("t5", encoder=encoder, objectives=(Seq2SeqLMConfig(),))
     model = model_folder.build(config)
     t5_weights.assign(model, weights)
-    return TextGenerator(ServedModel(config, TOKENIZER, model, 64))
+    return Generator(ServedModel(config, TOKENIZER, model, 64))
 
 
 def _gpt2(golden, weights):
@@ -43,7 +42,7 @@ def _gpt2(golden, weights):
     rows = gpt2.SYSTEM.rows(encoder, ("causal_lm",))
     arrays, _ = mapping.bring_in(rows, weights, model_folder.shapes(config), "golden")
     named_arrays.initialize(model.variables_by_path(), arrays, "golden")
-    return Generator(config, TOKENIZER, model)
+    return Generator(ServedModel(config, TOKENIZER, model, 64))
 
 
 def make(name, path=GOLDEN / "generation_settings.npz"):

@@ -17,8 +17,8 @@ from official.convert import converted_model, huggingface
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.serving.generation_settings import Settings
-from official.serving.generator import Generator, ends
-from official.serving.padding import padded
+from official.serving.generator import Generator, ends, padded
+from official.serving.served_model import ServedModel
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import commands
@@ -90,7 +90,7 @@ def folder(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def generator(folder):
-    return Generator(*model_folder.restore(folder))
+    return Generator(ServedModel(*model_folder.restore(folder), 28))
 
 
 def by_hand(generator, row, settings, number):
@@ -120,7 +120,9 @@ def by_hand(generator, row, settings, number):
 @pytest.mark.slow
 def test_the_cache_changes_nothing(generator):
     read = [ids.tolist() for ids in generator.tokenizer.encode(PROMPTS)]
-    rows = [[generator.start_id, *(ids[::-1] if generator.backward else ids)] for ids in read]
+    rows = [
+        [generator.start_id, *(ids[::-1] if generator.reader.backward else ids)] for ids in read
+    ]
     ids, mask = padded(rows, 19, generator.tokenizer.pad_id, side="left")
     assert sorted(mask.sum(axis=1)) == sorted(map(len, rows)) and len(set(map(len, rows))) == 4
     actual = generator.ids(ids, mask, GREEDY)
@@ -136,7 +138,7 @@ def test_the_cache_changes_nothing(generator):
 def test_what_opens_a_text_and_ends_it(folder, generator):
     config, tokenizer = configs.load(folder), generator.tokenizer
     expected = [tokenizer.cls_id, tokenizer.sep_id]
-    if generator.backward:
+    if generator.reader.backward:
         expected = expected[::-1]
     if config.segments is not None:  # Its rows have nothing but [SEP] between documents.
         expected = [tokenizer.sep_id] * 2
@@ -183,13 +185,13 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
     folder = systems.write(tmp_path / "hf", config, parts["weight"])
     converted_model.write(huggingface.read(folder), tmp_path / "model")
     restored = model_folder.restore(tmp_path / "model")
-    generator = Generator(*restored)
+    generator = Generator(ServedModel(*restored, 64))
     assert (generator.start_id, generator.end_id) == (258, 258)
     golden = parts["generation"]
     settings = Settings(max_new_tokens=7, temperature=0.0)
     assert golden["padding_mask"].sum(axis=1).tolist() == [6, 3]
     for end, name in ((-1, "free"), (int(golden["end"]), "ended")):
-        generator = Generator(*restored)
+        generator = Generator(ServedModel(*restored, 64))
         generator.end_id = end
         actual = generator.ids(golden["token_ids"], golden["padding_mask"], settings)
         expected = np.where(golden[name] == 257, generator.tokenizer.pad_id, golden[name])
@@ -202,15 +204,15 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
 @BOTH
 def test_texts_are_the_prompts_and_what_comes_after_or_before(generator):
     texts = generator.texts(PROMPTS, DRAWN)
-    end = str.endswith if generator.backward else str.startswith
+    end = str.endswith if generator.reader.backward else str.startswith
     assert all(end(text, prompt) for text, prompt in zip(texts, PROMPTS, strict=True))
     assert any(text != prompt for text, prompt in zip(texts, PROMPTS, strict=True))
     rows = [generator.tokenizer.encode([prompt])[0].tolist() for prompt in PROMPTS]
     for number, (row, text) in enumerate(zip(rows, texts, strict=True)):
-        read = [generator.start_id, *(row[::-1] if generator.backward else row)]
+        read = [generator.start_id, *(row[::-1] if generator.reader.backward else row)]
         new = by_hand(generator, read, DRAWN, number)
         new = new[:-1] if new[-1] == generator.end_id else new
-        whole = [*new[::-1], *row] if generator.backward else [*row, *new]
+        whole = [*new[::-1], *row] if generator.reader.backward else [*row, *new]
         assert generator.tokenizer.decode(whole) == text
     assert generator.texts(PROMPTS, DRAWN, batch_size=1) == texts
     assert generator.texts(PROMPTS, DRAWN, batch_size=3) == texts
@@ -238,10 +240,10 @@ def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
     assert none["token_ids"].shape == (0, 9) and len(none["text"]) == 0
     # Of a long text the 14 tokens next to what is written are read.
     row = generator.tokenizer.encode([long])[0].tolist()
-    near = row[:14][::-1] if generator.backward else row[-14:]
+    near = row[:14][::-1] if generator.reader.backward else row[-14:]
     expected = by_hand(generator, [generator.start_id, *near], GREEDY, 0)
     assert cut["token_ids"][0].tolist()[: len(expected)] == expected
-    end = str.endswith if generator.backward else str.startswith
+    end = str.endswith if generator.reader.backward else str.startswith
     assert end(cut["text"][0].decode(), long)
 
     signatures = tf.saved_model.load(tmp_path / "saved").signatures
@@ -320,7 +322,7 @@ def test_the_command_line(tmp_path):
 def test_what_cannot_write_is_refused(tmp_path):
     folder = make(tmp_path / "model")
     config, tokenizer, model = model_folder.restore(folder)
-    generator = Generator(config, tokenizer, model)
+    generator = Generator(ServedModel(config, tokenizer, model, 28))
     message = (
         "prompt 2 has 25 tokens with the one that opens a sequence, and with 4 new ones at most 24 "
         "fit the 28 positions of this encoder: shorten it, or take a smaller max_new_tokens"
@@ -336,8 +338,8 @@ def test_what_cannot_write_is_refused(tmp_path):
     with pytest.raises(UserError, match="generate: batch_size: 0 is less than 1"):
         generator.texts(["a"], batch_size=0)
     masked = configs.Config("x", encoder=config.encoder, objectives=(MaskedLMConfig(),))
-    with pytest.raises(UserError, match="this model cannot write: it has no causal_lm objective"):
-        Generator(masked, tokenizer, model_folder.build(masked))
+    with pytest.raises(UserError, match="it has no causal_lm or seq2seq_lm objective"):
+        Generator(ServedModel(masked, tokenizer, model_folder.build(masked), 28))
     # An encoder that sees what comes after a position is no causal LM's.
     for encoder, wanted in (
         (dataclasses.replace(config.encoder, causal=False), "encoder.causal: true"),
@@ -345,7 +347,7 @@ def test_what_cannot_write_is_refused(tmp_path):
     ):
         other = configs.Config("x", encoder=encoder, objectives=config.objectives)
         with pytest.raises(UserError, match=f"tokens that are predicted: set {wanted}"):
-            Generator(other, tokenizer, model_folder.build(other))
+            Generator(ServedModel(other, tokenizer, model_folder.build(other), 28))
 
 
 @pytest.mark.parametrize("folder", ["forward"], indirect=True)

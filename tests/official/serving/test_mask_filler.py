@@ -14,8 +14,8 @@ from official.convert import converted_model, huggingface
 from official.modeling.encoders.inputs import encode
 from official.serving import litert, mask_filler, saved_model
 from official.serving.generation_settings import Settings
+from official.serving.generator import Generator
 from official.serving.signatures import table
-from official.serving.text_generator import TextGenerator
 from official.utils.errors import UserError
 from tests import GOLDEN, commands, fill_masks
 from tests.official.convert.test_convert_electra import SHARED, both
@@ -215,7 +215,7 @@ def test_sentinels_are_filled_by_generation(t5):
     for text, masks, row in zip(texts, fillings, rows, strict=True):
         ids = np.array([row], np.int32)
         settings = Settings(num_beams=5, num_return_sequences=5, length_penalty=0.0)
-        beams = TextGenerator(t5._source).ids(ids, np.ones_like(ids, bool), settings)
+        beams = Generator(t5._source).ids(ids, np.ones_like(ids, bool), settings)
         assert [len(mask) for mask in masks] == [5] * text.count("<")
         for number, beam in enumerate(beams.tolist()):
             beam = beam[: beam.index(tokenizer.sep_id) + 1]

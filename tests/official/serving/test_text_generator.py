@@ -15,10 +15,10 @@ from official.config.encoders import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
 from official.modeling import greedy
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import saved_model, writers
+from official.serving import saved_model
 from official.serving.generation_settings import Settings
+from official.serving.generator import Generator
 from official.serving.served_model import ServedModel
-from official.serving.text_generator import TextGenerator
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
@@ -62,7 +62,7 @@ def make(golden, max_length=64):
     )
     model = model_folder.build(config)
     t5_weights.assign(model, {n[7:]: v for n, v in golden.items() if n.startswith("weight/")})
-    return TextGenerator(ServedModel(config, TOKENIZER, model, max_length))
+    return Generator(ServedModel(config, TOKENIZER, model, max_length))
 
 
 def test_the_searches_are_those_of_transformers(case):
@@ -133,12 +133,13 @@ def test_cached_logits_are_those_of_the_whole_sequence():
     golden = read(5)
     generator = make(golden)
     ids, mask = (tf.constant(golden[name]) for name in ("token_ids", "padding_mask"))
-    own, cross, mask = generator._read(ids, mask, NEW)
+    rows = generator.reader.read(ids, mask, NEW)
+    cache = rows.own
     tokens = golden["beams/2.0"]
     found = []
     for i in range(NEW):
         read_ids = tf.zeros([3], tf.int32) if i == 0 else tf.constant(tokens[:, i - 1])
-        logits, own = generator._decoded(read_ids, tf.constant(i), own, cross, mask)
+        logits, cache = rows.next(read_ids, tf.constant(i), cache)
         found.append(logits.numpy())
     scored = reader(generator.model, 0)
     for row in range(3):
@@ -170,7 +171,7 @@ def test_texts_of_beams_are_cut_at_their_end():
 def test_ids_beyond_the_vocabulary_and_padding_are_decoded_as_in_evaluations():
     golden = read(4)
     fewer = SimpleNamespace(**{**vars(TOKENIZER), "vocab_size": 5})
-    generator = TextGenerator(ServedModel(None, fewer, make(golden).model, 64))
+    generator = Generator(ServedModel(None, fewer, make(golden).model, 64))
     ids = golden["greedy"]
     found = greedy.generate(
         generator.model,
@@ -199,10 +200,8 @@ def test_what_cannot_be_generated_is_refused():
         generator.texts(["c"], Settings(top_k=3))
     config = configs.Config("x", encoder=generator.model.encoder.config)
     bare = ServedModel(config, TOKENIZER, model_folder.build(config), 64)
-    with pytest.raises(UserError, match="it has no seq2seq_lm objective"):
-        TextGenerator(bare)
     with pytest.raises(UserError, match="it has no causal_lm or seq2seq_lm objective"):
-        writers.make(bare)
+        Generator(bare)
 
 
 @pytest.mark.parametrize(
