@@ -208,10 +208,7 @@ def split_folders(names: str) -> list[str]:
     return folders
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

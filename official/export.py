@@ -109,10 +109,7 @@ def main(argv: list[str]) -> None:
         print(precision_report.table(results))
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

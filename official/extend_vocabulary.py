@@ -166,10 +166,7 @@ def _lines(files: Sequence[str]) -> Iterator[str]:
             raise UserError(f"{name} cannot be read: {error.strerror or error}") from error
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

@@ -415,10 +415,7 @@ def _embed_shards() -> None:
     print(f"wrote {FLAGS.output}")
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,7 @@ def main(argv: list[str]) -> None:
         print(f"{name:24} {value:.6f}")
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,7 @@ def main(argv: list[str]) -> None:
     print(f"{FLAGS.output}: {', '.join(glue_submission.pack(FLAGS.input, FLAGS.output))}")
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

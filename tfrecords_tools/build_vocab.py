@@ -110,10 +110,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main, positional=True)
+run = errors.command(main, define_flags, positional=True)
 
 
 if __name__ == "__main__":

@@ -94,10 +94,7 @@ def _write_word_table() -> None:
     print(f"wrote {FLAGS.output}: a table of {len(tokenizer.pieces):,} words")
 
 
-def run() -> None:
-    """Defines the flags and runs the command line."""
-    define_flags()
-    errors.run(main)
+run = errors.command(main, define_flags)
 
 
 if __name__ == "__main__":

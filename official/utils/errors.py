@@ -60,6 +60,18 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
+def command(
+    main: Callable[[list[str]], None], define_flags: Callable[[], None], positional: bool = False
+) -> Callable[[], None]:
+    """Returns the function that runs a command: it defines its flags and calls `run`."""
+
+    def run_command() -> None:
+        define_flags()
+        run(main, positional)
+
+    return run_command
+
+
 def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
     """Runs `main` as an absl app, which parses the flags, and prints a `UserError`.
 
