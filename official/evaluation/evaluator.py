@@ -56,10 +56,10 @@ class Scorer(Protocol):
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Computes the task's metrics. Filler in `outputs` has `example_weights` of 0."""
 
-    def check_output(self, output: AnyPath, top: int) -> None:
+    def check_output(self, output: AnyPath) -> None:
         """Raises UserError if predictions cannot be written to a file of this name."""
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes the predictions. `outputs` has no filler."""
 
 

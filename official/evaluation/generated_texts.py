@@ -65,10 +65,7 @@ class Scorer:
         real = outputs["example_weights"] > 0
         found = [self.references[row] for row in outputs["row"][real].tolist()]
         if any(each.answers is None for each in found):
-            raise UserError(
-                "the split has no answers to compare with: evaluate on a labelled one, or use "
-                "--mode=predict"
-            )
+            raise rows.nothing_to_compare("answers")
         texts = self.texts({"generated_ids": outputs["generated_ids"][real]})
         answers = [each.answers for each in found]
         return _METRICS[self.task.answers](self, texts, answers)
@@ -122,22 +119,16 @@ class Scorer:
                 found[name] = CORPUS_METRICS[name](texts, answers)
         return found
 
-    def check_output(self, output: AnyPath, top: int) -> None:
-        """Refuses a file with another suffix than `rows.SUFFIXES`."""
-        if top:
-            raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
-        if output.suffix not in rows.SUFFIXES:
-            raise UserError(
-                f"{output}: predictions are written as {' or '.join(rows.SUFFIXES)}: name one"
-            )
+    def check_output(self, output: AnyPath) -> None:
+        """See `rows.check_suffix`."""
+        rows.check_suffix(output)
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes a line for each row in the order of the source file.
 
         It has the number of the row, the id of a question, the text, and the label that the text
         is, null or "" if it is none.
         """
-        del top
         numbers, outputs = rows.in_order(outputs, self._source)
         lines = []
         for row, text in zip(numbers.tolist(), self.texts(outputs), strict=True):

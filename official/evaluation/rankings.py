@@ -35,15 +35,14 @@ class Scorer:
         """See `evaluate`."""
         return evaluate(self._source, outputs)
 
-    def check_output(self, output: AnyPath, top: int) -> None:
+    def check_output(self, output: AnyPath) -> None:
         """Refuses a file that is not a run, and a split without candidates."""
-        del top
         if output.suffix != SUFFIX:
             raise UserError(f"{output}: rankings are written as TREC runs: name a file {SUFFIX}")
         self._candidates()
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
-        """Writes the candidates of each query, the best first."""
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int = 0) -> None:
+        """Writes the candidates of each query, the best first; of `top` above 0, so many."""
         numbers, outputs = rows.in_order(outputs, self._source)
         run = self._candidates().run(numbers, outputs["score"])
         with atomic.file(output) as stream:

@@ -49,18 +49,12 @@ class Scorer:
         given = [o.thresholds for o in self._config.objectives if o.type == "multi_label"]
         return np.float32(given[0] if given and given[0] else np.full(count, 0.5))
 
-    def check_output(self, output: AnyPath, top: int) -> None:
-        """Refuses a file with another suffix than `SUFFIXES`."""
-        if top:
-            raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
-        if output.suffix not in SUFFIXES:
-            raise UserError(
-                f"{output}: predictions are written as {' or '.join(SUFFIXES)}: name one"
-            )
+    def check_output(self, output: AnyPath) -> None:
+        """See `check_suffix`."""
+        check_suffix(output)
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes a line for each row in the order of the source file."""
-        del top
         rows, outputs = in_order(outputs, self._source)
         (values,) = outputs.values()
         labels = None if "score" in outputs else self._labels()
@@ -78,6 +72,21 @@ class Scorer:
             if mine and (labels := getattr(objective, "labels", ())):
                 return list(labels)
         return list(self._source.manifest.task.labels)
+
+
+def check_suffix(
+    output: AnyPath, what: str = "predictions", suffixes: Sequence[str] = SUFFIXES
+) -> None:
+    """Refuses a file with another suffix."""
+    if output.suffix not in suffixes:
+        raise UserError(f"{output}: {what} are written as {' or '.join(suffixes)}: name one")
+
+
+def nothing_to_compare(what: str) -> UserError:
+    """Returns the error that a split has no right `what`."""
+    return UserError(
+        f"the split has no {what} to compare with: evaluate on a labeled one, or use --mode=predict"
+    )
 
 
 def in_order(
@@ -233,10 +242,7 @@ def evaluate(task: Description, outputs: Mapping[str, np.ndarray]) -> dict[str, 
     kind = KINDS[task.kind]
     target = target_name(kind)
     if target not in outputs:
-        raise UserError(
-            f"the split has no labels of the task {task.name} to compare with: "
-            "evaluate on a labelled one, or use --mode=predict"
-        )
+        raise nothing_to_compare(f"labels of the task {task.name}")
     real = outputs["example_weights"] > 0
     return compute(task.metrics, outputs[target][real], outputs[kind.output][real])
 

@@ -13,7 +13,7 @@ from official.data import ShardDataset
 from official.data.checks import check_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
-from official.evaluation import generated_texts, glue_submission, language_models, rows
+from official.evaluation import generated_texts, glue_submission, language_models, rankings, rows
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
 from official.saving import model_folder, teachers, warm_start
@@ -150,10 +150,14 @@ def write_predictions(
         numbers, or the folder exists.
     """
     scorer = evaluator.scorer(source)
-    scorer.check_output(paths.path(output), top)
+    if top and not isinstance(scorer, rankings.Scorer):
+        kind = source.manifest.task.kind
+        raise errors.UserError(f"--top_k={top}: not supported for a {kind} task; remove --top_k")
+    scorer.check_output(paths.path(output))
     outputs = evaluator.predict(source, scorer.outputs)
     if strategies.is_chief(evaluator.strategy):
-        scorer.write(outputs, paths.path(output), top)
+        limit = {"top": top} if top else {}
+        scorer.write(outputs, paths.path(output), **limit)
     return len(np.unique(outputs["row"]))
 
 

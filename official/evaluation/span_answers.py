@@ -17,7 +17,7 @@ import numpy as np
 from official import config as configs
 from official.config.heads import SpanAnswerConfig
 from official.data import ShardDataset
-from official.evaluation import squad_metrics
+from official.evaluation import rows, squad_metrics
 from official.shards import side_texts
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -140,10 +140,7 @@ class Scorer:
         """
         results = self.results(outputs)
         if any(each.question.answers is None for each in results):
-            raise UserError(
-                "the split has no answers to compare with: evaluate on a labelled one, or use "
-                "--mode=predict"
-            )
+            raise rows.nothing_to_compare("answers")
         return squad_metrics.evaluate(
             {each.question.id: each.best for each in results},
             {each.question.id: each.question.answers for each in results},
@@ -152,10 +149,8 @@ class Scorer:
             self.config.null_threshold,
         )
 
-    def check_output(self, output: AnyPath, top: int) -> None:
+    def check_output(self, output: AnyPath) -> None:
         """Refuses the name of a file, and a folder that exists."""
-        if top:
-            raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
         if output.suffix in (".tsv", ".jsonl") or output.exists():
             what = "is there already" if output.exists() else "is the name of a file"
             raise UserError(
@@ -163,7 +158,7 @@ class Scorer:
                 "name one"
             )
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes the answers to a new folder.
 
         `predictions.json` contains the answer to each question by its id ("" = no answer), in the
@@ -174,7 +169,6 @@ class Scorer:
         Raises:
           UserError: the folder exists.
         """
-        del top
         results = self.results({**outputs, "example_weights": np.ones(len(outputs["row"]))})
         predictions = {each.question.id: self.answer(each) for each in results}
         best = {each.question.id: self._ranked(each) for each in results}

@@ -18,6 +18,7 @@ import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
+from official.evaluation.rows import check_suffix, nothing_to_compare
 from official.shards import side_texts
 from official.tasks import tag_files
 from official.tasks import tags as tag_rules
@@ -94,10 +95,7 @@ class Scorer:
         """
         results = self.results(outputs)
         if any(each.text.tags is None for each in results):
-            raise UserError(
-                "the split has no tags to compare with: evaluate on a labelled one, or use "
-                "--mode=predict"
-            )
+            raise nothing_to_compare("tags")
         true, predicted = ([each.text.tags for each in results], [each.tags for each in results])
         if marks_no_entities(true):
             return compute(true, predicted)
@@ -105,14 +103,11 @@ class Scorer:
         found = (map(surface_entities, words, each) for each in (true, predicted))
         return compute(true, predicted) | surface_metrics(*map(list, found))
 
-    def check_output(self, output: AnyPath, top: int) -> None:
-        """Refuses a file with another suffix than `SUFFIXES`."""
-        if top:
-            raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
-        if output.suffix not in SUFFIXES:
-            raise UserError(f"{output}: tags are written as {' or '.join(SUFFIXES)}: name one")
+    def check_output(self, output: AnyPath) -> None:
+        """See `rows.check_suffix`."""
+        check_suffix(output, "tags", SUFFIXES)
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes the words and tags of each text.
 
         `.conll` has a word, a blank and its tag on each line, and a blank line after each text.
@@ -123,7 +118,6 @@ class Scorer:
         text was split into words, the object has its `text`, an entity is a part of it, and
         positions count characters.
         """
-        del top
         results = self.results({**outputs, "example_weights": np.ones(len(outputs["row"]))})
         blanks = any(" " in cell for each in results for cell in (*each.text.words, *each.tags))
         separator = "\t" if blanks else " "

@@ -98,7 +98,8 @@ def _of_inputs(context: inputs.ServingContext, generator: Generator) -> tuple[_R
 
     def joined(read, kept):
         del read
-        kept = tf.ragged.boolean_mask(kept, kept != tokenizer.pad_id)
+        real = kept.with_values(kept.values != tokenizer.pad_id)
+        kept = tf.ragged.boolean_mask(kept, real)
         known = kept.values < tokenizer.vocab_size
         return kept.with_values(tf.where(known, kept.values, tokenizer.unk_id))
 

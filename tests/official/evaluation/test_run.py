@@ -171,7 +171,7 @@ def test_errors_leave_nothing(tmp_path):
     output = tmp_path / "predictions.csv"
     with pytest.raises(UserError, match=r"predictions.csv: .* written as .tsv or .jsonl: name one"):
         _predict(output)
-    with pytest.raises(UserError, match="--top_k=3: is of rankings, and this is no ranking: leave"):
+    with pytest.raises(UserError, match="--top_k=3: not supported for a regression task; rem"):
         _predict(output, "score", top=3)
     with pytest.raises(UserError, match="no classification, regression or ranking objective"):
         _predict(tmp_path / "p.tsv", "masked_lm")
