@@ -1,6 +1,6 @@
 """Shows what a model sees of a text, what it attends to, or how its training went.
 
-The order in which permutation language modelling predicts a text, the masks of both streams, the
+The order in which permutation language modeling predicts a text, the masks of both streams, the
 targets, and the context of each target (Yang et al. 2019, figures 1 and 2):
 
   python -m official.explain --what=permutation --text='New York is a city' --k=2 --seed=1 \

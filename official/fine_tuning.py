@@ -161,7 +161,7 @@ def finetune(
     names = ("text", "label")
     given = dict(zip(names, (texts, labels), strict=True))
     rows = _rows(given, columns)
-    return _labelled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
+    return _labeled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
 
 
 def finetune_pairs(
@@ -202,7 +202,7 @@ def finetune_pairs(
     """
     names = ("text", "text_b", "label")
     rows = _rows(dict(zip(names, (first, second, labels), strict=True)), columns)
-    return _labelled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
+    return _labeled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
 
 
 def finetune_tags(
@@ -287,7 +287,7 @@ def finetune_questions(
     return run.train(task, task, rows, columns)
 
 
-def _labelled(
+def _labeled(
     rows: _Rows, columns: Sequence[str], task: str | None, run: "_Run"
 ) -> loaded_model.LoadedModel:
     """Fine-tunes on texts or pairs with labels or scores."""

@@ -14,7 +14,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    flags.DEFINE_string("qrels", None, "The relevance judgements, in TREC's format.")
+    flags.DEFINE_string("qrels", None, "The relevance judgments, in TREC's format.")
     flags.DEFINE_string("run", None, "The run, in TREC's format.")
     flags.DEFINE_list("metrics", None, "Metrics of a ranking. Default: all.")
 

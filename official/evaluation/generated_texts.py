@@ -82,7 +82,9 @@ class Scorer:
         if self.task.answers == "regression":
             return {"score": self._read_numbers(texts)}
         if not self._labels:
-            raise UserError(f"{self.task.name}: its answers are texts, and GLUE takes none of it")
+            raise UserError(
+                f"{self.task.name}: GLUE takes labels and scores, and its answers are texts"
+            )
         classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
         return {"probabilities": (classes[:, None] == np.arange(len(self._labels))).astype(float)}
 

@@ -70,7 +70,8 @@ def reading_config(config: configs.Config) -> configs.Config:
     if not any(objective.type == "masked_lm" for objective in config.objectives):
         there = ", ".join(objective.type for objective in config.objectives) or "none"
         raise UserError(
-            f"--pseudo_perplexity: is of the objective masked_lm, and the model has {there}"
+            f"--pseudo_perplexity: not supported for a model with the objectives {there}, which "
+            "has no masked_lm; remove --pseudo_perplexity"
         )
     if config.segments is not None and config.segments.static_masks:
         raise UserError(

@@ -128,13 +128,13 @@ def evaluate(source: ShardDataset, outputs: Mapping[str, np.ndarray]) -> dict[st
       The metrics by name, as means over the judged queries whose candidates were scored.
 
     Raises:
-      UserError: the split has no candidates (the training split has triples) or no judgements.
+      UserError: the split has no candidates (the training split has triples) or no judgments.
     """
     listed = side_texts.read_candidates(paths.path(source.folder), source.manifest, source.split)
     if not listed.qrels:
         raise UserError(
-            f"{source.folder}: nothing is known of what is relevant in the {source.split} split: "
-            "evaluate on one with judgements, or use --mode=predict"
+            f"{source.folder}: the {source.split} split has no relevance judgments: evaluate on "
+            "one with judgments, or use --mode=predict"
         )
     real = outputs["example_weights"] > 0
     run = listed.run(outputs["row"][real], outputs["score"][real])

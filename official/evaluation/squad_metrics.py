@@ -142,7 +142,7 @@ def score_file(
         raise UserError(f"{data}: the {split} split has no answers to compare with")
     no_answers = bool(folder.task.no_answers)
     if null_odds is not None and not no_answers:
-        raise UserError(f"--null_odds={null_odds}: every question of {folder.task.name} has one")
+        raise UserError(f"--null_odds={null_odds}: not supported for {folder.task.name}; remove it")
     metrics = evaluate(
         _read_values(answers, str, "a text"),
         {question.id: question.answers for question in asked},

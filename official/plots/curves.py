@@ -15,12 +15,12 @@ from official.utils.errors import UserError
 
 _WIDTH, _HEIGHT = 5.0, 3.4  # inches of a panel
 _COLUMNS = 3
-Colour = tuple[float, ...]
+Color = tuple[float, ...]
 _STYLES = {"train": "-", "validation": "--"}
 
 
 def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
-    """Draws a panel for each metric, with the step as x and a colour for each run.
+    """Draws a panel for each metric, with the step as x and a color for each run.
 
     The panels are the loss, the learning rate, the gradient norm and each metric of an evaluation,
     if at least one run has it. Lines are solid for training and dashed for validation.
@@ -36,7 +36,7 @@ def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
         raise UserError(f"{', '.join(runs)}: there is no loss and no metric to draw")
     columns = min(len(names), _COLUMNS)
     rows = math.ceil(len(names) / columns)
-    colours = _colours(len(runs))
+    colors = _colors(len(runs))
     with figures.style():
         figure = figures.new(_WIDTH * columns, _HEIGHT * rows, layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).flatten()
@@ -44,17 +44,17 @@ def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
             axes.set_title(name.replace("_", " "))
             axes.set_xlabel("step")
             axes.grid(alpha=0.3)
-            for (run, records), colour in zip(runs.items(), colours, strict=True):
+            for (run, records), color in zip(runs.items(), colors, strict=True):
                 for split in _STYLES:
                     points = [
                         (record.step, record.metrics[name])
                         for record in records
                         if record.split == split and name in record.metrics
                     ]
-                    _line(axes, points, split, color=colour, label=f"{run} ({split})")
+                    _line(axes, points, split, color=color, label=f"{run} ({split})")
         for axes in panels[len(names) :]:
             axes.remove()
-        _legend(figure, runs, colours)
+        _legend(figure, runs, colors)
     return figure
 
 
@@ -67,14 +67,14 @@ def _panels(runs: Mapping[str, Sequence[Record]]) -> list[str]:
     return list(dict.fromkeys([*names, *evaluated]))
 
 
-def _colours(count: int) -> list[Colour]:
+def _colors(count: int) -> list[Color]:
     if count <= 10:
         return list(matplotlib.colormaps["tab10"].colors[:count])
     return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0.05, 0.95, count))]
 
 
 def _line(
-    axes: Axes, points: Sequence[tuple[int, float]], split: str, color: Colour, label: str
+    axes: Axes, points: Sequence[tuple[int, float]], split: str, color: Color, label: str
 ) -> None:
     if not points:
         return
@@ -90,11 +90,9 @@ def _line(
     )
 
 
-def _legend(
-    figure: Figure, runs: Mapping[str, Sequence[Record]], colours: Sequence[Colour]
-) -> None:
-    """Adds a legend with the colour of each run and the line style of each split."""
-    lines = {run: Line2D([], [], color=c) for run, c in zip(runs, colours, strict=True)}
+def _legend(figure: Figure, runs: Mapping[str, Sequence[Record]], colors: Sequence[Color]) -> None:
+    """Adds a legend with the color of each run and the line style of each split."""
+    lines = {run: Line2D([], [], color=c) for run, c in zip(runs, colors, strict=True)}
     splits = {record.split for records in runs.values() for record in records}
     for split, line in _STYLES.items():
         if split in splits:

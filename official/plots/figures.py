@@ -26,7 +26,7 @@ _DPI = 100
 _STYLE = ["default", {"text.parse_math": False, "text.usetex": False, "figure.dpi": _DPI}]
 _CELL = 0.22  # inches; smaller where there are many
 _LARGEST_PANEL, _LARGEST_GRID = 12.0, 60.0  # inches
-_GAP, _BAR = 0.3, 0.18  # inches between panels, and the width of the colour bar
+_GAP, _BAR = 0.3, 0.18  # inches between panels, and the width of the color bar
 _POINTS = 72  # of an inch
 _FONT, _SMALLEST_FONT = 9.0, 4.0  # points
 
@@ -94,7 +94,7 @@ class HeatMap:
 
 
 def draw_heat_maps(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "") -> Figure:
-    """Draws heat maps in a grid with one colour bar for all.
+    """Draws heat maps in a grid with one color bar for all.
 
     Row names are at the left edge of the grid and column names at its bottom edge. If a cell is too
     small for a name, only every n-th name is shown.
@@ -102,7 +102,7 @@ def draw_heat_maps(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "
     Args:
       grid: rows of heat maps, all of the same length. The heat maps of a row have the same row
         names, and those of a column the same column names.
-      label: the label of the colour bar, which says what the values are.
+      label: the label of the color bar, which says what the values are.
       title: the title of the figure.
     """
     heights = [len(row[0].rows) for row in grid]
@@ -116,7 +116,7 @@ def draw_heat_maps(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "
     width = cell * sum(widths) + _GAP * (len(widths) - 1)
     height = cell * sum(heights) + _GAP * (len(heights) - 1)
     with style():
-        # Panels fill the figure. Names and the colour bar are outside of it, and `figures.save`
+        # Panels fill the figure. Names and the color bar are outside of it, and `figures.save`
         # adds room for them. (A layout engine would measure each of hundreds of panels repeatedly.)
         figure = new(width, height)
         panels = figure.subplots(
@@ -147,12 +147,12 @@ def draw_heat_maps(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "
 
 
 def _images(panels: np.ndarray, grid: Sequence[Sequence[HeatMap]]) -> AxesImage:
-    """Draws each heat map on its axes with colours from 0 to the largest value; returns one."""
+    """Draws each heat map on its axes with colors from 0 to the largest value; returns one."""
     heat_maps = [heat_map for row in grid for heat_map in row]
     maximum = max(float(np.max(heat_map.values)) for heat_map in heat_maps)
-    colours = matplotlib.colors.Normalize(0, maximum or 1)
+    colors = matplotlib.colors.Normalize(0, maximum or 1)
     for axes, heat_map in zip(panels.flat, heat_maps, strict=True):
-        image = axes.imshow(heat_map.values, cmap="Blues", norm=colours, aspect="auto")
+        image = axes.imshow(heat_map.values, cmap="Blues", norm=colors, aspect="auto")
         axes.set_title(heat_map.title, fontsize=_FONT)
         axes.set_xticks([])
         axes.set_yticks([])

@@ -86,7 +86,7 @@ class StudentPlan:
         if self.hidden_size not in (None, encoder.hidden_size):
             raise UserError(
                 f"--hidden={self.hidden_size}: the teacher {source} has hidden_size "
-                f"{encoder.hidden_size}, and layers are copied as they are: leave --hidden out. A "
+                f"{encoder.hidden_size}, and layers are copied as they are: remove --hidden. A "
                 "student of another width starts from fresh weights: give its sizes in the section "
                 "`encoder` of the training config"
             )

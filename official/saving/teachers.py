@@ -56,8 +56,7 @@ def described(config: configs.Config) -> configs.Config:
     if objective.teacher_checksums not in ((), checksums):
         raise UserError(
             f"objectives: distillation.teachers: {', '.join(objective.teachers)} have other "
-            "weights than those that teacher_checksums are of: put those back, or leave the "
-            "checksums out"
+            "weights than teacher_checksums name: put those back, or remove teacher_checksums"
         )
     filled = dataclasses.replace(
         objective,

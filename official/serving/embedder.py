@@ -59,7 +59,9 @@ def check_state(state: str, source: ServedModel) -> None:
         raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
     encoder = source.config.encoder
     if state == "carry" and encoder.type != "bilm":
-        raise UserError(f"state: carry is for ELMo (bilm), not for {encoder.type}: leave it out")
+        raise UserError(
+            f"state: carry: not supported for {encoder.type}, only for bilm (ELMo); remove it"
+        )
 
 
 class StateReader:
@@ -177,7 +179,7 @@ class Embedder:
         if "pooled" in settings.pooling and not self.config.encoder.pooler:
             raise UserError("pooling: this encoder has no pooler: take mean")
         if "pooled" in settings.pooling and layer != self._num_layers:
-            raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
+            raise UserError(f"pooling: pooled: not supported for layer {layer}, only the last")
         positions = self.config.encoder.max_positions
         if settings.max_length is not None and not 4 <= settings.max_length <= positions:
             raise UserError(
@@ -354,7 +356,9 @@ class Embedder:
         """
         layers = self._num_layers
         if layer == MIX and not self._is_elmo:
-            raise UserError(f"layer: mix is of ELMo (bilm), not of {self.config.encoder.type}")
+            raise UserError(
+                f"layer: mix: not supported for {self.config.encoder.type}, only for bilm (ELMo)"
+            )
         if layer in (ALL, MIX):
             return layer
         if not -layers - 1 <= layer <= layers:

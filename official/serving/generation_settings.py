@@ -113,8 +113,8 @@ class Settings:
             raise UserError(f"top_p: {self.top_p} {_TOP_P}")
         if self.temperature == 0 and (self.top_k or self.top_p < 1):
             raise UserError(
-                f"top_k: {self.top_k}, top_p: {self.top_p}: with temperature 0 the likeliest token "
-                "is taken and none is drawn: leave these out, or give another temperature"
+                f"top_k: {self.top_k}, top_p: {self.top_p}: not supported with temperature 0, "
+                "which takes the likeliest token; remove them, or give another temperature"
             )
         self._check_beams()
 
@@ -124,7 +124,7 @@ class Settings:
             raise UserError(f"early_stopping: {early!r} is not true, false or 'never'")
         if copies > 1 and self.num_beams == 1 and self.temperature == 0:
             raise UserError(
-                f"num_return_sequences: {copies}: greedy search finds one text: leave it out, or "
+                f"num_return_sequences: {copies}: greedy search finds one text; remove it, or "
                 "give num_beams or a temperature above 0"
             )
         if copies > self.num_beams > 1:
@@ -144,7 +144,7 @@ class Settings:
             )
         if self.num_beams > 1 and (self.temperature or self.top_k or self.top_p < 1):
             raise UserError(
-                f"num_beams: {self.num_beams}: beam search draws no tokens: leave out temperature, "
+                f"num_beams: {self.num_beams}: beam search draws no tokens; remove temperature, "
                 "top_k and top_p, or num_beams"
             )
 

@@ -42,9 +42,9 @@ _STEP = 16
 def why_not(model: Model) -> str | None:
     """Returns the reason why a model cannot generate text, or None if it can."""
     if getattr(model.encoder.config, "decoder_layers", None) == 0:
-        return "this model cannot write: it is an encoder without a decoder"
+        return "this model cannot generate text: it is an encoder without a decoder"
     if objective(model) is None:
-        return "this model cannot write: it has no causal_lm or seq2seq_lm objective"
+        return "this model cannot generate text: it has no causal_lm or seq2seq_lm objective"
     return None
 
 

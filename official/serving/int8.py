@@ -1,6 +1,6 @@
 """Layers with 8-bit integers: affine maps y = x W + b, and tables.
 
-W is quantised beforehand and x at run time, both symmetrically, as scale * integer. W has a scale
+W is quantized beforehand and x at run time, both symmetrically, as scale * integer. W has a scale
 for each output channel. x has a scale for each row, with 127 for the largest magnitude of the row,
 so the result for a row does not depend on other rows. The integer sums are exact. They are cast to
 float32 and scaled, and the bias is added.
@@ -35,7 +35,7 @@ LARGEST_WEIGHT = 64
 _OP = "_QuantizedMatMul"
 
 
-def quantised(
+def quantized(
     array: np.ndarray, axis: int, integer: int = LARGEST
 ) -> tuple[np.ndarray, np.ndarray]:
     """Quantises a matrix to 8-bit integers.
@@ -75,7 +75,7 @@ class Int8Linear(keras.Layer):
           name: the name of the layer.
         """
         super().__init__(name=name, dtype="float32", trainable=False)
-        integers, scale = quantised(kernel, -1, LARGEST_WEIGHT)
+        integers, scale = quantized(kernel, -1, LARGEST_WEIGHT)
         self.integers = tf.Variable(integers, trainable=False)
         self.scale = tf.Variable(scale[0], trainable=False)
         self.bias = bias
@@ -139,7 +139,7 @@ class Int8Table(keras.Layer):
         """
         super().__init__(name=table.name, dtype="float32", trainable=False)
         self.num_rows = table.num_rows
-        integers, scale = quantised(np.asarray(table.table), 0)
+        integers, scale = quantized(np.asarray(table.table), 0)
         self.integers = tf.Variable(integers, trainable=False)
         self.scale = tf.Variable(scale, trainable=False)
         self._whole = whole

@@ -73,6 +73,6 @@ def _converted(folder: str, precision: str, names: list[str]) -> bytes:
         # The message has the whole graph in it.
         operations = ", ".join(sorted(set(re.findall(r"'tf\.(\w+)' op", str(error))))) or "none"
         raise UserError(
-            "--format=litert: TensorFlow's converter refuses this model (operations that it "
-            f"names: {operations}): leave it out"
+            "--format=litert: not supported for this model: TensorFlow's converter names the "
+            f"operations {operations}; remove --format"
         ) from None

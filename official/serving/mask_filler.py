@@ -254,8 +254,8 @@ class SentinelFiller:
         """
         if targets is not None:
             raise UserError(
-                "targets: are the tokens that a masked LM may choose; an encoder-decoder generates "
-                "the words: leave them out"
+                "targets: not supported for an encoder-decoder, which generates the words; remove "
+                "them"
             )
         _check(texts, top_k, batch_size)
         encoded = self.read(texts)
@@ -446,7 +446,7 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
         return []
     served_model.check_list(targets, "targets")
     if not targets:
-        raise UserError("targets: the list is empty: leave it out to choose from all tokens")
+        raise UserError("targets: the list is empty; remove it to choose from all tokens")
     numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}
     found = set()
     for target, ids in zip(targets, tokenizer.encode(list(targets)), strict=True):

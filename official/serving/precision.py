@@ -77,7 +77,7 @@ class Weights:
             gone |= {id(variable) for layer in self._twins for variable in _matrices(layer)}
             for variable in _matrices(self._encoder):
                 if id(variable) not in gone:
-                    integers, scale = int8.quantised(variable.numpy(), axis_of(variable))
+                    integers, scale = int8.quantized(variable.numpy(), axis_of(variable))
                     variables = (tf.Variable(value, trainable=False) for value in (integers, scale))
                     self._restored.append((variable, Restored(*variables)))
             gone |= {id(variable) for variable, _ in self._restored}
@@ -140,5 +140,5 @@ def round_weights(model: Model) -> None:
     """Gives a model the weights and products that it would have after an export as `int8`."""
     int8.swap(model.encoder, _twins(model.encoder))
     for variable in _matrices(model.encoder):
-        integers, scale = int8.quantised(np.asarray(variable), axis_of(variable))
+        integers, scale = int8.quantized(np.asarray(variable), axis_of(variable))
         variable.assign(integers.astype(np.float32) * scale)

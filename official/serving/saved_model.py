@@ -94,8 +94,8 @@ def restore_for_ids(
     signatures = kind.signatures(context)
     if _TOKENS not in signatures:
         raise UserError(
-            f"--format={form}: the models that it takes have the signature `{_TOKENS}`, and this "
-            "one has none: leave it out"
+            f"--format={form}: not supported for this model, which has no signature `{_TOKENS}`; "
+            "remove --format"
         )
     names = (_TOKENS, texts.EMBED_TOKENS)
     kept = {name: signatures[name] for name in names if name in signatures}
@@ -150,7 +150,10 @@ def restore(
     about = about.get("tasks", {}).get(task, about)
     if inputs is not None and inputs not in kind.DEFAULT:
         ((name, takes),) = kind.DEFAULT.items()
-        raise UserError(f"--inputs={inputs}: this model has `{name}`, of {takes}: leave it out")
+        raise UserError(
+            f"--inputs={inputs}: not supported for this model, whose signature `{name}` takes "
+            f"{takes}; remove --inputs"
+        )
     if inputs is None:
         inputs = (
             "pair" if about.get("pair") and "pair" in kind.DEFAULT else next(iter(kind.DEFAULT))
@@ -168,7 +171,7 @@ def restore(
     given = defaults.values(search, task if of_generation else None)
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
-    # Without settings the vectors of texts are means, normalised.
+    # Without settings the vectors of texts are means, normalized.
     embedding = text_vectors.EmbeddingSettings(normalize=True)
     if model_folder.embedding(model_dir):
         embedding = text_vectors.read(model_dir)
@@ -211,7 +214,7 @@ def _generation(
         if asked.get("num_return_sequences", 1) > 1:
             raise UserError(
                 f"--num_return_sequences={asked['num_return_sequences']}: greedy search finds one "
-                "text: give --num_beams, or leave it out"
+                "text; give --num_beams, or remove --num_return_sequences"
             )
         values.pop("num_return_sequences", None)
     if generator.objective(model) == "causal_lm":

@@ -35,7 +35,7 @@ def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndar
       queries: float32 [Q, D].
       documents: float32 [B, D].
       kind: one of `text_vectors.SIMILARITIES`. Of distances the negative is returned. `cosine`
-        is the product of vectors that are normalised already.
+        is the product of vectors that are normalized already.
 
     Returns:
       float32 [Q, B].

@@ -113,7 +113,7 @@ class EmbeddingSettings:
     def described(self) -> str:
         """Returns the settings in words, for a line."""
         parts = [f"{' and '.join(self.pooling)} pooling"]
-        parts += ["normalised"] * self.normalize
+        parts += ["normalized"] * self.normalize
         if self.max_length is not None:
             parts.append(f"at most {self.max_length} tokens")
         if self.prompts:

@@ -87,7 +87,9 @@ def _write_word_table() -> None:
     from official.saving import derived_models, model_folder
 
     if FLAGS.layers:
-        raise errors.UserError("--word_table keeps all layers: leave --layers out")
+        raise errors.UserError(
+            "--layers: not supported with --word_table, which keeps all layers; remove it"
+        )
     config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
     config, arrays = derived_models.with_word_table(config, tokenizer, model, FLAGS.teacher)
     model_folder.write_new(config, tokenizer, arrays, FLAGS.output)

@@ -233,7 +233,7 @@ def test_refusals(trained, tmp_path):
         write_predictions(*parts, trained["output"])
     with pytest.raises(UserError, match="a.tsv: is the name of a file"):
         write_predictions(*parts, tmp_path / "a.tsv")
-    with pytest.raises(UserError, match="--inputs=pair: this model has `answer`, of question"):
+    with pytest.raises(UserError, match="--inputs=pair: not supported for this model, whose"):
         saved_model.export(trained["model_dir"], tmp_path / "saved", "last", inputs="pair")
     with pytest.raises(UserError, match="max_length: 9 has no room for a question"):
         saved_model.export(trained["model_dir"], tmp_path / "saved", "last", max_length=9)

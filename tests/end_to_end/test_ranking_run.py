@@ -177,7 +177,8 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     three = trec.read_run(tmp_path / "top.run")
     assert three == {query: dict(trec.ordered(scores)[:3]) for query, scores in new.items()}
     with pytest.raises(
-        UserError, match="--inputs=pair: this model has `rank`, of a query and documents"
+        UserError,
+        match="--inputs=pair: not supported for this model, whose signature `rank`",
     ):
         saved_model.export(tmp_path / "model", tmp_path / "other", inputs="pair")
     with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):

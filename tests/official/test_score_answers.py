@@ -62,7 +62,7 @@ def test_errors(shards, tmp_path):
     odds = write(tmp_path / "odds.json", '{"q": NaN}')
     with pytest.raises(UserError, match="odds.json: 'q' is nan, but a number is wanted"):
         score(1, odds)
-    with pytest.raises(UserError, match="--null_odds=.*: every question of squad1 has one"):
+    with pytest.raises(UserError, match="--null_odds=.*: not supported for squad1; remove it"):
         score(0, odds)
 
 

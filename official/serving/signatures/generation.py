@@ -34,7 +34,8 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         with context.weights.read():
             if searches:
                 new = _best(generator, *rows(read), settings)
-                read = tf.repeat(read, settings.num_return_sequences, axis=0)
+                copies = tf.repeat(tf.range(read.nrows()), settings.num_return_sequences)
+                read = tf.gather(read, copies)
             else:
                 new = generator.write(*rows(read), count, rules, **draws)
         before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0

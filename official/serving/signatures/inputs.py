@@ -82,7 +82,7 @@ def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signatur
 
 
 def records(function: Callable[[tf.Tensor], dict]) -> Signature:
-    """Makes a signature that takes serialised `tf.train.Example`s: `examples` string [B]."""
+    """Makes a signature that takes serialized `tf.train.Example`s: `examples` string [B]."""
     spec = tf.TensorSpec([None], tf.string, "examples")
     return tf.function(function, input_signature=[spec], autograph=False)
 

@@ -4,7 +4,7 @@
 and question answering:
 
   serve                input_word_ids, input_mask, input_type_ids int32 [B, T]
-  serve_examples       examples string [B]: serialised tf.train.Examples with int64 lists of these
+  serve_examples       examples string [B]: serialized tf.train.Examples with int64 lists of these
                        names, all of the same length. If there is only input_word_ids, the tokens
                        with the id of padding are padding.
   serve_text_examples  examples string [B]: tf.train.Examples with `text`, and `text_b` for pairs

@@ -205,7 +205,7 @@ def test_an_encoder_alone_makes_a_folder_that_encodes(described, tmp_path):
     (states,) = loaded.tokens([TEXTS[1]])
     assert "".join(states.pieces).replace("▁", " ").strip() == TEXTS[1]
     assert len(states.pieces) == len(states.vectors)
-    with pytest.raises(UserError, match="cannot write: it is an encoder without a decoder"):
+    with pytest.raises(UserError, match="cannot generate text: it is an encoder without a decoder"):
         loaded.generate(["the cat"])
     with pytest.raises(UserError, match="this model has no objective token_classification"):
         loaded.tag(["the cat"])

@@ -222,7 +222,8 @@ def test_learned_predicted_and_served(tmp_path):
 
     assert saved_model.export(model_dir, tmp_path / "saved", "last") == ("choose", T)
     with pytest.raises(
-        UserError, match="--inputs=pair: this model has `choose`, of context, question and choices"
+        UserError,
+        match="--inputs=pair: not supported for this model, whose signature `choose`",
     ):
         saved_model.export(model_dir, tmp_path / "again", "last", inputs="pair")
     requests = [

@@ -180,7 +180,7 @@ def test_pseudo_perplexity_of_a_uniform_model(tmp_path):
 
 
 def test_what_has_no_pseudo_perplexity():
-    with pytest.raises(UserError, match="is of the objective masked_lm, and the model has causal"):
+    with pytest.raises(UserError, match="not supported for a model with the objectives causal"):
         language_models.reading_config(small.config(**GPT2))
     static = small.config(segments__static_masks=True)
     with pytest.raises(UserError, match=r"segments.static_masks: true: the shards do not have"):

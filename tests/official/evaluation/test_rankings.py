@@ -138,6 +138,6 @@ def test_a_split_is_scored_over_the_queries_whose_candidates_were(tmp_path):
     assert rankings.evaluate(source, OUTPUTS) == {"mrr": 0.5}
 
 
-def test_a_split_without_judgements(tmp_path):
-    with pytest.raises(UserError, match="nothing is known of what is relevant in the test split"):
+def test_a_split_without_judgments(tmp_path):
+    with pytest.raises(UserError, match="the test split has no relevance judgments: evaluate on"):
         rankings.evaluate(_source(tmp_path, {"3": {"a": 1}}), OUTPUTS)

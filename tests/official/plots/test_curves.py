@@ -46,7 +46,7 @@ def test_lines_are_the_values_of_the_records():
     assert {axes.get_xlabel() for axes in actual.values()} == {"step"}
 
 
-def test_colours_are_runs_and_line_styles_are_splits():
+def test_colors_are_runs_and_line_styles_are_splits():
     figure = curves.draw({"one": ONE, "two": TWO})
     drawn = {line.get_label(): line for line in panels(figure)["loss"].get_lines()}
     styles = {label: line.get_linestyle() for label, line in drawn.items()}
@@ -54,15 +54,15 @@ def test_colours_are_runs_and_line_styles_are_splits():
     # A single point has a marker, and so has each evaluation.
     markers = {label: line.get_marker() for label, line in drawn.items()}
     assert markers == {"one (train)": "None", "one (validation)": "o", "two (train)": "o"}
-    colours = {label: to_rgb(line.get_color()) for label, line in drawn.items()}
-    assert colours["one (train)"] == colours["one (validation)"] != colours["two (train)"]
+    colors = {label: to_rgb(line.get_color()) for label, line in drawn.items()}
+    assert colors["one (train)"] == colors["one (validation)"] != colors["two (train)"]
     (legend,) = figure.legends
     shown = {
         text.get_text(): line
         for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
     }
     assert list(shown) == ["one", "two", "train", "validation"]
-    assert to_rgb(shown["two"].get_color()) == colours["two (train)"]
+    assert to_rgb(shown["two"].get_color()) == colors["two (train)"]
     assert shown["validation"].get_linestyle() == "--"
 
 
@@ -72,10 +72,10 @@ def test_the_legend_has_no_split_without_records():
 
 
 @pytest.mark.parametrize("count", [10, 23])
-def test_every_run_has_its_own_colour(count):
+def test_every_run_has_its_own_color(count):
     figure = curves.draw({f"run {i}": TWO for i in range(count)})
-    colours = {to_rgb(line.get_color()) for line in panels(figure)["loss"].get_lines()}
-    assert len(colours) == count
+    colors = {to_rgb(line.get_color()) for line in panels(figure)["loss"].get_lines()}
+    assert len(colors) == count
 
 
 def test_empty_places_of_the_grid_are_removed():

@@ -81,16 +81,16 @@ def grid():
     ]
 
 
-def test_images_are_the_values_and_share_their_colours():
+def test_images_are_the_values_and_share_their_colors():
     actual = images(figures.draw_heat_maps(grid(), "weight"))
     assert list(actual) == ["0 0", "0 1", "1 0", "1 1"]
     for title, image in actual.items():
         i, j = map(int, title.split())
         np.testing.assert_array_equal(image.get_array(), VALUES / (1 + i + j))
         assert (image.norm.vmin, image.norm.vmax) == (0, 2)
-    # The largest value of all has the darkest colour.
-    colour = actual["0 0"].to_rgba(np.array([[2.0]]))[0, 0]
-    assert to_hex(colour) == to_hex(colormaps["Blues"](1.0))
+    # The largest value of all has the darkest color.
+    color = actual["0 0"].to_rgba(np.array([[2.0]]))[0, 0]
+    assert to_hex(color) == to_hex(colormaps["Blues"](1.0))
 
 
 def test_names_are_at_the_edges_of_the_grid():
@@ -103,7 +103,7 @@ def test_names_are_at_the_edges_of_the_grid():
     for bare in (panels["0 0"].xaxis, panels["0 1"].xaxis, panels["0 1"].yaxis):
         assert names(bare) == []
     assert figure.get_suptitle() == "a title"
-    assert figure.axes[-1].get_ylabel() == "weight"  # the colour bar
+    assert figure.axes[-1].get_ylabel() == "weight"  # the color bar
 
 
 def test_only_some_names_are_shown_where_cells_are_small():

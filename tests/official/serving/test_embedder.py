@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused(folder, tmp_path):
         loaded.tokens("a text")
     message = "this encoder has no pooler"
     if loaded.config.encoder.pooler:
-        message = "pooled is of the last layer, not of layer 1"
+        message = "pooling: pooled: not supported for layer 1, only the last"
     with pytest.raises(UserError, match=message):
         loaded.encode(TEXTS, pooling="pooled", layer=1)
     with pytest.raises(UserError, match=r"v\.txt: vectors are written as \.npy or \.jsonl"):

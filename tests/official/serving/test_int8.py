@@ -15,12 +15,12 @@ def test_integers_are_within_half_a_step_of_what_they_stand_for():
     array = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
     array[:, 2] = 0
     for axis, shape in ((-1, (1, 7)), (0, (5, 1))):
-        actual, scale = int8.quantised(array, axis)
+        actual, scale = int8.quantized(array, axis)
         assert actual.dtype == np.int8 and scale.dtype == np.float32 and scale.shape == shape
         assert (np.abs(actual * scale - array) <= scale * 0.5001).all()
         largest = np.abs(actual).max(axis=1 if axis == 0 else 0)
         assert set(largest[np.abs(array).max(axis=1 if axis == 0 else 0) > 0]) == {127}
-    assert not int8.quantised(array, -1)[0][:, 2].any()
+    assert not int8.quantized(array, -1)[0][:, 2].any()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 9])

@@ -110,7 +110,7 @@ def test_outputs(tmp_path, name):
         if "label" in outputs:
             labels = [LABELS[i].encode() for i in np.argmax(wanted["probabilities"], axis=1)]
             assert outputs["label"].tolist() == labels
-    if name == "bare":  # the mean, normalised
+    if name == "bare":  # the mean, normalized
         vectors = tf.lite.Interpreter(str(tmp_path / "lite" / litert.FILE))
         found = vectors.get_signature_runner("embed_tokens")(**given)["vectors"]
         states = np.asarray(wanted["sequence_output"]) * mask[:, :, None]

@@ -242,7 +242,7 @@ def test_sentinels_that_cannot_be_filled(t5):
         (["a <extra_id_0>", "the cat"], {}, "text 2 has no mask: write <extra_id_0> where"),
         (["a <extra_id_1> b"], {}, "text 1 has the sentinels <extra_id_1>: number them from 0"),
         (["<extra_id_0> <extra_id_0>"], {}, "<extra_id_0>, <extra_id_0>: number them from 0"),
-        (["a <extra_id_0>"], {"targets": ["cat"]}, "targets: are the tokens that a masked LM"),
+        (["a <extra_id_0>"], {"targets": ["cat"]}, "targets: not supported for an encoder-decoder"),
         (["a cat " * 6 + "<extra_id_0>"], {}, "has 1 masks, and 0 of them are within"),
     ):
         filler = mask_filler.SentinelFiller(dataclasses.replace(t5._source, max_length=12))

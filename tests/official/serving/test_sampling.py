@@ -111,7 +111,7 @@ def test_temperature_0_is_the_likeliest_token():
         ({"top_p": float("nan")}, r"top_p: nan is not in \(0, 1\]"),
         (
             {"temperature": 0.0, "top_k": 5},
-            r"top_k: 5, top_p: 1\.0: with temperature 0 the likeliest token is taken and none",
+            r"top_k: 5, top_p: 1\.0: not supported with temperature 0, which takes the likel",
         ),
     ],
 )

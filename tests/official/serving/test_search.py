@@ -74,7 +74,7 @@ def test_search_compares_the_vectors_of_encode(folder, tmp_path):
     np.testing.assert_array_equal(numbers, np.argsort(-expected, axis=1)[:, :3])
     np.testing.assert_allclose(scores, np.sort(expected, axis=1)[:, :-4:-1], atol=1e-6)
     assert model.search(["a"], [], top_k=3)[0].shape == (1, 0)
-    # Prompts stand before queries and before documents; distances are not of normalised vectors.
+    # Prompts stand before queries and before documents; distances are not of normalized vectors.
     model.embedder.settings = EmbeddingSettings(
         prompts={"query": "the dog ", "passage": "a cat "}, similarity="euclidean"
     )

@@ -196,7 +196,7 @@ def test_what_cannot_be_generated_is_refused():
         generator.texts("c")
     with pytest.raises(UserError, match="generate: batch_size: 0 is less than 1"):
         generator.texts(["c"], batch_size=0)
-    with pytest.raises(UserError, match="top_k: 3, top_p: 1.0: with temperature 0"):
+    with pytest.raises(UserError, match="top_k: 3, top_p: 1.0: not supported with temperature 0"):
         generator.texts(["c"], Settings(top_k=3))
     config = configs.Config("x", encoder=generator.model.encoder.config)
     bare = ServedModel(config, TOKENIZER, model_folder.build(config), 64)
