@@ -19,6 +19,7 @@ from official.serving import saved_model
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator, ends, padded
 from official.serving.served_model import ServedModel
+from official.serving.signatures import table
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import commands
@@ -275,6 +276,19 @@ def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             sampled(*bad, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["backward"], indirect=True)
+def test_the_signature_of_beams_continues_each_prompt(folder):
+    beams = {"num_beams": 3, "num_return_sequences": 2, "max_new_tokens": 4}
+    context, kind, default = saved_model.restore(folder, max_length=24, **beams)
+    generate = table.make(context, kind, default)[1]["generate"]
+    found = generate(tf.constant(PROMPTS))
+    assert found["text"].shape == (4, 2) and found["token_ids"].shape == (4, 2, 4)
+    expected = official.load(folder).generate(PROMPTS, **beams)
+    assert [text.decode() for text in found["text"].numpy().ravel()] == expected
+    assert len(set(expected)) == len(expected)
 
 
 @pytest.mark.slow
