@@ -23,7 +23,7 @@ from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.statistics import Statistics
 from official.distribution.strategies import can_lose, distribute
 from official.evaluation import language_models, rows
-from official.modeling import greedy
+from official.modeling import token_loop
 from official.modeling.model import Model
 from official.shards import parsing
 from official.tasks import AVERAGE, kinds
@@ -303,7 +303,7 @@ class Evaluator:
     def _generated(self, source: ShardDataset, batch, encoded) -> dict[str, tf.Tensor]:
         length = source.manifest.task.max_target_length
         end, padding = source.tokenizer.sep_id, source.tokenizer.pad_id
-        ids = greedy.generate(self.model, batch, encoded, length, end, padding)
+        ids = token_loop.greedy(self.model, batch, encoded, length, end, padding)
         return {"generated_ids": ids}
 
     def replica_step(

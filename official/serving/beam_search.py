@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from official.serving.token_loop import Processors
+from official.serving.token_choice import Processors
 
 # Computes log-probabilities float [B * K, V] and the next state from the last tokens int [B * K],
 # the number of the step, and the state: nested tensors [B * K, ...].
@@ -54,7 +54,7 @@ class Beams:
       rule: 't5' or 'huggingface', see the module.
       early_stopping: see the module; None = as the rule has it.
       process: changes the log-probabilities [B * K, V] by the new tokens, see
-        `token_loop.Processors`; None = it does not.
+        `token_choice.Processors`; None = it does not.
     """
 
     count: int

@@ -27,10 +27,11 @@ from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
 from official.modeling.model import Model
-from official.serving import beam_search, served_model, token_loop
+from official.modeling.token_loop import TokenLoop
+from official.serving import beam_search, served_model, token_choice
 from official.serving.generation_settings import Settings
 from official.serving.served_model import ServedModel
-from official.serving.token_loop import Processors, in_place_graph
+from official.serving.token_choice import Processors, in_place_graph
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
@@ -67,8 +68,8 @@ class Rows(Protocol):
     prompt: tf.Tensor
     padding: tf.Tensor
 
-    def first(self) -> tuple[tf.Tensor, Any]:
-        """Returns the logits of the first new token, [B, V], and the cache."""
+    def begin(self) -> dict[str, Any]:
+        """Returns the `cache` and the `tokens` or `logits` that `TokenLoop.run` begins with."""
 
     def beams(self, count: int) -> tuple["Rows", Any]:
         """Returns `count` rows in place of each, and their cache before `start` is read."""
@@ -201,10 +202,10 @@ class Generator:
             found, _ = self.beams(token_ids, padding_mask, settings)
             return found[:, :copies].reshape(-1, count)
         numbers = np.arange(len(token_ids)) if numbers is None else numbers
-        draws = token_loop.draws(settings, numbers, self.reader.vocab_size)
+        draws = token_choice.draws(settings, numbers, self.reader.vocab_size)
         rows = np.repeat(token_ids, copies, axis=0), np.repeat(padding_mask, copies, axis=0)
         inputs = tf.constant(rows[0], tf.int32), tf.constant(rows[1], tf.bool)
-        return self._graph(*inputs, count, token_loop.options(settings), **draws).numpy()
+        return self._graph(*inputs, count, token_choice.options(settings), **draws).numpy()
 
     def beams(
         self, token_ids: np.ndarray, padding_mask: np.ndarray, settings: Settings
@@ -222,7 +223,7 @@ class Generator:
             settings.length_rule,
             tf.constant(settings.length_penalty, tf.float32),
             settings.early_stopping,
-            token_loop.options(settings),
+            token_choice.options(settings),
         )
         return found.numpy(), scores.numpy()
 
@@ -234,19 +235,15 @@ class Generator:
         rules: Mapping[str, Any] | None = None,
         **draws: tf.Tensor,
     ) -> tf.Tensor:
-        """Computes `ids` in a graph, greedily or with the arguments of `token_loop.choice`.
+        """Computes `ids` in a graph, greedily or with the arguments of `token_choice.choice`.
 
         `rules` are arguments of `Processors`; None = no rules.
         """
         rows = self.reader.read(token_ids, padding_mask, max_new_tokens)
-        logits, cache = rows.first()
-        loop = token_loop.TokenLoop(
+        loop = TokenLoop(
             max_new_tokens, self.end_id, self.tokenizer.pad_id, self._processors(rows, rules)
         )
-        choose = token_loop.choice(max_new_tokens, **draws)
-        return loop.run(
-            choose, lambda tokens, i, cache: rows.next(tokens, i + 1, cache), logits, cache
-        )
+        return loop.run(token_choice.choice(max_new_tokens, **draws), rows.next, **rows.begin())
 
     def search(
         self,
@@ -408,9 +405,10 @@ class Prompts:
         """See `Rows`."""
         return self.prompt.shape[1] - self.lengths
 
-    def first(self) -> tuple[tf.Tensor, Any]:
-        """See `Rows`."""
-        return self._read(self.prompt, self.positions, self._empty_cache(), 0)
+    def begin(self) -> dict[str, Any]:
+        """Reads the prompts at once; see `Rows`."""
+        logits, cache = self._read(self.prompt, self.positions, self._empty_cache(), 0)
+        return {"logits": logits, "cache": cache}
 
     def beams(self, count: int) -> tuple["Prompts", Any]:
         """See `Rows`."""
@@ -526,9 +524,9 @@ class Inputs:
         """None: [B] zeros."""
         return tf.zeros_like(self.start)
 
-    def first(self) -> tuple[tf.Tensor, Any]:
+    def begin(self) -> dict[str, Any]:
         """See `Rows`."""
-        return self.next(self.start, 0, self.own)
+        return {"tokens": self.start, "cache": self.own}
 
     def beams(self, count: int) -> tuple["Inputs", Any]:
         """See `Rows`."""

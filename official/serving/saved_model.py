@@ -16,7 +16,7 @@ from official.serving import (
     graph_size,
     mask_filler,
     text_vectors,
-    token_loop,
+    token_choice,
 )
 from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
@@ -63,7 +63,7 @@ def export(
     )
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
-        kernels.using(gradients=False, write_slots=token_loop.write_slots),
+        kernels.using(gradients=False, write_slots=token_choice.write_slots),
     ):
         server, signatures = table.make(context, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)

@@ -63,7 +63,7 @@ class Context:
         compiler: compiles functions of `one_pass`; takes and returns a function of tensors. None =
             they are not compiled.
         write_slots: takes the place of `write_slots`, which copies all slots on TensorFlow.
-            `official.serving.token_loop` has a function that does not. None = no other function.
+            `official.serving.token_choice` has a function that does not. None = no other function.
     """
 
     gradients: bool = True

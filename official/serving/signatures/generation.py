@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from official.serving import generation_settings, token_loop
+from official.serving import generation_settings, token_choice
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator, PromptReader
 from official.serving.signatures import inputs
@@ -23,7 +23,7 @@ LONG = "cut at"
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a causal LM or an encoder-decoder."""
     tokenizer, settings = context.tokenizer, context.settings
-    count, rules = settings.max_new_tokens, token_loop.options(settings)
+    count, rules = settings.max_new_tokens, token_choice.options(settings)
     generator = Generator(context)
     continues = isinstance(generator.reader, PromptReader)
     rows, joined = (_of_prompts if continues else _of_inputs)(context, generator)
@@ -117,7 +117,7 @@ def _best(generator: Generator, ids: tf.Tensor, mask: tf.Tensor, settings: Setti
         settings.length_rule,
         settings.length_penalty,
         settings.early_stopping,
-        token_loop.options(settings),
+        token_choice.options(settings),
     )
     return tf.reshape(found[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from official import config as configs
 from official.distribution import numerics
-from official.modeling import greedy, masks
+from official.modeling import masks, token_loop
 from official.modeling.model import Model
 from official.modeling.objectives import base
 
@@ -39,7 +39,7 @@ def masked():
 def generated():
     writer = model({"type": "encoder_decoder", **SIZES}, {"type": "seq2seq_lm", "start_id": 2})
     batch = {"token_ids": np.array([[5, 6, 7], [8, 9, 0]]), "padding_mask": np.tri(3)[[2, 1]] > 0}
-    return {"ids": greedy.generate(writer, batch, writer.encode(batch), 3, end_id=3)}
+    return {"ids": token_loop.greedy(writer, batch, writer.encode(batch), 3, end_id=3)}
 
 
 def answered():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import generation_settings, token_loop
+from official.serving import generation_settings, token_choice
 from official.serving.generation_settings import Settings
-from official.serving.token_loop import Processors
+from official.serving.token_choice import Processors
 from official.utils.errors import UserError
 from tests.official.serving.generated import NEW, check, make, names_of, read, settings_of
 
@@ -33,7 +33,7 @@ def test_a_beam_search_is_that_of_transformers(case):
     settings = settings_of(name)
     assert (settings.num_beams, settings.num_return_sequences) == (4, 2)
     inputs = tf.constant(golden["token_ids"]), tf.constant(golden["padding_mask"])
-    rules = token_loop.options(settings)
+    rules = token_choice.options(settings)
     graph = generator._beam_graph  # made by `check`
     _, scores = graph(*inputs, NEW, 4, "huggingface", tf.constant(2.0), True, rules)
     expected = golden[f"scores/{name}"].reshape(-1, 2)
@@ -64,7 +64,7 @@ def test_rules_change_scores_as_in_transformers():
 def test_nothing_is_added_to_a_graph_without_rules():
     golden, generator = make("t5")
     inputs = tf.constant(golden["token_ids"]), tf.constant(golden["padding_mask"])
-    assert token_loop.options(Settings()) is None
+    assert token_choice.options(Settings()) is None
     graph = tf.function(generator.write, autograph=False).get_concrete_function(*inputs, NEW)
     nodes = [op.type for f in graph.graph._functions.values() for op in f.graph.get_operations()]
     assert "ArgMax" in nodes and "ScatterNd" not in nodes and "Roll" not in nodes
@@ -73,9 +73,9 @@ def test_nothing_is_added_to_a_graph_without_rules():
 def test_each_copy_of_a_text_has_draws_of_its_own():
     settings = Settings(temperature=1.0, seed=5)
     numbers = np.array([4, 0, 9])
-    one = token_loop.draws(settings, numbers, 9)["seeds"].numpy()
+    one = token_choice.draws(settings, numbers, 9)["seeds"].numpy()
     copies = dataclasses.replace(settings, num_return_sequences=3)
-    three = token_loop.draws(copies, numbers, 9)["seeds"].numpy()
+    three = token_choice.draws(copies, numbers, 9)["seeds"].numpy()
     np.testing.assert_array_equal(three[::3], one)
     assert len(set(three.tolist())) == 9
 

@@ -13,7 +13,7 @@ from official import config as configs
 from official import tokenizers
 from official.config.encoders import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
-from official.modeling import greedy
+from official.modeling import token_loop
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.serving.generation_settings import Settings
@@ -173,7 +173,7 @@ def test_ids_beyond_the_vocabulary_and_padding_are_decoded_as_in_evaluations():
     fewer = SimpleNamespace(**{**vars(TOKENIZER), "vocab_size": 5})
     generator = Generator(ServedModel(None, fewer, make(golden).model, 64))
     ids = golden["greedy"]
-    found = greedy.generate(
+    found = token_loop.greedy(
         generator.model,
         {"padding_mask": golden["padding_mask"]},
         generator.model.encode({n: golden[n] for n in ("token_ids", "padding_mask")}),

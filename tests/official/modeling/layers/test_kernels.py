@@ -17,7 +17,7 @@ from official.modeling.layers.kernels import (
     with_gradient,
 )
 from official.modeling.layers.random import Draws
-from official.serving import token_loop
+from official.serving import token_choice
 
 RNG = np.random.default_rng(0)
 
@@ -225,7 +225,7 @@ def test_a_shared_mask_zeroes_whole_columns():
 SLOTS = np.arange(2 * 3 * 5 * 4, dtype=np.float32).reshape(2, 3, 5, 4)
 
 
-@pytest.mark.parametrize("writer", [None, token_loop.write_slots], ids=["copied", "in place"])
+@pytest.mark.parametrize("writer", [None, token_choice.write_slots], ids=["copied", "in place"])
 @pytest.mark.parametrize(("length", "first"), [(1, 0), (1, 4), (3, 1), (5, 0)])
 def test_new_rows_replace_the_slots_from_the_first_on(writer, length, first):
     new = -np.arange(2 * 3 * length * 4, dtype=np.float32).reshape(2, 3, length, 4)
@@ -251,7 +251,7 @@ def test_a_loop_of_a_graph_keeps_what_others_read():
         _, a, b = tf.while_loop(lambda i, *_: i < 4, step, (tf.constant(1), empty, empty))
         return empty, a, b
 
-    graph = token_loop.in_place_graph(loop)
+    graph = token_choice.in_place_graph(loop)
     rows = tf.random.normal((2, 3, 1, 4), seed=1)
     for _ in range(2):
         empty, a, b = graph(rows)

@@ -1,11 +1,11 @@
-"""The loop that generates a token at a time, greedily or by draws, for all kinds of generators.
+"""How the next token is chosen from its logits: rules, then the likeliest token or a sample.
 
-The logits of a token pass through rules first, the logits processors of transformers in its order:
-the penalty of repeated tokens (Keskar et al. 2019, section 4.1), n-grams that occur once, and the
-minimum number of new tokens. The tokens before the next one are the prompt of a causal LM, or the
-start token of a decoder, and the new tokens. The padding of a prompt does not count.
+The rules are the logits processors of transformers in its order: the penalty of repeated tokens
+(Keskar et al. 2019, section 4.1), n-grams that occur once, and the minimum number of new tokens.
+The tokens before the next one are the prompt of a causal LM, or the start token of a decoder, and
+the new tokens. The padding of a prompt does not count.
 
-The key-value cache of the loop is written in place, without a copy.
+In a graph of the loop, the key-value cache is written in place, without a copy.
 
 Shapes: B or R rows, N maximum number of new tokens, P tokens of the prompts, V vocabulary.
 """
@@ -18,13 +18,12 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import kernels
+from official.modeling.token_loop import likeliest
 from official.serving.generation_settings import Settings
 from official.utils import seeding
 
 # Chooses token i, int32 [B], from its logits [B, V].
 Choice = Callable[[tf.Tensor, int | tf.Tensor], tf.Tensor]
-# Computes the logits of token i + 1, [B, V], and the next cache from token i, int32 [B].
-Read = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
 
 
 def options(settings: Settings) -> dict[str, Any] | None:
@@ -118,11 +117,6 @@ def _marked(tokens: tf.Tensor, chosen: tf.Tensor, scores: tf.Tensor) -> tf.Tenso
     return tf.scatter_nd(places, tf.cast(chosen, tf.int32), tf.shape(scores)) > 0
 
 
-def likeliest(logits: tf.Tensor) -> tf.Tensor:
-    """Returns the most probable token of each row [B, V]: int32 [B]. Ties go to the first."""
-    return tf.argmax(logits, axis=-1, output_type=tf.int32)
-
-
 def drawn(
     logits: tf.Tensor,
     uniforms: tf.Tensor,
@@ -211,65 +205,13 @@ def choice(
 ) -> Choice:
     """Returns the function that chooses `count` tokens; without `seeds`, uint64 [B], greedily."""
     if seeds is None:
-        return lambda logits, _: likeliest(logits)
+        return likeliest
     uniforms = seeding.uniforms(seeds, seeding.Stream.GENERATION, count)  # [B, N]
 
     def choose(logits: tf.Tensor, i: int | tf.Tensor) -> tf.Tensor:
         return drawn(logits, tf.gather(uniforms, i, axis=1), temperature, top_k, top_p)
 
     return choose
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenLoop:
-    """Generates tokens until all rows have ended.
-
-    Attributes:
-      count: N.
-      end_id: the last token of a text.
-      pad_id: fills the places after the end token.
-      process: changes the logits [B, V] by the tokens before, see
-        `Processors`; None = it does not.
-    """
-
-    count: int
-    end_id: int
-    pad_id: int
-    process: Processors | None = None
-
-    def run(self, choose: Choice, read: Read, logits: tf.Tensor, cache: Any) -> tf.Tensor:
-        """Generates tokens.
-
-        Args:
-          choose: chooses a token from its logits.
-          read: reads a token.
-          logits: those of token 0, float [B, V].
-          cache: nested tensors of static shapes.
-
-        Returns:
-          int32 [B, N].
-        """
-        columns = tf.range(self.count)
-        if self.process is not None:
-            nothing = tf.fill([tf.shape(logits)[0], self.count], self.pad_id)
-            logits = self.process(logits, nothing, 0)
-        token = choose(logits, 0)
-        written = tf.where(columns == 0, token[:, None], self.pad_id)  # [B, N]
-
-        def step(i, token, ended, written, cache):
-            logits, cache = read(token, i - 1, cache)
-            if self.process is not None:
-                logits = self.process(logits, written, i)
-            token = tf.where(ended, self.pad_id, choose(logits, i))
-            written = tf.where(columns == i, token[:, None], written)
-            return i + 1, token, ended | (token == self.end_id), written, cache
-
-        def is_unfinished(i, token, ended, written, cache):
-            del token, written, cache
-            return (i < self.count) & ~tf.reduce_all(ended)
-
-        state = tf.constant(1), token, token == self.end_id, written, cache
-        return tf.while_loop(is_unfinished, step, state)[3]
 
 
 def write_slots(slots: tf.Tensor, new: tf.Tensor, first: int | tf.Tensor) -> tf.Tensor:

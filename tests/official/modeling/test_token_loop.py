@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.modeling import greedy
+from official.modeling import token_loop
 from official.modeling.model import Model
 
 END = 3
@@ -61,20 +61,20 @@ def test_tokens_are_those_of_decoding_without_a_cache(encoder):
 
     @tf.function
     def generate():
-        return greedy.generate(model, batch, model.encode(batch), 9, END)
+        return token_loop.greedy(model, batch, model.encode(batch), 9, END)
 
     np.testing.assert_array_equal(generate(), wanted)
     np.testing.assert_array_equal(
-        greedy.generate(model, batch, model.encode(batch), 9, END), wanted
+        token_loop.greedy(model, batch, model.encode(batch), 9, END), wanted
     )
 
 
 def test_padding_follows_the_end():
     model, batch = _model(), _batch()
     encoded = model.encode(batch)
-    free = np.array(greedy.generate(model, batch, encoded, 6, -1))
+    free = np.array(token_loop.greedy(model, batch, encoded, 6, -1))
     end = int(free[1, 2])
-    found = np.array(greedy.generate(model, batch, encoded, 6, end))
+    found = np.array(token_loop.greedy(model, batch, encoded, 6, end))
     for row, whole in zip(found, free, strict=True):
         stop = [*whole, end].index(end) + 1
         np.testing.assert_array_equal(row[:stop], whole[:stop])
@@ -83,7 +83,7 @@ def test_padding_follows_the_end():
 
 def test_padding_of_the_inputs_changes_nothing():
     model, batch = _model(), _batch()
-    found = np.array(greedy.generate(model, batch, model.encode(batch), 6, END))
+    found = np.array(token_loop.greedy(model, batch, model.encode(batch), 6, END))
     alone = {name: value[1:2, :4] for name, value in batch.items()}
-    other = np.array(greedy.generate(model, alone, model.encode(alone), 6, END))
+    other = np.array(token_loop.greedy(model, alone, model.encode(alone), 6, END))
     np.testing.assert_array_equal(found[1:2], other)

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import generation_settings, token_loop
+from official.modeling.token_loop import likeliest
+from official.serving import generation_settings, token_choice
 from official.utils.errors import UserError
 from tests.official.convert import systems
 
 
 def by_token(logits, temperature, top_k, top_p):
     """`likeliest_first` in the order of the vocabulary."""
-    chances, tokens = token_loop.likeliest_first(
+    chances, tokens = token_choice.likeliest_first(
         tf.constant(logits), tf.constant(temperature), tf.constant(top_k), tf.constant(top_p)
     )
     assert (np.diff(chances) <= 0).all()
@@ -40,7 +41,7 @@ LOGITS = np.log(np.array([[0.1, 0.5, 0.15, 0.25], [0.25, 0.25, 0.25, 0.25]], np.
 def draw(uniforms, temperature=1.0, top_k=0, top_p=1.0):
     """Tokens of both rows for each of some numbers, [2, how many]."""
     actual = [
-        token_loop.drawn(
+        token_choice.drawn(
             tf.constant(LOGITS),
             tf.constant([u, u], tf.float32),
             tf.constant(temperature),
@@ -81,7 +82,7 @@ def test_the_ends_of_the_draw():
 def test_the_likeliest_token_is_left_by_the_smallest_settings(small, scale):
     settings = {"temperature": 1.0, "top_p": 1.0, **small}
     for uniform in (0.0, 0.99):
-        actual = token_loop.drawn(
+        actual = token_choice.drawn(
             tf.constant(LOGITS[:1] * scale),
             tf.constant([uniform], tf.float32),
             tf.constant(settings["temperature"], tf.float32),
@@ -93,7 +94,7 @@ def test_the_likeliest_token_is_left_by_the_smallest_settings(small, scale):
 
 def test_temperature_0_is_the_likeliest_token():
     assert draw([0.99], temperature=0.0).tolist() == [[1], [0]]
-    assert token_loop.likeliest(tf.constant(LOGITS)).numpy().tolist() == [1, 0]
+    assert likeliest(tf.constant(LOGITS)).numpy().tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
