@@ -79,9 +79,9 @@ def main(argv: list[str]) -> None:
     if FLAGS.data:
         if FLAGS.format != "saved_model":
             raise errors.UserError(f"--data: not supported for --format={FLAGS.format}; remove it")
-        from official.serving import precision_report
+        from official.serving import precision
 
-        precision_report.check(FLAGS.model_dir, FLAGS.data, FLAGS.task)
+        precision.check_data(FLAGS.model_dir, FLAGS.data, FLAGS.task)
     exported = exports.export(
         FLAGS.model_dir,
         FLAGS.output,
@@ -103,10 +103,10 @@ def main(argv: list[str]) -> None:
     takes = table.described(exported.signature)
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")
     if FLAGS.data:
-        results = precision_report.compare(
+        results = precision.compare_metrics(
             FLAGS.model_dir, FLAGS.data, FLAGS.precision, FLAGS.checkpoint, FLAGS.task
         )
-        print(precision_report.table(results))
+        print(precision.report_table(results))
 
 
 run = errors.command(main, define_flags)

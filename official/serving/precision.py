@@ -1,4 +1,4 @@
-"""The number types of an export.
+"""The number types of an export, and the metrics that a model has with them.
 
 `float32` leaves a model as it is. `bfloat16` stores the encoder's weights in bfloat16 and computes
 its products there; norms, softmax and heads stay float32 (and the logits of a vocabulary are a
@@ -9,16 +9,24 @@ float32 again: tables and matrices of other layers when the model is loaded. All
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from official import config as configs
+from official.data import ShardDataset
+from official.data.checks import check_labels
+from official.evaluation.evaluator import Evaluator
 from official.modeling.layers.embeddings import Table
 from official.modeling.model import Model
+from official.saving import model_folder
 from official.serving import int8
-from official.utils import checksums, keras_private
+from official.serving.served_model import with_one_head
+from official.utils import checksums, keras_private, paths
+from official.utils.paths import AnyPath
 
 # Last parts of the paths of variables that become integers, and the axis of their scales.
 _AXES = {"kernel": -1, "table": 0}
@@ -142,3 +150,74 @@ def round_weights(model: Model) -> None:
     for variable in _matrices(model.encoder):
         integers, scale = int8.quantized(np.asarray(variable), axis_of(variable))
         variable.assign(integers.astype(np.float32) * scale)
+
+
+def compare_metrics(
+    model_dir: str | os.PathLike,
+    data: str | os.PathLike,
+    precision: str,
+    checkpoint: str = "best",
+    task: str | None = None,
+) -> dict[str, dict[str, float]]:
+    """Evaluates a model in `float32` and in another precision.
+
+    Args:
+      model_dir: the model folder.
+      data: shards of the model's task with a validation split.
+      precision: one of `official.serving.PRECISIONS`.
+      checkpoint: as in `official.saving.model_folder.restore`.
+      task: the name of the head, for a model of several tasks.
+
+    Returns:
+      {precision: {metric: value}}, with the metrics of `--mode=eval`.
+
+    Raises:
+      UserError: there is no such model, or the data belongs to another task.
+    """
+    results = {}
+    for name in dict.fromkeys(("float32", precision)):
+        config, _, model = model_folder.restore(model_dir, checkpoint, name)
+        config = with_one_head(config, model, task)
+        if name == "int8":
+            round_weights(model)
+        results[name] = _metrics(config, model, paths.path(model_dir), str(data))
+    return results
+
+
+def check_data(
+    model_dir: str | os.PathLike, data: str | os.PathLike, task: str | None = None
+) -> None:
+    """Checks what `compare` needs of the data, before an export.
+
+    Raises:
+      UserError: the data does not suit the model.
+    """
+    config = model_folder.config_of(model_dir)
+    if task is None:
+        _source(config, paths.path(model_dir), str(data))
+    else:
+        ShardDataset(data, config, "validation")
+
+
+def _source(config: configs.Config, model_dir: AnyPath, data: str) -> ShardDataset:
+    source = ShardDataset(data, config, "validation")
+    source.check(config)
+    check_labels(config, source.manifest, data)
+    source.check_tokenizer(model_dir / "tokenizer")
+    return source
+
+
+def _metrics(
+    config: configs.Config, model: Model, model_dir: AnyPath, data: str
+) -> dict[str, float]:
+    source = _source(config, model_dir, data)
+    return Evaluator(config, model, tf.distribute.get_strategy()).run(source)
+
+
+def report_table(results: dict[str, dict[str, float]]) -> str:
+    """Returns the result of `compare` as a table with a line for each metric."""
+    lines = ["".join([f"{'validation':24}", *(f"{name:>12}" for name in results)])]
+    for name in next(iter(results.values())):
+        values = (metrics[name] for metrics in results.values())
+        lines.append("".join([f"{name:24}", *(f"{value:12.6f}" for value in values)]))
+    return "\n".join(lines)

@@ -1,6 +1,20 @@
-"""The model that signatures of a SavedModel serve, and their inputs: raw texts or token ids.
+"""The model that signatures of a SavedModel serve, and their inputs.
 
-Shapes: B batch, T tokens of the longest row.
+Inputs are raw texts, token ids, or what the TF Model Garden's NLP exports take:
+`official/nlp/serving/serving_modules.py` of the Garden has these signatures for sentence prediction
+and question answering:
+
+  serve                input_word_ids, input_mask, input_type_ids int32 [B, T]
+  serve_examples       examples string [B]: serialized tf.train.Examples with int64 lists of these
+                       names, all of the same length. If there is only input_word_ids, the tokens
+                       with the id of padding are padding.
+  serve_text_examples  examples string [B]: tf.train.Examples with `text`, and `text_b` for pairs
+                       (only sentence prediction; the Garden has a setting for the names)
+
+Their outputs are logits: `outputs` [B, C] (C = 1 for a regression), or `start_logits` and
+`end_logits` [B, T].
+
+Shapes: B batch, T tokens of the longest row, C classes.
 """
 
 import dataclasses
@@ -16,13 +30,13 @@ from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
 
 Signature = tf.types.experimental.PolymorphicFunction
-
 # The names of the inputs, as in the TF Model Garden, and those of the fields of a batch.
 TOKENS = {
     "input_word_ids": "token_ids",
     "input_mask": "padding_mask",
     "input_type_ids": "segment_ids",
 }
+_Outputs = dict[str, tf.Tensor]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,3 +145,46 @@ def batch_of_ids(
     with tf.control_dependencies([tf.debugging.assert_less_equal(length, maximum, message)]):
         given = tf.identity(input_word_ids), tf.cast(input_mask, tf.bool), input_type_ids
     return dict(zip(TOKENS.values(), given, strict=True))
+
+
+def garden_signatures(
+    context: ServingContext,
+    of_batch: Callable[[_Outputs], _Outputs],
+    of_texts: Callable[..., _Outputs] | None = None,
+) -> dict[str, Signature]:
+    """Returns the signatures of the Garden.
+
+    Args:
+      context: the model. Its task says whether texts come in pairs.
+      of_batch: computes the outputs of a batch [B, T].
+      of_texts: computes the outputs of texts; None = no `serve_text_examples`.
+    """
+    column = lambda kind, pad: tf.io.FixedLenSequenceFeature(  # noqa: E731
+        [], kind, allow_missing=True, default_value=pad
+    )
+    pads = dict.fromkeys(TOKENS, 0) | {"input_word_ids": context.tokenizer.pad_id}
+
+    def serve(*given):
+        return of_batch(batch_of_ids(context, *given))
+
+    def serve_examples(examples):
+        given = tf.io.parse_example(examples, {n: column(tf.int64, p) for n, p in pads.items()})
+        tokens, mask, types = (tf.cast(given[name], tf.int32) for name in TOKENS)
+        real = tf.cast(tokens != context.tokenizer.pad_id, tf.int32)
+        mask = tf.cond(tf.shape(mask)[1] > 0, lambda: mask, lambda: real)
+        types = tf.cond(tf.shape(types)[1] > 0, lambda: types, lambda: tf.zeros_like(tokens))
+        return serve(tokens, mask, types)
+
+    def serve_text_examples(examples):
+        names = ("text", "text_b") if context.task.get("pair") else ("text",)
+        one = tf.io.FixedLenFeature([], tf.string)
+        given = tf.io.parse_example(examples, dict.fromkeys(names, one))
+        return of_texts(*(text(given[name]) for name in names))
+
+    by_name = {
+        "serve": signature(serve, *ids()),
+        "serve_examples": records(serve_examples),
+    }
+    if of_texts is not None:
+        by_name["serve_text_examples"] = records(serve_text_examples)
+    return by_name

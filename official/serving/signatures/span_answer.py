@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from official.serving.signatures import inputs, model_garden
+from official.serving.signatures import inputs
 from official.tokenizers import windows
 
 NO_SPAN = -1e29  # a lower score means that there is no span
@@ -48,7 +48,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return scored(inputs.batch_of_ids(context, *ids))
 
     by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
-    return by_name | model_garden.signatures(context, scored)
+    return by_name | inputs.garden_signatures(context, scored)
 
 
 class Answerer:

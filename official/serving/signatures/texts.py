@@ -35,7 +35,7 @@ import tensorflow as tf
 
 from official.modeling.layers.kernels import accurate
 from official.serving import text_vectors
-from official.serving.signatures import inputs, model_garden
+from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack_texts, pack_words
 from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
@@ -88,7 +88,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     if context.head is None:
         # An ELMo has the output `default`.
         return by_name if encoder.type == "bilm" else by_name | _embedding(context)
-    return by_name | model_garden.signatures(context, bare, lambda *texts: bare(packed(*texts)))
+    return by_name | inputs.garden_signatures(context, bare, lambda *texts: bare(packed(*texts)))
 
 
 def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:

@@ -36,7 +36,7 @@ from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.serving.signatures import table
 from tests import commands, sentences
-from tests.official.serving.signatures.test_model_garden import examples
+from tests.official.serving.signatures.test_inputs import examples
 from tests.official.test_export import GOLDEN, TEXTS
 
 SIZES = {"hidden_size": 12, "num_layers": 1, "num_heads": 3, "intermediate_size": 20}

@@ -288,7 +288,7 @@ def test_the_signature_of_beams_continues_each_prompt(folder):
     assert found["text"].shape == (4, 2) and found["token_ids"].shape == (4, 2, 4)
     expected = official.load(folder).generate(PROMPTS, **beams)
     assert [text.decode() for text in found["text"].numpy().ravel()] == expected
-    assert len(set(expected)) == len(expected)
+    assert len(set(expected)) > 4
 
 
 @pytest.mark.slow
