@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 
@@ -6,6 +7,7 @@ from absl import flags
 
 from official import tasks
 from official.shards import manifest
+from official.tasks import kinds
 from official.utils.errors import UserError
 from tests import commands
 from tfrecords_tools import build_task_shards
@@ -193,6 +195,17 @@ def test_errors_of_flags(folder, arguments, message):
     with pytest.raises(UserError) as error:
         _plan(*arguments.format(d=folder).split())
     assert message.format(d=folder) in str(error.value)
+
+
+def test_builders_have_the_flags_of_their_kinds():
+    """`build` gives them to a builder by their names; the others change the task."""
+    values = flags.FlagValues()
+    build_task_shards.define_flags(values)
+    for kind in tasks.KINDS.values():
+        names = {each.name for each in dataclasses.fields(kinds.load(kind.builder).Builder)}
+        assert set(kind.flags) - {"split_words", "prefix", "punctuation"} <= names
+        assert names - {"files", "report"} <= set(values)
+        assert set(kind.flags) <= set(values)
 
 
 def _execution(folder, *arguments):
