@@ -19,6 +19,7 @@ from benchmarks import environments
 from benchmarks.torture import parts
 from benchmarks.torture.materials import Materials
 from official import config
+from official.config import yaml_files
 from official.utils.errors import UserError
 
 _MEANT = "did you mean '{}'"
@@ -104,10 +105,10 @@ class Typos(parts.Part):
 
 @functools.cache
 def _published(path: Path) -> tuple[dict, config.Config, dict[str, Any]]:
-    """Returns a config as YAML has it, as it is loaded, and its values by dotted key."""
+    """Returns the values that YAML has, those of bases too, the config, and its dotted values."""
     loaded = config.load(path)
     values = dict(config.flatten(config.to_dict(loaded)))
-    return yaml.safe_load(path.read_text()), loaded, values
+    return yaml_files.read(path).values, loaded, values
 
 
 def _places(value: Any, dotted: str) -> Iterator[tuple[dict, str, str]]:
