@@ -81,7 +81,7 @@ print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in ("pret
 def walk_throughs():
     """The code blocks of CONTRIBUTING that name their file in the first line, by file."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    blocks = re.findall(r"```python\n# (\S+\.py|New file .*)\n(.*?)```", text, re.S)
+    blocks = re.findall(r"```python\n# (\S+\.py|New file [^\n]*)\n(.*?)```", text, re.S)
     new = re.compile(r"New file (\S+) of (\S+)")
     return [
         (new.sub(lambda m: f"{m[2].replace('.', '/')}/{m[1]}", name), code) for name, code in blocks
