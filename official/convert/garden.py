@@ -106,21 +106,21 @@ class _Objects:
     def child(self, node: int, *names: str) -> int | None:
         """Returns the object on a path below another, or None."""
         for name in names:
-            found = (c.node_id for c in self._nodes[node].children if c.local_name == name)
-            node = next(found, None)
+            ids = (c.node_id for c in self._nodes[node].children if c.local_name == name)
+            node = next(ids, None)
             if node is None or not 0 <= node < len(self._nodes):
                 return None
         return node
 
     def layers(self, node: int) -> list[int]:
         """Returns the layers with weights of a functional model, in their order."""
-        found = {
+        layers = {
             int(match[1]): child.node_id
             for child in self._nodes[node].children
             if (match := _LAYER.fullmatch(child.local_name))
             and 0 <= child.node_id < len(self._nodes)
         }
-        return [found[number] for number in sorted(found)]
+        return [layers[number] for number in sorted(layers)]
 
     def encoder(self) -> int:
         """Returns the encoder: a functional model with layers."""
@@ -328,8 +328,8 @@ def _add_heads(
     generates: bool,
 ) -> None:
     def head(*path: str) -> int | None:
-        found = objects.child(whole, *path)
-        return objects.child(0, *path) if found is None else found
+        node = objects.child(whole, *path)
+        return objects.child(0, *path) if node is None else node
 
     if system.model_type != "electra" or generates:
         masked = head("masked_lm")

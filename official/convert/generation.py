@@ -184,43 +184,43 @@ class _Reader:
             ends = name == "eos_token_id" and value in (self.end_id, [self.end_id])
             if name in _MISSING and value != _MISSING[name] and not ends:
                 self.left_out.append(place + name)
-        found = {
+        ours = {
             name: strict.typed(hint, values[name], name, source)
             for name, hint in _SAME.items()
             if name in values
         }
         if "early_stopping" in values:
-            found["early_stopping"] = values["early_stopping"]
+            ours["early_stopping"] = values["early_stopping"]
         for name in ("max", "min"):
-            self._add_length(found, values, name, source, place)
-        self._add_draws(found, values, source)
-        beams = found.get("num_beams", 1) > 1
-        if beams or "length_penalty" in found or "early_stopping" in found:
-            found = {"length_penalty": 1.0, "early_stopping": False, **found}
-            found["length_rule"] = "huggingface"
+            self._add_length(ours, values, name, source, place)
+        self._add_draws(ours, values, source)
+        beams = ours.get("num_beams", 1) > 1
+        if beams or "length_penalty" in ours or "early_stopping" in ours:
+            ours = {"length_penalty": 1.0, "early_stopping": False, **ours}
+            ours["length_rule"] = "huggingface"
         try:
-            Settings.of(found)
+            Settings.of(ours)
         except UserError as error:
             raise UserError(f"{source}: {error}") from None
-        return found
+        return ours
 
-    def _add_length(self, found, values, name: str, source: str, place: str) -> None:
+    def _add_length(self, ours, values, name: str, source: str, place: str) -> None:
         """Adds `max_new_tokens` or `min_new_tokens` from a length with the start token."""
-        theirs, ours = f"{name}_length", f"{name}_new_tokens"
+        theirs, new = f"{name}_length", f"{name}_new_tokens"
         length = strict.typed(int | None, values.get(theirs), theirs, source)
-        if not length or ours in found:
+        if not length or new in ours:
             return
         if self.decoder:
-            found[ours] = max(length - 1, 0)
+            ours[new] = max(length - 1, 0)
         else:
             self.left_out.append(place + theirs)
 
-    def _add_draws(self, found, values, source: str) -> None:
+    def _add_draws(self, ours, values, source: str) -> None:
         """Adds the settings of draws, if tokens are drawn."""
         draws = strict.typed(bool | None, values.get("do_sample"), "do_sample", source)
         if draws is False:
-            found["temperature"] = 0.0
-        if not draws or found.get("num_beams", 1) > 1:
+            ours["temperature"] = 0.0
+        if not draws or ours.get("num_beams", 1) > 1:
             return
         for name, default in _DRAWS.items():
-            found[name] = strict.typed(type(default), values.get(name, default), name, source)
+            ours[name] = strict.typed(type(default), values.get(name, default), name, source)

@@ -67,13 +67,13 @@ def read(
     try:
         with paths.local_copy(path) as local, h5py.File(local, "r") as file:
             check = _Check(shapes, local.stat().st_size, others)
-            found = check.of_groups(file)
+            data = check.of_groups(file)
             if check.problems:
                 more = len(check.problems) - _SHOWN
                 rest = [f"and {more:,} more"] if more > 0 else []
                 shown = [*sorted(check.problems)[:_SHOWN], *rest]
                 raise UserError("\n".join([f"{path}: does not belong to {advice}:", *shown]))
-            return {name: _values(found[name], shapes[name], name, path) for name in shapes}
+            return {name: _values(data[name], shapes[name], name, path) for name in shapes}
     except UserError:
         raise
     except _ERRORS as error:
@@ -89,7 +89,7 @@ def shapes(path: AnyPath) -> dict[str, Shape]:
       UserError: the file cannot be read, or has more than a hundred thousand members.
     """
     paths.check_file(path, max_bytes=None)
-    found: dict[str, Shape] = {}
+    result: dict[str, Shape] = {}
     try:
         with paths.local_copy(path) as local, h5py.File(local, "r") as file:
             waiting, seen = [("", file["/"].id)], 0
@@ -108,12 +108,12 @@ def shapes(path: AnyPath) -> dict[str, Shape]:
                         waiting.append((f"{place}/", item))
                     elif isinstance(item, h5d.DatasetID):
                         virtual = item.get_create_plist().get_layout() == h5d.VIRTUAL
-                        found[place] = () if virtual else item.shape
+                        result[place] = () if virtual else item.shape
     except UserError:
         raise
     except _ERRORS as error:
         raise UserError(f"{path}: not an HDF5 file that can be read ({error})") from None
-    return found
+    return result
 
 
 @dataclasses.dataclass
@@ -143,11 +143,11 @@ class _Check:
         for group in sorted(children, key=lambda name: PurePosixPath(name).parts):
             if group in opened:
                 opened |= self._members(opened[group], group, children)
-        found = {name: opened[name] for name in self.shapes if name in opened}
+        data = {name: opened[name] for name in self.shapes if name in opened}
         self.problems += [f"{name}: missing" for name in self._missing(opened)]
         if not self.problems:
-            self._sizes(found)
-        return found
+            self._sizes(data)
+        return data
 
     def _missing(self, opened: Mapping[str, object]) -> list[str]:
         """Returns the expected names that are not there and of which nothing else is said."""
@@ -228,10 +228,10 @@ class _Check:
             return f"{size:,} bytes, of which the file holds {min(stored, self.size):,}"
         return None
 
-    def _sizes(self, found: Mapping[str, h5d.DatasetID]) -> None:
+    def _sizes(self, opened: Mapping[str, h5d.DatasetID]) -> None:
         """Compares the sizes of all data sets together with that of the file."""
-        stored = sum(data.get_storage_size() for data in found.values())
-        size = sum(math.prod(data.shape) * data.get_type().get_size() for data in found.values())
+        stored = sum(data.get_storage_size() for data in opened.values())
+        size = sum(math.prod(data.shape) * data.get_type().get_size() for data in opened.values())
         if stored > self.size or size > _MAX_GROWTH * self.size:
             self.problems.append(
                 f"all data sets: {size:,} bytes, stored in {stored:,}, and the file has "

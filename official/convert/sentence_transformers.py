@@ -184,9 +184,9 @@ def _pooling(path: AnyPath) -> tuple[list[str], bool]:
 
 def _max_length(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> int | None:
     """Returns the length at which the Transformer module cuts texts; None = the encoder's."""
-    found = sorted(folder.glob(_LENGTHS))
-    config = _optional(found[0]) if found else {}
-    source = str(found[0]) if found else str(folder)
+    files = sorted(folder.glob(_LENGTHS))
+    config = _optional(files[0]) if files else {}
+    source = str(files[0]) if files else str(folder)
     if config.get("do_lower_case") and not lower_case:
         raise UserError(
             f"{source}: do_lower_case: true, and the tokenizer keeps capitals: set do_lower_case "

@@ -340,8 +340,7 @@ class System:
 
     def _task(self, heads: Iterable[str]) -> TaskHead | None:
         """The head of a task among these."""
-        found = map(self._head, heads)
-        return next((head for head in found if isinstance(head, TaskHead)), None)
+        return next((h for h in map(self._head, heads) if isinstance(h, TaskHead)), None)
 
     def _named(self, rows: Iterable[Row]) -> list[Row]:
         return [self.tf1_row(row) if self.release else row for row in rows]
@@ -356,11 +355,13 @@ class System:
           names: the names of the tensors.
           config: the parsed config.json.
         """
-        found = [
+        present = [
             head for head in self.heads.values() if head.is_in(config, self._any(head.rows, names))
         ]
-        task = next((head for head in found if isinstance(head, TaskHead)), None)
-        return tuple(head.name for head in found if head is task or not isinstance(head, TaskHead))
+        task = next((head for head in present if isinstance(head, TaskHead)), None)
+        return tuple(
+            head.name for head in present if head is task or not isinstance(head, TaskHead)
+        )
 
     def heads_named(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Returns the names of the heads that the class in config.json may have; of none, all.
@@ -438,9 +439,9 @@ class System:
         """
         fixed = [head for head in sorted(heads) if self._head(head).erf_gelu]
         activation = self.encoder.activation
-        if fixed and (found := config.get(activation)) not in ACTIVATIONS["gelu"]:
+        if fixed and (value := config.get(activation)) not in ACTIVATIONS["gelu"]:
             raise UserError(
-                f"{source}: {activation}: {found!r} is not supported with the head of "
+                f"{source}: {activation}: {value!r} is not supported with the head of "
                 f"the {fixed[0]}, which always has 'gelu'"
             )
         dropout = config.get(self.dropout)
@@ -493,8 +494,8 @@ class System:
                 f"encoder.pooler: {self.title} of transformers has none without the head of a task"
             )
         alone = {frozenset({head.name}): head.architecture for head in self.heads.values()}
-        found = (alone | dict(self.architectures)).get(frozenset(heads))
-        if found is None:
+        architecture = (alone | dict(self.architectures)).get(frozenset(heads))
+        if architecture is None:
             name = self.title.split()[-1]
             raise UserError(
                 f"no {name} class of transformers has the heads {', '.join(sorted(heads))}. Write "
@@ -507,7 +508,7 @@ class System:
                     f"encoder.activation: the {head} head of {self.title} always has 'gelu', "
                     f"not {encoder.activation!r}"
                 )
-        return found
+        return architecture
 
     def _check_pooler_activation(
         self, encoder: Any, heads: Collection[str], written: Mapping[str, Any]

@@ -119,17 +119,17 @@ class Checkpoint(LazyTensors):
 
     def __init__(self, folder: AnyPath):
         """Finds and opens the checkpoint."""
-        found = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
+        prefixes = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
         # The file `checkpoint` may contain the path of another machine.
         latest = (folder / "checkpoint").is_file() and tf.train.latest_checkpoint(folder)
-        if latest and str(folder / PurePosixPath(latest).name) in found:
-            found = [str(folder / PurePosixPath(latest).name)]
-        if not found:
+        if latest and str(folder / PurePosixPath(latest).name) in prefixes:
+            prefixes = [str(folder / PurePosixPath(latest).name)]
+        if not prefixes:
             raise UserError(f"{folder} has no checkpoint: expected a file *.ckpt.index")
-        if len(found) > 1:
-            names = ", ".join(sorted(PurePosixPath(prefix).name for prefix in found))
+        if len(prefixes) > 1:
+            names = ", ".join(sorted(PurePosixPath(prefix).name for prefix in prefixes))
             raise UserError(f"{folder} has several checkpoints ({names}): keep only one")
-        self.source = paths.path(found[0])
+        self.source = paths.path(prefixes[0])
         self._copies = tempfile.TemporaryDirectory() if paths.is_remote(folder) else None
         for path in self._files(folder, ".*"):
             paths.check_file(path, max_bytes=None)

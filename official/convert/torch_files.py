@@ -411,10 +411,10 @@ class _Archive:
         bounded.limit = None
         members = self._zip.infolist()
         self._members = {info.filename: info for info in members}
-        found = [name for name in self._members if name.rpartition("/")[2] == "data.pkl"]
-        if len(found) != 1 or len(self._members) != len(members):
+        pickles = [name for name in self._members if name.rpartition("/")[2] == "data.pkl"]
+        if len(pickles) != 1 or len(self._members) != len(members):
             raise ValueError("it is a zip archive, but none that torch.save has written")
-        self._root = found[0].removesuffix("data.pkl")
+        self._root = pickles[0].removesuffix("data.pkl")
 
     def _read(self, name: str, most: int) -> bytes:
         info = self._members.get(self._root + name)
@@ -492,7 +492,7 @@ def _tensors(state: Any) -> dict[str, _Tensor]:
     inner = [state, *(state.get(key) for key in _INNER)] if type(state) is dict else []
     for part in inner:
         if type(part) is dict:
-            found = {key: value for key, value in part.items() if isinstance(value, _Tensor)}
-            if found and all(type(key) is str for key in found):
-                return found
+            tensors = {key: value for key, value in part.items() if isinstance(value, _Tensor)}
+            if tensors and all(type(key) is str for key in tensors):
+                return tensors
     raise ValueError("it has no tensors by name, as torch.save(model.state_dict(), FILE) writes")

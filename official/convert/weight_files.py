@@ -149,18 +149,18 @@ def _find(
             return path, [path], reader
         if (index := folder / f"{name}.index.json").exists():
             return index, _split_files(index), reader
-    found = sorted(
+    candidates = sorted(
         path
         for pattern in _TORCH_FILES
         for path in folder.glob(pattern)
         if not path.name.startswith(_OTHERS)
     )
-    if len(found) == 1:
-        return found[0], found, _Torch
-    if found:
+    if len(candidates) == 1:
+        return candidates[0], candidates, _Torch
+    if candidates:
         raise UserError(
-            f"{folder} has several files of weights ({', '.join(path.name for path in found)}): "
-            f"name the one to read {TORCH}"
+            f"{folder} has several files of weights "
+            f"({', '.join(path.name for path in candidates)}): name the one to read {TORCH}"
         )
     raise UserError(
         f"{folder / SAFETENSORS} is missing, and so are {TORCH} and {KERAS}: is this the folder of "
@@ -241,17 +241,18 @@ class Tensors(LazyTensors):
         if first in names or bare in names:
             return names
         for wanted in dict.fromkeys((first, bare)):
-            found = sorted(
+            prefixes = sorted(
                 {name.removesuffix(wanted) for name in names if name.endswith(f".{wanted}")}
             )
-            if len(found) > 1:
+            if len(prefixes) > 1:
                 raise UserError(
-                    f"{self.source} has {len(found)} encoders, under {', '.join(found)}: save a "
-                    "file with the tensors of one"
+                    f"{self.source} has {len(prefixes)} encoders, under "
+                    f"{', '.join(prefixes)}: save a file with the tensors of one"
                 )
-            if found:
-                self.notes.append(f"{found[0]} at the beginning of names of tensors is left out")
-                return {name.removeprefix(found[0]): actual for name, actual in names.items()}
+            if prefixes:
+                prefix = prefixes[0]
+                self.notes.append(f"{prefix} at the beginning of names of tensors is left out")
+                return {name.removeprefix(prefix): actual for name, actual in names.items()}
         return names
 
     def _of_tf(self, wanted: Sequence[str], prefix: str) -> dict[str, str]:
