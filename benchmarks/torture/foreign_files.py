@@ -32,7 +32,7 @@ _ORDERED = b"ccollections\nOrderedDict\n)R"
 
 
 def write_elmo(folder: Path) -> None:
-    """Writes the files of a tiny model."""
+    """Writes the files of a tiny ELMo."""
     encoder = BilmConfig(
         vocab_size=5,
         character_size=4,

@@ -69,9 +69,8 @@ def _system(folder: Path) -> bytes:
 
 def _hidden(folder: Path) -> bytes:
     """A good state, with a call in one of its attributes."""
-    call = (
-        b"cbuiltins\nexec\n(" + pickled_text(f"open({str(folder.parent / TRACE)!r}, 'w')") + b"tR"
-    )
+    code = pickled_text(f"open({str(folder.parent / TRACE)!r}, 'w')")
+    call = b"cbuiltins\nexec\n(" + code + b"tR"
     return pickle_of(_weights(folder))[:-1] + b"}" + pickled_text("_metadata") + call + b"sb."
 
 
