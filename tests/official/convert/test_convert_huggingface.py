@@ -308,7 +308,7 @@ def test_the_dropout_of_a_task_that_cannot_be(tmp_path):
 def test_an_index_that_names_no_files(source, index):
     (source / "model.safetensors").unlink()
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(UserError, match="index.json: weight_map: the name of a file is wanted"):
+    with pytest.raises(UserError, match="index.json: weight_map: expected the name of a file"):
         huggingface.read(source)
 
 

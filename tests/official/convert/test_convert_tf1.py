@@ -228,7 +228,7 @@ def test_missing_tensors_and_other_shapes_are_named(release):
 
 def test_files_that_are_not_there_are_named(release):
     save(release, release_tensors(), "other.ckpt")
-    with pytest.raises(UserError, match=r"more than one checkpoint \(bert_model\.ckpt, other\.ck"):
+    with pytest.raises(UserError, match=r"several checkpoints \(bert_model\.ckpt, other\.ck"):
         tf1.read(release)
     for path in release.glob("*.ckpt.*"):
         path.unlink()

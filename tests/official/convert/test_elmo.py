@@ -321,6 +321,8 @@ def test_bad_vocabularies(release):
 
 def test_other_encoders_are_not_written(tmp_path):
     folder = transformer(tmp_path)
-    with pytest.raises(UserError, match="encoder.type: transformer: --target=elmo writes bilm"):
+    with pytest.raises(
+        UserError, match="encoder.type: transformer: --target=elmo supports only bilm"
+    ):
         elmo.write(folder, tmp_path / "files", "best")
     assert not (tmp_path / "files").exists()
