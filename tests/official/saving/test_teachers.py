@@ -74,7 +74,7 @@ def test_teachers_are_loaded_beside_the_student(masked):
     _, _, teacher = model_folder.restore(folder)
     hidden = teacher.encode({"token_ids": ids, "padding_mask": ids > 0})["sequence_output"]
     expected = teacher.objectives[0].logits(hidden[0], teacher.encoder)
-    np.testing.assert_allclose(batch["taught"][0]["outputs"], expected, atol=1e-5)
+    np.testing.assert_allclose(batch["teacher_outputs"][0]["outputs"], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
