@@ -137,20 +137,20 @@ def score_file(
       UserError: a file has another format or lacks a question.
     """
     folder = manifest.read(data)
-    asked = side_texts.read_questions(data, split, folder).values()
-    if any(question.answers is None for question in asked):
+    questions = side_texts.read_questions(data, split, folder).values()
+    if any(question.answers is None for question in questions):
         raise UserError(f"{data}: the {split} split has no answers to compare with")
     no_answers = bool(folder.task.no_answers)
     if null_odds is not None and not no_answers:
         raise UserError(f"--null_odds={null_odds}: not supported for {folder.task.name}; remove it")
     metrics = evaluate(
         _read_values(answers, str, "a text"),
-        {question.id: question.answers for question in asked},
+        {question.id: question.answers for question in questions},
         no_answers,
         None if null_odds is None else _read_values(null_odds, float, "a number"),
         threshold,
     )
-    return metrics, len(asked)
+    return metrics, len(questions)
 
 
 def percentages(metrics: Mapping[str, float]) -> dict[str, float]:

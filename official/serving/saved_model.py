@@ -192,18 +192,18 @@ def restore(
 
 
 def _generation(
-    model: Model, max_length: int, asked: Mapping[str, Any], values: Mapping[str, Any]
+    model: Model, max_length: int, requested: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Settings:
     """Returns the settings of generation, after the checks that need the model.
 
     Args:
       model: the model.
       max_length: the maximum length of a text.
-      asked: the settings that the user gives.
+      requested: the settings that the user gives.
       values: these and the defaults of the model folder.
     """
     if (reason := generator.why_not(model)) is not None:
-        for name, value in asked.items():
+        for name, value in requested.items():
             if value != getattr(Settings(), name, None):
                 raise UserError(f"--{name}: {reason}")
         return Settings()
@@ -211,10 +211,10 @@ def _generation(
     draws = ("temperature", "top_k", "top_p", "seed")
     values = {name: value for name, value in values.items() if name not in draws}
     if values.get("num_beams", 1) == 1:
-        if asked.get("num_return_sequences", 1) > 1:
+        if (copies := requested.get("num_return_sequences", 1)) > 1:
             raise UserError(
-                f"--num_return_sequences={asked['num_return_sequences']}: greedy search finds one "
-                "text; give --num_beams, or remove --num_return_sequences"
+                f"--num_return_sequences={copies}: greedy search finds one text; give --num_beams, "
+                "or remove --num_return_sequences"
             )
         values.pop("num_return_sequences", None)
     if generator.objective(model) == "causal_lm":

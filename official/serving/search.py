@@ -178,7 +178,7 @@ def write(
       UserError: a file cannot be read, or an id is there twice.
     """
     check_output(output)
-    asked = dict(_unique(queries))
+    query_texts = dict(_unique(queries))
     count = sum(1 for _ in texts_of(documents))
     ids: list[str] = []
 
@@ -187,12 +187,12 @@ def write(
             ids.append(identity)
             yield text
 
-    best = nearest(embedder, list(asked.values()), texts(), top_k, report=report, count=count)
+    best = nearest(embedder, list(query_texts.values()), texts(), top_k, report=report, count=count)
     with atomic.file(output) as stream:
-        for query, numbers, scores in zip(asked, best.numbers, best.scores, strict=True):
+        for query, numbers, scores in zip(query_texts, best.numbers, best.scores, strict=True):
             found = {ids[number]: score for number, score in zip(numbers, scores, strict=True)}
             trec.write_run(stream, {query: found}, name, 0)
-    return len(asked), len(ids)
+    return len(query_texts), len(ids)
 
 
 def check_output(output: str | os.PathLike) -> None:

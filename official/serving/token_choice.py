@@ -31,14 +31,14 @@ def options(settings: Settings) -> dict[str, Any] | None:
 
     Numbers that graphs need not be made anew for are tensors.
     """
-    asked: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
     if settings.repetition_penalty != 1:
-        asked["repetition_penalty"] = tf.constant(settings.repetition_penalty, tf.float32)
+        rules["repetition_penalty"] = tf.constant(settings.repetition_penalty, tf.float32)
     if settings.no_repeat_ngram_size:
-        asked["no_repeat_ngram_size"] = settings.no_repeat_ngram_size
+        rules["no_repeat_ngram_size"] = settings.no_repeat_ngram_size
     if settings.min_new_tokens:
-        asked["min_new_tokens"] = tf.constant(settings.min_new_tokens, tf.int32)
-    return asked or None
+        rules["min_new_tokens"] = tf.constant(settings.min_new_tokens, tf.int32)
+    return rules or None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +61,6 @@ class Processors:
     repetition_penalty: float | tf.Tensor | None = None
     no_repeat_ngram_size: int | None = None
     min_new_tokens: int | tf.Tensor | None = None
-
-    def repeated(self, count: int) -> "Processors":
-        """Returns the rules for `count` rows in place of each."""
-        prompt, padding = (tf.repeat(x, count, axis=0) for x in (self.prompt, self.padding))
-        return dataclasses.replace(self, prompt=prompt, padding=padding)
 
     def __call__(self, scores: tf.Tensor, new: tf.Tensor, i: int | tf.Tensor) -> tf.Tensor:
         """Applies the rules to the scores of new token `i`.
