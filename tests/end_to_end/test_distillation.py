@@ -76,7 +76,7 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
     train(config_of([head], 120), shards, teacher, init=init, evaluate=False, report=quiet)
 
     small_init, _ = folder_of(tmp_path / "small", MASKED_LM, encoder__hidden_size=8, **still)
-    unlabelled = task_shards(tmp_path / "unlabelled", init, unlabelled=("train",))
+    unlabelled = task_shards(tmp_path / "unlabelled", init, unlabelled_train=True)
     outputs = str(tmp_path / "outputs")
     with monkeypatch.context() as patched:
         patched.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
