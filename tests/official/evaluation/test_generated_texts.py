@@ -103,7 +103,7 @@ def test_questions_with_several_answers(tmp_path, tokenizer):
     found = scorer.metrics(_outputs(tokenizer, ["film", "good bad"]))
     # Exact: the second answer counts. F1 of "good bad" and "good": precision 1/2, recall 1.
     assert found == pytest.approx({"f1": (1 + 2 / 3) / 2, "exact_match": 0.5})
-    scorer.write(_outputs_without_filler(tokenizer, ["film", "bad"]), tmp_path / "p.jsonl", 0)
+    scorer.write(_outputs_without_filler(tokenizer, ["film", "bad"]), tmp_path / "p.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert lines == [
         {"row": 0, "id": "q1", "text": "film"}, {"row": 1, "id": "q2", "text": "bad"},
@@ -157,11 +157,11 @@ def test_files(tmp_path, tokenizer):
         train="x\ty\na\tgood\n", test="x\na film\nnot good\nbad\n",
     )  # fmt: skip
     outputs = _outputs_without_filler(tokenizer, ["good", "film film", "bad"], [2, 0, 1])
-    scorer.write(outputs, tmp_path / "p.tsv", 0)
+    scorer.write(outputs, tmp_path / "p.tsv")
     assert (tmp_path / "p.tsv").read_text() == (
         "row\ttext\tlabel\n0\tfilm film\t\n1\tbad\tbad\n2\tgood\tgood\n"
     )
-    scorer.write(outputs, tmp_path / "p.jsonl", 0)
+    scorer.write(outputs, tmp_path / "p.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert lines[0] == {"row": 0, "text": "film film", "label": None}
     with pytest.raises(UserError, match=r"p.csv: predictions are written as .tsv or .jsonl"):
