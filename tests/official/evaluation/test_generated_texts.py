@@ -165,7 +165,7 @@ def test_files(tmp_path, tokenizer):
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert lines[0] == {"row": 0, "text": "film film", "label": None}
     with pytest.raises(UserError, match=r"p.csv: predictions are written as .tsv or .jsonl"):
-        scorer.check_output(tmp_path / "p.csv", 0)
+        scorer.check_output(tmp_path / "p.csv")
     with pytest.raises(UserError, match="the split has no answers to compare with"):
         scorer.metrics(_outputs(tokenizer, ["good", "good", "bad"]))
 

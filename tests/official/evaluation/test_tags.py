@@ -82,9 +82,9 @@ def test_files(tmp_path):
         "tag_probabilities": np.array([[0.1, 0.9], [0.8, 0.1], [0.2, 0.6]]),
     }
     mine = scorer(texts)
-    mine.write(outputs, tmp_path / "a.conll", 0)
+    mine.write(outputs, tmp_path / "a.conll")
     assert (tmp_path / "a.conll").read_text() == "ab B-X\n\u200b O\ncd I-X\n\nef O\n\n"
-    mine.write(outputs, tmp_path / "a.jsonl", 0)
+    mine.write(outputs, tmp_path / "a.jsonl")
     first = json.loads((tmp_path / "a.jsonl").read_text().split("\n")[0])
     assert first["tags"] == ["B-X", "O", "I-X"]
     assert first["entities"] == [
@@ -106,7 +106,7 @@ def test_entities_are_parts_of_the_text(tmp_path):
         "tags": np.array([[0, 1, 3, 0, 0, 0, 2, 4]]),
         "tag_probabilities": np.full((1, 8), 0.5),
     }
-    mine.write(outputs, tmp_path / "a.jsonl", 0)
+    mine.write(outputs, tmp_path / "a.jsonl")
     record = json.loads((tmp_path / "a.jsonl").read_text())
     assert record["text"] == text and record["words"] == list(words)
     found = [(each["text"], each["start"], each["end"]) for each in record["entities"]]
@@ -119,16 +119,14 @@ def test_words_with_blanks_are_separated_by_tabs(tmp_path):
         "row": np.array([0]), "word_ids": np.array([[0, 1]]), "tags": np.array([[1, 0]]),
         "tag_probabilities": np.ones((1, 2)),
     }  # fmt: skip
-    scorer([TaggedText(("New York", "is"), None)]).write(outputs, tmp_path / "a.conll", 0)
+    scorer([TaggedText(("New York", "is"), None)]).write(outputs, tmp_path / "a.conll")
     assert (tmp_path / "a.conll").read_text() == "New York\tB-X\nis\tO\n\n"
 
 
 def test_other_files_are_refused(tmp_path):
     mine = types.SimpleNamespace()
     with pytest.raises(UserError, match="tags are written as .conll or .jsonl"):
-        tags.Scorer.check_output(mine, tmp_path / "a.tsv", 0)
-    with pytest.raises(UserError, match="--top_k=3"):
-        tags.Scorer.check_output(mine, tmp_path / "a.conll", 3)
+        tags.Scorer.check_output(mine, tmp_path / "a.tsv")
 
 
 def test_metrics_of_tags_that_mark_no_entities():
