@@ -239,7 +239,7 @@ def test_init_with_a_larger_vocabulary(tmp_path):
     with pytest.raises(UserError, match="lacks pieces or rules of it: make the shards again"):
         train("old_shards", "grown", "shrunk")
     goes_on = small.replace(config, init_weights="run", steps=2)
-    with pytest.raises(UserError, match="an optimizer whose state has the old rows"):
+    with pytest.raises(UserError, match="an optimizer state that has the old rows"):
         train("new_shards", "model", "on", goes_on)
 
 

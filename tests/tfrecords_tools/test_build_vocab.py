@@ -212,7 +212,7 @@ def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
 @pytest.mark.parametrize(
     "kind, option, message",
     [
-        ("byte_bpe", "lower_case", "--lower_case: byte-level BPE keeps text as it is; leave it"),
+        ("byte_bpe", "lower_case", "--lower_case: byte-level BPE keeps text as it is: remove"),
         (
             "wordpiece",
             "normalize_text",

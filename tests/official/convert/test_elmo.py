@@ -213,7 +213,7 @@ def test_vectors_of_carried_states(release, tmp_path):
 
 def test_states_of_other_encoders(tmp_path):
     loaded = official.load(transformer(tmp_path))
-    with pytest.raises(UserError, match="state: carry: not supported for transformer, only bilm"):
+    with pytest.raises(UserError, match="state: carry: not supported for transformer, only for"):
         loaded.tokens(["ba"], state="carry")
     with pytest.raises(UserError, match="state: 'kept' is not one of fresh, carry"):
         loaded.tokens(["ba"], state="kept")

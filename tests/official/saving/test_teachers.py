@@ -56,7 +56,7 @@ def test_sizes_and_checksums_are_filled_in(masked):
     assert teachers.described(config) == config
     assert teachers.described(small.config()) == small.config()
     changed = dataclasses.replace(objective, teacher_checksums=("0" * 64,))
-    with pytest.raises(UserError, match="have other weights than those that teacher_checksums"):
+    with pytest.raises(UserError, match="have other weights than teacher_checksums name: put"):
         teachers.described(dataclasses.replace(config, objectives=(changed,)))
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
+from official.config import compatibility
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfig
 from official.convert import converted_model, huggingface
@@ -361,7 +362,7 @@ def test_what_cannot_write_is_refused(tmp_path):
     ):
         other = configs.Config("x", encoder=encoder, objectives=config.objectives)
         with pytest.raises(UserError, match=f"tokens that are predicted: set {wanted}"):
-            Generator(ServedModel(other, tokenizer, model_folder.build(other), 28))
+            compatibility.check_encoder(other.objectives, encoder, "x")
 
 
 @pytest.mark.parametrize("folder", ["forward"], indirect=True)

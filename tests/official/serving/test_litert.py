@@ -169,7 +169,7 @@ def test_models_without_ids_and_other_precisions(tmp_path):
     load(
         tmp_path / "model", {"type": "span_answer", "form": "conditional"}, encoder=XLNET, **WINDOWS
     )
-    with pytest.raises(UserError, match="this one has none"):
+    with pytest.raises(UserError, match="which has no signature `tokens`"):
         litert.export(tmp_path / "model", tmp_path / "lite")
     with pytest.raises(UserError, match="LiteRT computes in float32 or int8"):
         litert.export(tmp_path / "model", tmp_path / "lite", precision="bfloat16")

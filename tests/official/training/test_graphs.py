@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config import compatibility
 from official.config.distillation import DistillationConfig
 from official.config.encoders import (
     BilmConfig,
@@ -373,6 +374,7 @@ def test_every_objective_is_a_case_of_every_encoder_that_takes_it():
             with pytest.raises((ValueError, UserError)):
                 for objective in whole.objectives:
                     objective.check(whole)
+                compatibility.check_encoder(whole.objectives, encoder, "x")
                 Model(whole)
 
 

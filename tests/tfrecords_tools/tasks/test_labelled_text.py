@@ -466,7 +466,7 @@ def test_errors_of_labels(tmp_path, tokenizer, monkeypatch):
     with pytest.raises(UserError, match="without a train file .* name them with --labels"):
         _build(SENTIMENT, files, tokenizer, output)
     files = _files(tmp_path, train="text\tlabel\na\t1\nb\t1\n")
-    with pytest.raises(UserError, match="train.tsv: column 'label' holds '1', where at least two"):
+    with pytest.raises(UserError, match="train.tsv: column 'label' holds '1', and at least two"):
         _build(SENTIMENT, files, tokenizer, output)
     monkeypatch.setattr(labelled_text, "MAX_INFERRED_LABELS", 3)
     files = _files(tmp_path, train="text\tlabel\na\t1\nb\t2\nc\t3\nd\t4\n")
