@@ -206,7 +206,7 @@ def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
     task = model_folder.task(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
     source = ServedModel(config, tokenizer, model, 32, task)
-    parts = inputs.ServingContext(source, weights, model.objectives[0])
+    parts = inputs.ServingContext(**vars(source), weights=weights, head=model.objectives[0])
     answerer = span_answer.Answerer(parts)
     words = [small.WORDS[i % 60] for i in range(150)]
     texts = tf.constant(["ba", "be"]), tf.constant([" ".join(words), " ".join(words[:31])])

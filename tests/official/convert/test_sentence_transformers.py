@@ -188,7 +188,7 @@ def test_commands(golden, tmp_path):
     done = commands.run("official.convert", "--source=hf", *options, status=0)
     assert (
         "vectors of texts as in sentence-transformers: max and mean_sqrt_len and weighted_mean and "
-        "last pooling, normalised, at most 12 tokens, prompts query, query if none is named"
+        "last pooling, normalized, at most 12 tokens, prompts query, query if none is named"
     ) in done.stdout
     (tmp_path / "texts.txt").write_text("\n".join(about["texts"]) + "\n")
     options = ["--mode=embed", f"--model_dir={tmp_path}/model", f"--texts={tmp_path}/texts.txt"]
