@@ -52,14 +52,15 @@ class Encoder(Layer):
 
     batch_fields = ()
     reads_positions = False
-    token_table = None
     depths = ()
-    decoder = None
 
     def __init__(self, config, *, name, dtype=None):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
         super().__init__(name=name, dtype=dtype)
         self.config = config
+        # Not of the class: PyTorch looks for layers where no attribute of the class is found.
+        self.token_table = None
+        self.decoder = None
 
     def need_vocabulary(self):
         """Raises UserError if the config has no vocabulary size."""
