@@ -58,9 +58,9 @@ class Encoder(Layer):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
         super().__init__(name=name, dtype=dtype)
         self.config = config
-        # Not of the class: PyTorch looks for layers where no attribute of the class is found.
-        self.token_table = None
-        self.decoder = None
+        # Not of the class: with PyTorch, an attribute of the class hides a layer of this name.
+        for absent in {"token_table", "decoder"} - set(dir(type(self))):
+            setattr(self, absent, None)
 
     def need_vocabulary(self):
         """Raises UserError if the config has no vocabulary size."""
