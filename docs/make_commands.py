@@ -13,6 +13,8 @@ from pathlib import Path
 
 from absl import flags
 
+from docs import generated_pages
+
 PAGE = Path(__file__).with_name("commands.md")
 # Each command, and its arguments that are no flags.
 COMMANDS = {
@@ -111,14 +113,9 @@ def _meaning(flag: flags.Flag) -> str:
 
 def main(arguments: list[str]) -> int:
     """Writes or checks the page; returns the status of the process."""
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE} is out of date: python -m docs.make_commands", file=sys.stderr)
-    return 1
+    return generated_pages.update(
+        {PAGE: page()}, "docs.make_commands", check="--check" in arguments
+    )
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docs import generated_pages
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 PAGES = Path(__file__).with_name("notebooks")
@@ -149,16 +151,7 @@ def main(arguments: list[str]) -> int:
         run(notebook, path.name)
         os.chdir(ROOT)  # a notebook may have gone elsewhere
         write(notebook, path)
-    stale = 0
-    for path, text in pages().items():
-        if options.check:
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                print(f"{path} is out of date: python -m docs.make_notebooks", file=sys.stderr)
-                stale = 1
-        else:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    return stale
+    return generated_pages.update(pages(), "docs.make_notebooks", options.check)
 
 
 if __name__ == "__main__":

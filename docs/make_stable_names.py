@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import official
+from docs import generated_pages
 
 PAGE = Path(__file__).with_name("stable-names.md")
 _HEAD = """\
@@ -80,14 +81,9 @@ def _rendered(docstring: str) -> Iterator[str]:
 
 def main(arguments: list[str]) -> int:
     """Writes or checks the page; returns the status of the process."""
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE} is out of date: python -m docs.make_stable_names", file=sys.stderr)
-    return 1
+    return generated_pages.update(
+        {PAGE: page()}, "docs.make_stable_names", check="--check" in arguments
+    )
 
 
 if __name__ == "__main__":
