@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from official.utils.errors import UserError
 
 FORMATS = ("saved_model", "litert", "onnx")
-# Arguments of the format saved_model alone, beside the settings of generation.
-_TEXT_ARGUMENTS = ("inputs", "max_new_tokens")
 
 
 class Exported(NamedTuple):
@@ -76,9 +74,9 @@ def export(
             **generation,
         )  # fmt: skip
         return Exported(os.fspath(output), signature, length)
-    texts_only = dict(zip(_TEXT_ARGUMENTS, (inputs, max_new_tokens), strict=True)) | generation
-    if given := [name for name, value in texts_only.items() if value is not None]:
-        raise UserError(f"--{given[0]}: not supported for --format={format}; remove it")
+    for name, value in {"inputs": inputs, "max_new_tokens": max_new_tokens, **generation}.items():
+        if value is not None:
+            raise UserError(f"--{name}: not supported for --format={format}; remove it")
     common = (model_dir, output, checkpoint, max_length, task)
     if format == "litert":
         from official.serving import litert
