@@ -30,7 +30,7 @@ from official.utils.paths import AnyPath
 _MAX_VALUES = 100_000
 _MAX_BYTES = 1 << 20
 _BASE = "base"
-_MAX_BASES = 10
+_MAX_FILES = 10  # of a config and its bases
 # The beginning of the first line of a saved config, before the checksum of the rest.
 _SEAL = "# SHA-256 of the text below: "
 
@@ -94,9 +94,11 @@ def _read(path: AnyPath, above: tuple[AnyPath, ...], named: str = "") -> Documen
         like = similar(path)
         hint = f"; is it {' or '.join(like)}?" if like else "; --list_configs prints the published"
         raise UserError(f"{named}{path}: no such config file{hint}")
-    if len(above) >= _MAX_BASES or any(_same(path, each) for each in above):
+    if any(_same(path, each) for each in above):
         chain = " → ".join(map(str, [*above, path]))
         raise UserError(f"{named}a config may not be its own base: {chain}")
+    if len(above) >= _MAX_FILES:
+        raise UserError(f"{named}{path}: a config and its bases may be at most {_MAX_FILES} files")
     try:
         text = paths.read_bytes(path, _MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -154,3 +154,11 @@ def test_an_error_of_an_override_names_no_line(tmp_path):
         config.load(path, ["objectives.masked_lm.weight=x"])
     with pytest.raises(UserError, match=r"base.yaml: encoder.num_heads: 5 heads do not divide"):
         config.load(path, ["encoder={type: transformer, hidden_size: 32, num_heads: 5}"])
+
+
+def test_a_config_and_its_bases_may_be_ten_files(tmp_path):
+    above = {f"config_{i}": f"base: config_{i - 1}.yaml" for i in range(1, 11)}
+    write(tmp_path, config_0=BASE, **above)
+    assert config.load(tmp_path / "config_9.yaml") == config.load(tmp_path / "config_0.yaml")
+    with pytest.raises(UserError, match=r"config_1.yaml:1: base: .*config_0.yaml: .* at most 10 "):
+        config.load(tmp_path / "config_10.yaml")
