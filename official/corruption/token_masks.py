@@ -169,7 +169,7 @@ def replaced(
       vocabulary: the vocabulary of the tokens.
       token_ids: int32 [B, T].
       taken: the number of the hidden unit that each token is in, int32 [B, T], -1 = not hidden.
-      listed: the hidden tokens, as `targets.listed` returns them.
+      listed: the hidden tokens, as `units.list_targets` returns them.
       seeds: uint64 [B].
     """
     positions, originals, times = (listed[name] for name in units.TARGETS)  # [B, P]

@@ -193,12 +193,12 @@ def pack_texts(
     Args:
       texts: one or two batches of UTF-8 strings [B] each.
       tokenizer: the tokenizer.
-      max_length: as in `packing.pack`.
-      layout: as in `packing.pack`.
-      cut: as in `packing.pack`.
+      max_length: as in `pack`.
+      layout: as in `pack`.
+      cut: as in `pack`.
 
     Returns:
-      The fields of `packing.pack`, and with a tokenizer of words character_ids int32 [B, T, C].
+      The fields of `pack`, and with a tokenizer of words character_ids int32 [B, T, C].
     """
     if not isinstance(tokenizer, Characters):
         return pack([tokenizer.tokenize(t) for t in texts], tokenizer, max_length, layout, cut)
@@ -217,12 +217,12 @@ def pack_words(
     Args:
       words: one or two batches of UTF-8 strings [B, None] each.
       tokenizer: the tokenizer.
-      max_length: as in `packing.pack`.
-      layout: as in `packing.pack`.
-      cut: as in `packing.pack`.
+      max_length: as in `pack`.
+      layout: as in `pack`.
+      cut: as in `pack`.
 
     Returns:
-      The fields of `packing.pack`, and character_ids int32 [B, T, C].
+      The fields of `pack`, and character_ids int32 [B, T, C].
     """
     batch = pack([tokenizer.numbers(each) for each in words], tokenizer, max_length, layout, cut)
     numbered, first = [], _FIRST
@@ -255,12 +255,12 @@ def split_words(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[bytes]]
 def pack_word_arrays(
     segments: Sequence[Sequence[bytes]], max_length: int, cut: str = "longer"
 ) -> dict[str, np.ndarray | bytes]:
-    """Packs the words of one example, at the positions of `packing.pack_arrays`.
+    """Packs the words of one example, at the positions of `pack_arrays`.
 
     Args:
       segments: the words of one or two texts, in UTF-8.
       max_length: maximum number of tokens in the example, including special tokens.
-      cut: one of `packing.CUTS`.
+      cut: one of `CUTS`.
 
     Returns:
       The features `FEATURES`: the number of bytes of each token, 0 for a special token, and the

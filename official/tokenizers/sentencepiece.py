@@ -249,15 +249,15 @@ class SentencePiece(Tokenizer):
           lower_case: None = lower-case unless a piece of the vocabulary has a capital letter.
           settings: names of special tokens other than `[PAD] …` or `<pad> …`.
           source: the name of the model in messages.
-          remove_space: see `text_rules.TextRules`.
-          keep_accents: see `text_rules.TextRules`.
-          replace_quotes: see `text_rules.TextRules`.
+          remove_space: see `sentencepiece_rules.TextRules`.
+          keep_accents: see `sentencepiece_rules.TextRules`.
+          replace_quotes: see `sentencepiece_rules.TextRules`.
           split_digit_comma: whether a piece with a number and a comma, such as "▁1990,", is split
             into the pieces of the number and the comma.
           extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>`, ... behind the pieces
             of the model, the first one last (T5).
-          remove_marks: see `text_rules.TextRules`.
-          blanks: see `text_rules.TextRules`.
+          remove_marks: see `sentencepiece_rules.TextRules`.
+          blanks: see `sentencepiece_rules.TextRules`.
           last_blank: whether a blank at the end of a text is a piece of its own, as in the files of
             transformers 4.
           prepend_scheme: where a blank is put before text: 'always'; 'first' = at the beginning of

@@ -390,7 +390,7 @@ def described(tokenizer: Tokenizer, layout: str = "cls_first") -> dict[str, Any]
 
     Args:
       tokenizer: the tokenizer.
-      layout: how texts are packed, one of `packing.LAYOUTS`.
+      layout: how texts are packed, one of `pair_packing.LAYOUTS`.
 
     Returns:
       The content; None = `tokenizers` has no such tokenizer.

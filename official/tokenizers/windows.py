@@ -167,7 +167,7 @@ def arrange_windows(
       batch: token_ids int32 [B, T], segment_ids int32 [B, T], padding_mask bool [B, T], and
         context_start and context_length int32 [B].
       tokenizer: has the special ids.
-      layout: one of `packing.LAYOUTS`.
+      layout: one of `pair_packing.LAYOUTS`.
 
     Returns:
       token_ids, segment_ids, padding_mask and context_start.

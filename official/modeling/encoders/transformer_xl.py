@@ -188,7 +188,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         return self.with_mask(outputs, padding_mask)
 
     def _run_blocks(self, token_ids, segment_ids, query_positions, streams, memory, backward, rng):
-        """Embeds the rows of all streams and runs the blocks: see `two_streams.run`."""
+        """Embeds the rows of all streams and runs the blocks: see `_run_streams`."""
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(token_ids)[1]
         remembered = 0 if memory is None else config.memory_length

@@ -46,7 +46,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
     Attributes:
       counts_updates: whether updates depend on their number (see `updates`).
       reads_norms: whether updates depend on norms of a variable. Such an optimizer reads one for
-        each of its column blocks (see `column_blocks`).
+        each of its column blocks (see `count_blocks`).
       updates_rows: whether the optimizer updates single rows of a table (`update_rows`). It may if
         rows with a gradient of 0 do not change.
       static_shapes: whether updates have static shapes only and no operation that XLA lacks, as a
