@@ -7,7 +7,6 @@ python -m docs.make_commands --check    # the status is 1 if the page is out of 
 import importlib
 import re
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def command_flags(command: str) -> list[flags.Flag]:
     Args:
       command: a module with `define_flags`.
     """
-    module = _module(command)
+    module = importlib.import_module(command)
     before = set(flags.FLAGS)
     module.define_flags()
     # Two commands may define the same flag: the flags are removed again.
@@ -71,12 +70,6 @@ def command_flags(command: str) -> list[flags.Flag]:
     return list(made.values())
 
 
-def _module(command: str) -> types.ModuleType:
-    """Imports what `python -m` runs."""
-    module = importlib.import_module(command)
-    return importlib.import_module(f"{command}.__main__") if hasattr(module, "__path__") else module
-
-
 def page() -> str:
     """Returns the text of the page."""
     return "\n".join([_HEAD, *("\n".join(_section(*item)) for item in COMMANDS.items())])
@@ -84,7 +77,7 @@ def page() -> str:
 
 def _section(command: str, arguments: str) -> Iterator[str]:
     yield f"## {command}\n"
-    yield f"{_module(command).__doc__.splitlines()[0]}\n"
+    yield f"{importlib.import_module(command).__doc__.splitlines()[0]}\n"
     yield f"```\npython -m {command} {arguments} [FLAGS]\n```\n".replace("  ", " ")
     yield "| flag | type | default | meaning |\n|---|---|---|---|"
     for flag in command_flags(command):

@@ -11,6 +11,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from official import config
+    from official.conversion.run import convert
     from official.evaluation.run import evaluate, predict
     from official.fine_tuning import finetune, finetune_pairs, finetune_questions, finetune_tags
     from official.serving.exports import export
@@ -22,6 +23,7 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "UserError",
     "config",
+    "convert",
     "evaluate",
     "export",
     "finetune",
@@ -37,6 +39,7 @@ __all__ = [
 # The module of each name that is not a module itself.
 _MODULES = {
     "UserError": "official.utils.errors",
+    "convert": "official.conversion.run",
     "evaluate": "official.evaluation.run",
     "export": "official.serving.exports",
     "finetune": "official.fine_tuning",

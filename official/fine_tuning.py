@@ -31,7 +31,7 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers, training
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import checkpoints, metrics_log, model_folder
 from official.serving import loaded_model, served_model
 from official.tasks import kinds

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import official
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from tests import GOLDEN
-from tests.official.convert import systems
+from tests.official.conversion import systems
 
 TEXTS = (
     "the cat {mask}",

@@ -20,7 +20,7 @@ from benchmarks.torture import parts
 from benchmarks.torture.materials import Materials, smoke_config
 from official import config as configs
 from official import tokenizers
-from official.convert import converted_model, huggingface, tf1
+from official.conversion import converted_model, huggingface, tf1
 from official.data import ShardDataset
 from official.saving import checkpoints, model_folder
 from official.shards import manifest

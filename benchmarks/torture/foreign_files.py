@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.encoders import BilmConfig
-from official.convert import bert, elmo, mapping
+from official.conversion import bert, elmo, mapping
 from official.saving import model_folder
 from official.tokenizers import Characters
 from official.tokenizers.word_characters import SPECIALS

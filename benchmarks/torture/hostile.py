@@ -28,7 +28,7 @@ from benchmarks.torture import (
 from benchmarks.torture.materials import Materials
 from official import config as configs
 from official import tokenizers
-from official.convert import elmo, huggingface, tf1
+from official.conversion import elmo, huggingface, tf1
 from official.data import ShardDataset, each_batch
 from official.serving import loaded_model
 from official.tasks import tag_files, trec

@@ -234,7 +234,7 @@ class Materials:
         """The pretrained BERT as Hugging Face's tools have it."""
         with self._made("hf-bert") as path:
             if path:
-                from official.convert import huggingface
+                from official.conversion import huggingface
 
                 huggingface.write(self.model(), path, "last")
         return self.folder / "hf-bert"

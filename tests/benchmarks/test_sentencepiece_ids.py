@@ -6,7 +6,7 @@ import sentencepiece
 
 from benchmarks import sentencepiece_ids
 from official import tokenizers
-from tests.official.convert import systems
+from tests.official.conversion import systems
 
 
 def test_paragraphs_that_differ_are_named(tmp_path, monkeypatch, capsys):

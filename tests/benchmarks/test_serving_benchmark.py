@@ -7,7 +7,7 @@ import pytest
 from benchmarks import serving
 from official import tokenizers
 from official.config.heads import ClassificationConfig
-from official.convert import converted_model
+from official.conversion import converted_model
 from official.saving import model_folder
 from tests import commands, small
 

@@ -14,7 +14,7 @@ import pytest
 import official
 from docs import make_notebooks
 from official import tokenizers
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import model_folder, named_arrays
 from tests import GOLDEN, ROOT, small
 from tests.official.serving.test_words_in_context import write as elmo

@@ -17,7 +17,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 import official
 from official import config as configs
 from official import training
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.evaluation import layer_states, run
 from official.evaluation import teacher_outputs as teachers
 from official.plots import curves, figures

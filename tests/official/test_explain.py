@@ -5,7 +5,7 @@ import pytest
 
 from official import explain, tokenizers
 from official.config.corruptions import PermutationConfig, SentinelsConfig
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.modeling.model import Model
 from official.plots import attention, corrupted_text
 from official.utils.errors import UserError

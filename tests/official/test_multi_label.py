@@ -12,7 +12,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.config.encoders import TransformerConfig
 from official.config.heads import MultiLabelConfig
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.data import ShardDataset
 from official.evaluation import rows
 from official.modeling.objectives import multi_label

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from official import tokenizers
-from official.convert import elmo, tf1
+from official.conversion import elmo, tf1
 from official.evaluation import glue_submission
 from official.shards import manifest
 from official.training import sweep
@@ -16,7 +16,7 @@ from official.training.sweep import Sweep
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tests import ROOT, small
-from tests.official.convert import test_convert_tf1 as bert_release
+from tests.official.conversion import test_convert_tf1 as bert_release
 from tests.official.test_submission import _fill as fill_submission
 from tests.sentences import VOCABULARY
 

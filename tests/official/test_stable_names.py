@@ -30,14 +30,15 @@ def test_names_are_imported_when_they_are_used():
         "print(heavy(), set(official.__all__) <= set(dir(official)))\n"
         "official.UserError\n"
         "print(heavy(), inspect.isfunction(official.config.load))\n"
-        "importlib.import_module('official.export')\n"
-        "command = sys.modules['official.export']\n"
-        "print(inspect.isfunction(official.export), inspect.ismodule(command))\n"
+        "for name in ('export', 'convert'):\n"
+        "    importlib.import_module(f'official.{name}')\n"
+        "    command = sys.modules[f'official.{name}']\n"
+        "    print(inspect.isfunction(getattr(official, name)), inspect.ismodule(command))\n"
         "try:\n    official.exports\nexcept AttributeError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    first, second, third, last = done.stdout.splitlines()
-    assert first == "[] True" and third == "True True"
+    first, second, third, fourth, last = done.stdout.splitlines()
+    assert first == "[] True" and third == fourth == "True True"
     assert second == "[] True"
     assert last == "module 'official' has no attribute 'exports'"
     assert official.UserError is errors.UserError

@@ -11,7 +11,7 @@ from official import tokenizers
 from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
-from official.convert import bert, converted_model, huggingface
+from official.conversion import bert, converted_model, huggingface
 from official.saving import checkpoints, model_folder
 
 HERE = Path(__file__).parent

@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.distribution import strategies
 from official.saving import warm_start
 from official.training import optimizers, train_step
-from tests.official.convert import systems
+from tests.official.conversion import systems
 
 OBJECTIVES = {
     "classification": {"num_labels": 3, "dropout": 0.0},

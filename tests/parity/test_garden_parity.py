@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from official.convert import garden, tf1
+from official.conversion import garden, tf1
 from official.saving import model_folder
 from official.utils.errors import UserError
-from tests.official.convert import systems
+from tests.official.conversion import systems
 
 CLOSE = dict(rtol=0, atol=1e-5)
 HEADS = {

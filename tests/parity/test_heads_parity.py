@@ -12,11 +12,11 @@ import safetensors.numpy
 import tensorflow as tf
 
 import official
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import model_folder
 from official.serving import saved_model
 from official.utils import json_files
-from tests.official.convert import systems
+from tests.official.conversion import systems
 
 CLOSE = dict(rtol=0, atol=1e-5)
 TASKS = ("classification", "multi_label", "regression", "token_classification", "span_answer",

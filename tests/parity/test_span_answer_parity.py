@@ -5,7 +5,7 @@ import json
 import pytest
 
 from official.evaluation import squad_metrics
-from tests.official.convert import systems
+from tests.official.conversion import systems
 from tests.official.evaluation import test_squad_metrics as metrics
 from tests.official.modeling.objectives import test_span_answer as heads
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import model_folder
-from tests.official.convert import systems
-from tests.official.convert.test_convert_electra import SHARED, both
-from tests.official.convert.test_convert_systems import CASES, WRITTEN
+from tests.official.conversion import systems
+from tests.official.conversion.test_convert_electra import SHARED, both
+from tests.official.conversion.test_convert_systems import CASES, WRITTEN
 
 PARITY = systems.GOLDEN.parent / "parity"
 

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.distribution import numerics
 from official.modeling.model import Model
 from tests import ROOT

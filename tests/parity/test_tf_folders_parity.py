@@ -5,12 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from official.convert import huggingface
+from official.conversion import huggingface
 from official.saving import model_folder
 from official.utils import json_files
 from official.utils.errors import UserError
 from tests import GOLDEN
-from tests.official.convert import systems
+from tests.official.conversion import systems
 from tests.parity.test_heads_parity import answers
 
 CLOSE = dict(rtol=0, atol=1e-5)

@@ -7,7 +7,7 @@ import numpy as np
 
 import official
 from official import tokenizers
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.tokenizers import tokenizer_json
 from tests.official.tokenizers.test_tokenizer_json import alone
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import model_folder
 from official.tokenizers import pair_packing
-from tests.official.convert import systems, xlnets
-from tests.official.convert.test_convert_xlnet import CASES, WRITTEN
+from tests.official.conversion import systems, xlnets
+from tests.official.conversion.test_convert_xlnet import CASES, WRITTEN
 
 PARITY = systems.GOLDEN.parent / "parity"
 

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
-from official.convert.bert import BERT
-from official.convert.mapping import bring_in
+from official.conversion.bert import BERT
+from official.conversion.mapping import bring_in
 from official.modeling.model import Model
 
 

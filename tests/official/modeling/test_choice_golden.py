@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official.config.heads import MultipleChoiceConfig
-from official.convert.bert import BERT
-from official.convert.mapping import linear
+from official.conversion.bert import BERT
+from official.conversion.mapping import linear
 from official.modeling.model import Model
 from official.training.optimizers import AdamW
 from official.training.schedules import Schedule

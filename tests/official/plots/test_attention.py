@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.plots import attention
 from official.saving import model_folder
 from official.utils.errors import UserError

@@ -7,12 +7,12 @@ import pytest
 
 import official
 from official import config as configs
+from official import students as command
 from official import tokenizers
 from official.config.encoders import TransformerConfig
 from official.config.objectives import CausalLMConfig, MaskedLMConfig, SentencePairConfig
 from official.modeling.model import Model
 from official.saving import derived_models, model_folder, named_arrays
-from official.students import __main__ as command
 from official.utils.errors import UserError
 from tests import commands, sentences, small
 from tests.official.serving.test_words_in_context import HEAD, write

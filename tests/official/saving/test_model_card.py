@@ -7,7 +7,7 @@ import pytest
 
 import official
 from official import config as configs
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import checkpoints, model_card, model_folder
 from official.serving import saved_model
 from tests import GOLDEN

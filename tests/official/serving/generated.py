@@ -7,7 +7,7 @@ import numpy as np
 
 from official import config as configs
 from official.config.objectives import CausalLMConfig, Seq2SeqLMConfig
-from official.convert import gpt2, mapping
+from official.conversion import gpt2, mapping
 from official.saving import model_folder, named_arrays
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator

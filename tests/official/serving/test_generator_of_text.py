@@ -14,7 +14,7 @@ from official import tokenizers
 from official.config import compatibility
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfig
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.serving.generation_settings import Settings
@@ -24,7 +24,7 @@ from official.serving.signatures import table
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import commands
-from tests.official.convert import systems
+from tests.official.conversion import systems
 from tests.official.test_export import ask
 
 GREEDY = Settings(max_new_tokens=9, temperature=0.0)

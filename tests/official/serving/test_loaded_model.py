@@ -10,7 +10,7 @@ import pytest
 
 import official
 from official import config, tokenizers
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
 from tests import ROOT

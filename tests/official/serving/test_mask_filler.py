@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import official
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.modeling.encoders.inputs import encode
 from official.serving import litert, mask_filler, saved_model
 from official.serving.generation_settings import Settings
@@ -18,7 +18,7 @@ from official.serving.generator import Generator
 from official.serving.signatures import table
 from official.utils.errors import UserError
 from tests import GOLDEN, commands, fill_masks
-from tests.official.convert.test_convert_electra import SHARED, both
+from tests.official.conversion.test_convert_electra import SHARED, both
 
 EXPECTED = json.loads((GOLDEN / "fill_mask.json").read_text())
 

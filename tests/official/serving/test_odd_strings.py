@@ -15,7 +15,7 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tasks, tokenizers
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.data import ShardDataset
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions

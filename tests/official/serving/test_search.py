@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import official
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from official.serving import search
 from official.serving.text_vectors import EmbeddingSettings
 from official.utils.errors import UserError

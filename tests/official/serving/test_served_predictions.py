@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from official.convert import converted_model, huggingface
+from official.conversion import converted_model, huggingface
 from tests import ROOT, commands
 from tests.official.test_export import ask
 

@@ -22,7 +22,7 @@ from official.serving.served_model import ServedModel
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
-from tests.official.convert import systems
+from tests.official.conversion import systems
 from tests.official.serving import t5_weights
 from tests.official.test_export import ask
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from official.modeling.token_loop import likeliest
 from official.serving import generation_settings, token_choice
 from official.utils.errors import UserError
-from tests.official.convert import systems
+from tests.official.conversion import systems
 
 
 def by_token(logits, temperature, top_k, top_p):

@@ -8,7 +8,7 @@ import pytest
 
 from official import config as configs
 from official.config.encoders import BilmConfig
-from official.convert import elmo
+from official.conversion import elmo
 from official.modeling import weight_counts
 from official.modeling.encoders.bilm import Encoder
 from official.modeling.encoders.inputs import encode

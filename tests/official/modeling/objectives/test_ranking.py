@@ -11,7 +11,7 @@ from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.heads import KernelRankingConfig, RankingConfig
 from official.config.registry import OBJECTIVES
-from official.convert import huggingface
+from official.conversion import huggingface
 from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model

@@ -1,0 +1,291 @@
+"""ELECTRA: the names of its tensors in Hugging Face's files and in the TF1 release.
+
+In transformers, the discriminator and the generator are two models. The generator is in the folder
+`generator` inside the folder of the discriminator, and either may be missing. A generator alone is
+an encoder with a masked LM. Heads of tasks read a pooled output with a GELU in transformers, and
+the first position in the release; multiple choice may do either. The release has both networks in
+one checkpoint and no config file. The sizes are read from the tensors, and heads have size 64.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.objectives import GeneratorConfig, MaskedLMConfig
+from official.conversion import bert, converted_model
+from official.conversion.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
+from official.conversion.mapping import Row, linear
+from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
+from official.saving import model_folder
+from official.utils.errors import UserError
+
+# The folder and the objective of the generator, and the prefix of its paths.
+GENERATOR = "generator"
+_HEAD_SIZE = 64
+_EMBEDDINGS = ("token", "position", "segment", "norm")
+
+
+def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
+    rows = bert.encoder_rows("electra.")(encoder)
+    if (encoder.embedding_size or encoder.hidden_size) != encoder.hidden_size:
+        rows += linear("encoder/embeddings/projection", "electra.embeddings_project")
+    return rows
+
+
+def _tf1_name(name: str) -> str:
+    if name == "generator_lm_head.bias":
+        return "generator_predictions/output_bias"
+    return bert.tf1_name(name.replace("dense_prediction", "dense_1"))
+
+
+def _tf1_row(row: Row) -> Row:
+    return bert.tf1_row(row, _tf1_name)
+
+
+class _SummaryChoice(MultipleChoice):
+    """Multiple choice, which reads a pooled output or the first position itself."""
+
+    poolings = ("pooled", "first")
+
+    def activation(self, config: Mapping[str, Any]) -> str:
+        """See `TaskHead`."""
+        kind = config.get("summary_type", "first")
+        if kind != "first":
+            raise ValueError(f"summary_type: {kind!r} is not supported, only 'first'")
+        projected = config.get("summary_use_proj", True)
+        name = config.get("summary_activation", "gelu")
+        names = {theirs: ours for ours, all in ACTIVATIONS.items() for theirs in all}
+        names["tanh"] = "tanh"
+        if name not in (names if projected else (None, "")):
+            raise ValueError(
+                f"summary_activation: {name!r} is not supported where summary_use_proj is "
+                f"{projected}"
+            )
+        return names[name] if projected else "gelu"
+
+    def pooler_keys(self, objective: Any, encoder: TransformerConfig) -> dict[str, Any]:
+        """See `Head`."""
+        pooled = objective.pooling == "pooled"
+        name = encoder.pooler_activation
+        name = ACTIVATIONS[name][0] if name in ACTIVATIONS else name
+        return {
+            "summary_type": "first",
+            "summary_use_proj": pooled,
+            # transformers 5 refuses null here, and 4 takes both for none.
+            "summary_activation": name if pooled else "",
+            "summary_last_dropout": objective.dropout,
+        }
+
+
+SYSTEM = System(
+    model_type="electra",
+    encoder=EncoderKeys(
+        title="an ELECTRA",
+        form={name: only for name, only in FORM.items() if name != "embedding_size"},
+        sizes={**SIZES, "embedding_size": "embedding_size"},
+    ),
+    prefix="electra.",
+    encoder_rows=_encoder_rows,
+    heads=table(
+        MaskedLM(
+            bert.masked_lm_rows(
+                "generator_predictions.dense",
+                "generator_predictions.LayerNorm",
+                "generator_lm_head.bias",
+            ),
+            "ElectraForMaskedLM",
+            erf_gelu=True,
+        ),
+        ReplacedTokens(
+            [
+                *linear("replaced_tokens/transform", "discriminator_predictions.dense"),
+                *linear("replaced_tokens/output", "discriminator_predictions.dense_prediction"),
+            ],
+            "ElectraForPreTraining",
+        ),
+        *bert.task_heads(
+            "Electra",
+            "classifier.out_proj",
+            hidden="classifier.dense",
+            choice=_SummaryChoice(
+                linear("multiple_choice/output", "classifier"),
+                "ElectraForMultipleChoice",
+                pooler="sequence_summary.summary",
+            ),
+        ),
+    ),
+    architectures={frozenset(): "ElectraModel"},
+    pooler_activation="gelu",
+    aliases={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+    buffers=("electra.embeddings.position_ids", "electra.embeddings.token_type_ids"),
+    segments={"format": "halves"},
+    corruption={"mask_prob": 0.85, "random_prob": 0.0, "replacement": True},
+    tf1_row=_tf1_row,
+    release_gelu="gelu",
+)
+
+
+def release(names: Collection[str]) -> dict[str, System]:
+    """Returns the tables of a checkpoint of the release by the scope of the network.
+
+    Args:
+      names: the names of the tensors of the checkpoint.
+    """
+    # The generator may share the embeddings of the discriminator.
+    own = "generator/embeddings/word_embeddings" in names
+    pattern = r"^electra/" if own else r"^electra/(?!embeddings/)"
+
+    def in_generator(row: Row) -> Row:
+        row = _tf1_row(row)
+        renamed = tuple(re.sub(pattern, "generator/", name) for name in row.names)
+        return dataclasses.replace(row, names=renamed)
+
+    def system(head: str, tf1_row: Callable[[Row], Row]) -> System:
+        heads = table(SYSTEM.heads[head])
+        return dataclasses.replace(SYSTEM.of_release(), heads=heads, tf1_row=tf1_row)
+
+    tables = {"electra": system("replaced_tokens", _tf1_row)}
+    if any(name.startswith("generator/") for name in names):
+        tables["generator"] = system("masked_lm", in_generator)
+    return tables
+
+
+def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -> dict[str, Any]:
+    """Returns a config.json for a network of the release, from the shapes of its tensors.
+
+    Args:
+      tensors: the tensors of the checkpoint.
+      scope: the scope of the network, `electra` or `generator`.
+      source: the name of the checkpoint for messages.
+
+    Raises:
+      UserError: a tensor is missing, or the hidden size is not a multiple of 64.
+    """
+    own = f"{scope}/embeddings/word_embeddings" in tensors
+    embeddings = f"{scope if own else 'electra'}/embeddings"
+    inner = f"{scope}/encoder/layer_0/intermediate/dense/kernel"
+    names = [
+        *(f"{embeddings}/{kind}_embeddings" for kind in ("word", "position", "token_type")),
+        inner,
+    ]
+    if lacking := [name for name in names if name not in tensors]:
+        raise UserError(f"{source} lacks the tensor {lacking[0]}: the file is not whole")
+    words, positions, types, kernel = (tensors[name].shape for name in names)
+    if kernel[0] % _HEAD_SIZE:
+        raise UserError(
+            f"{source}: {inner}: the hidden size {kernel[0]} is not a multiple of {_HEAD_SIZE}, "
+            "the size of a head in every ELECTRA of the release"
+        )
+    layers = {name.split("/")[2] for name in tensors if name.startswith(f"{scope}/encoder/layer_")}
+    return {
+        "vocab_size": words[0],
+        "embedding_size": words[1],
+        "hidden_size": kernel[0],
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": kernel[0] // _HEAD_SIZE,
+        "intermediate_size": kernel[1],
+        "max_position_embeddings": positions[0],
+        "type_vocab_size": types[0],
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+    }
+
+
+def join(
+    main: converted_model.Converted, small: converted_model.Converted, source: str
+) -> converted_model.Converted:
+    """Combines a discriminator and its generator to one model.
+
+    Args:
+      main: the discriminator, with or without its head.
+      small: the generator, an encoder with a masked LM.
+      source: the name of the generator for messages.
+
+    Raises:
+      UserError: the sizes of the generator are not a fraction of those of the discriminator.
+    """
+    encoder, theirs = main.config.encoder, small.config.encoder
+    objective = GeneratorConfig(
+        size=theirs.hidden_size / encoder.hidden_size,
+        num_layers=theirs.num_layers,
+        sharing=_sharing(main.variables, small.variables),
+    )
+    try:
+        ours = objective.network(encoder)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}: convert the two one by one") from None
+    theirs = dataclasses.replace(
+        theirs, embedding_size=theirs.embedding_size or theirs.hidden_size, pooler=False
+    )
+    for field in (field.name for field in dataclasses.fields(ours)):
+        if getattr(ours, field) != getattr(theirs, field):
+            raise UserError(
+                f"{source}: {field} is {getattr(theirs, field)}, where a generator with "
+                f"{objective.size:g} of the discriminator's hidden size that shares "
+                f"{objective.sharing} has {getattr(ours, field)}: convert the two one by one"
+            )
+    objectives = (objective, *main.config.objectives)
+    # The generator's masked LM comes with the settings of pretraining.
+    config = dataclasses.replace(
+        small.config, name=main.config.name, encoder=encoder, objectives=objectives
+    )
+    variables = {
+        path: small.variables[path.removeprefix(f"{GENERATOR}/")]
+        if path.startswith(f"{GENERATOR}/")
+        else main.variables[path]
+        for path in model_folder.shapes(config)
+    }
+    leftover = sorted({*main.leftover, *small.leftover})
+    return converted_model.Converted(config, main.tokenizer, variables, leftover)
+
+
+def split(
+    config: configs.Config, variables: Mapping[str, np.ndarray]
+) -> dict[str, tuple[configs.Config, dict[str, np.ndarray]]]:
+    """Splits a model into its encoder with heads and its generator, by the folder of each.
+
+    Args:
+      config: the config of the model.
+      variables: the variables of the model by path.
+
+    Returns:
+      Config and variables of the encoder with its heads under an empty name, and those of the
+      generator, if there is one, under `generator`.
+    """
+    generator = next((o for o in config.objectives if o.type == GENERATOR), None)
+    objectives = tuple(o for o in config.objectives if o is not generator)
+    main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
+    networks = {"": (dataclasses.replace(config, objectives=objectives), main)}
+    if generator is not None:
+        encoder = generator.network(config.encoder)
+        small = dataclasses.replace(config, encoder=encoder, objectives=(MaskedLMConfig(),))
+        # Shared variables have the paths of the encoder. Baselines are only used in training.
+        own = {path: a for path, a in main.items() if path.startswith("encoder/")}
+        own |= {
+            path.removeprefix(f"{GENERATOR}/"): array
+            for path, array in variables.items()
+            if path.startswith((f"{GENERATOR}/encoder/", f"{GENERATOR}/masked_lm/"))
+        }
+        networks[GENERATOR] = (small, own)
+    return networks
+
+
+def _sharing(main: Mapping[str, np.ndarray], small: Mapping[str, np.ndarray]) -> str:
+    """Returns which variables of the generator's encoder are equal to the discriminator's."""
+
+    def same(prefix: str) -> bool:
+        paths = [path for path in small if path.startswith(prefix)]
+        return all(path in main and np.array_equal(main[path], small[path]) for path in paths)
+
+    if same("encoder/"):
+        return "all"
+    if all(same(f"encoder/embeddings/{part}") for part in _EMBEDDINGS):
+        return "embeddings"
+    return "token" if same("encoder/embeddings/token") else "none"

@@ -1,0 +1,258 @@
+"""Reads and writes model folders of Hugging Face: config.json, weights, vocabulary.
+
+Weights are read in any format of transformers (`official.conversion.weight_files`), and written as
+safetensors.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from official import config as configs
+from official import tokenizers
+from official.conversion import (
+    albert,
+    bert,
+    converted_model,
+    electra,
+    generation,
+    gpt2,
+    mapping,
+    sentence_transformers,
+    t5,
+    transfo_xl,
+    xlnet,
+)
+from official.conversion.heads import name_of
+from official.conversion.system import System
+from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
+from official.saving import model_folder
+from official.serving import generation_settings, text_vectors
+from official.tokenizers import tokenizer_json
+from official.utils import atomic, json_files, paths
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+# `model_type` of config.json → its table.
+SYSTEMS = {
+    system.model_type: system
+    for system in (
+        bert.BERT,
+        bert.ROBERTA,
+        bert.XLM,
+        bert.CAMEMBERT,
+        albert.SYSTEM,
+        electra.SYSTEM,
+        bert.DISTILBERT,
+        bert.MPNET,
+        bert.ERNIE,
+        gpt2.SYSTEM,
+        xlnet.SYSTEM,
+        transfo_xl.SYSTEM,
+        t5.SYSTEM,
+    )
+}
+
+CONFIG = "config.json"
+
+
+def read(folder: str | os.PathLike) -> converted_model.Converted:
+    """Reads a folder of `save_pretrained`, and the generator of an ELECTRA inside of it.
+
+    The folder may be one of sentence-transformers, whose settings are read too.
+
+    Raises:
+      UserError: a file is missing or broken, or the model type is not supported.
+    """
+    folder = paths.path(folder)
+    converted, system = _read(sentence_transformers.model_of(folder))
+    lower_case = getattr(converted.tokenizer, "lower_case", False)
+    embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
+    if embedding is not None:
+        converted = dataclasses.replace(converted, embedding=embedding)
+    small = folder / electra.GENERATOR
+    if system is not electra.SYSTEM or not small.is_dir():
+        return converted
+    generator, system = _read(small)
+    if system is not electra.SYSTEM:
+        raise UserError(
+            f"{small}: model_type {system.model_type!r} is not the generator of an ELECTRA"
+        )
+    return electra.join(converted, generator, str(small))
+
+
+def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
+    source = folder / CONFIG
+    config = json_files.read(source, "is this the folder of a Hugging Face model?")
+    if config.get("model_type") is not None:
+        _known(config["model_type"], source)
+    with contextlib.closing(Weights(folder)) as weights:
+        notes = []
+        if config.get("model_type") is None:
+            config["model_type"] = _model_type(weights, folder, source)
+            notes.append(f"no model_type in {CONFIG}; its tensors are of {config['model_type']}")
+        converted_model.check_types(config, source)
+        system = _known(config["model_type"], source)
+        if system is t5.SYSTEM and not t5.has_decoder(config):
+            system = t5.ENCODER
+        if system is t5.SYSTEM:
+            config = t5.with_tying(config, weights)
+        aliases = {**system.aliases}
+        if config.get("tie_word_embeddings", True):
+            aliases |= system.tied_aliases
+        encoder, heads = _table(system, config, str(source))
+        tensors = Tensors(weights, system, aliases, encoder, heads)
+        named = system.tensors(tensors, tensors.source) if system.tensors else tensors
+        converted = converted_model.read(folder, config, source, system, named)
+        converted = dataclasses.replace(converted, notes=(*notes, *tensors.notes))
+    types = [objective.type for objective in converted.config.objectives]
+    decoder = "seq2seq_lm" in types
+    if decoder or "causal_lm" in types:
+        settings = generation.read(folder, config, converted.tokenizer, decoder)
+        converted = dataclasses.replace(
+            converted, generation=settings.defaults, settings_left_out=settings.left_out
+        )
+    return converted, system
+
+
+def _known(model_type: Any, source: AnyPath) -> System:
+    system = SYSTEMS.get(str(model_type))
+    if system is None:
+        raise UserError(
+            f"{source}: model_type {model_type!r} cannot be converted (known: {', '.join(SYSTEMS)})"
+        )
+    return system
+
+
+def _model_type(names: Collection[str], folder: AnyPath, source: AnyPath) -> str:
+    """Returns the model type of a folder of old, whose config.json does not say it."""
+    for system in SYSTEMS.values():
+        bare = [name for name in names if name.startswith(system.bare)] if system.bare else []
+        own = [name for name in names if system.prefix and name.startswith(system.prefix)]
+        if own or (bare and (folder / system.vocabulary).exists()):
+            return system.model_type
+    raise UserError(f"{source}: model_type is missing: write it (known: {', '.join(SYSTEMS)})")
+
+
+def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list[str], list[str]]:
+    """Returns the names of the encoder's tensors, and of those of the heads of config.json."""
+    heads = system.heads_named(config)
+    encoder = system.encoder_config(config, source, heads)
+    own = [name for row in system.rows(encoder, ()) for name in row.names]
+    every = [name for head in heads for row in system.rows(encoder, (head,)) for name in row.names]
+    return own, [name for name in dict.fromkeys(every) if name not in set(own)]
+
+
+def system_of(config: configs.Config, tokenizer: tokenizers.Tokenizer | None = None) -> System:
+    """Returns the system that a model is written as: the first one that can express it."""
+    encoder = config.encoder
+    if encoder.type == "transformer_xl":
+        return xlnet.SYSTEM
+    if encoder.type == "encoder_decoder":
+        return t5.SYSTEM if encoder.decoder_layers else t5.ENCODER
+    if encoder.type != "transformer":
+        return bert.BERT
+    if encoder.causal:
+        return gpt2.SYSTEM
+    if encoder.layer_groups is not None:
+        return albert.SYSTEM
+    if encoder.relative_buckets:
+        return bert.MPNET
+    if encoder.position_offset:
+        return bert.roberta_of(tokenizer)
+    if not encoder.segment_types:
+        return bert.DISTILBERT
+    projected = encoder.embedding_size not in (None, encoder.hidden_size)
+    has_generator = any(o.type == electra.GENERATOR for o in config.objectives)
+    only_electra = any(
+        electra.SYSTEM.has_room_for(o) and not bert.BERT.has_room_for(o) for o in config.objectives
+    )
+    # BERT's pooler has tanh, and the bare encoder has one.
+    other_pooler = encoder.pooler_activation != "tanh" or not (config.objectives or encoder.pooler)
+    if projected or has_generator or only_electra or other_pooler:
+        return electra.SYSTEM
+    return bert.ERNIE if encoder.family == bert.ERNIE.model_type else bert.BERT
+
+
+def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
+    """Writes a model folder as a folder that `from_pretrained` reads.
+
+    The generator of an ELECTRA is written to a folder inside of it. If the model folder has
+    `embedding.json`, it is a folder of sentence-transformers too.
+
+    Raises:
+      UserError: `model_dir` is not a model folder, transformers has no class for the model, or
+        `output` exists.
+    """
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
+    config = without_distillation(config)
+    system = system_of(config, tokenizer)
+    variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
+    files = {
+        name: _files(network, arrays, system, tokenizer)
+        for name, (network, arrays) in electra.split(config, variables).items()
+    }
+    defaults = generation_settings.read(model_dir)
+    settings = None
+    if defaults.settings or defaults.tasks:
+        described = files[""][0]
+        settings, tasks = generation.written(defaults, described)
+        described |= {generation.TASKS: tasks} if tasks else {}
+    embedding = text_vectors.read(model_dir) if model_folder.embedding(model_dir) else None
+    layout = getattr(config.encoder, "text_layout", config.encoder.layout)
+    with atomic.folder(output, CONFIG) as temporary:
+        if embedding is not None:
+            length = model_folder.max_length(model_dir, config)
+            sentence_transformers.write(embedding, config.encoder, length, temporary)
+        for name, (described, tensors) in files.items():
+            folder = temporary / name
+            folder.mkdir(exist_ok=True)
+            tokenizer.save(folder)
+            if system.tokenizer_class and isinstance(tokenizer, tokenizers.SentencePiece):
+                _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
+            described_tokenizer = tokenizer_json.described(tokenizer, layout)
+            if described_tokenizer is not None:
+                text = json.dumps(described_tokenizer, ensure_ascii=False, indent=1)
+                (folder / tokenizer_json.FILE).write_text(text + "\n", "utf-8")
+            (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+            # transformers refuses a file without this metadata.
+            safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})
+        if settings is not None:
+            (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+
+
+def without_distillation(config: configs.Config) -> configs.Config:
+    """Returns the config of a student without the objective that its teacher was needed for."""
+    kept = tuple(o for o in config.objectives if o.type != "distillation")
+    return dataclasses.replace(config, objectives=kept)
+
+
+def _files(
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    system: System,
+    tokenizer: tokenizers.Tokenizer,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Returns the config.json of a network, and its tensors."""
+    heads = sorted({name_of(objective) for objective in config.objectives})
+    described = system.huggingface_config(config, heads, tokenizer.pad_id)
+    described |= {key: getattr(tokenizer, name) for key, name in system.bounds.items()}
+    tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
+    if heads and system is t5.SYSTEM:
+        tensors = t5.with_output_layer(tensors, config.encoder)
+    if not heads:
+        tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
+    described["dtype"] = next(iter(tensors.values())).dtype.name
+    return described, tensors
+
+
+def _set_tokenizer_class(path: AnyPath, name: str) -> None:
+    settings = json_files.read(path)
+    settings["tokenizer_class"] = name
+    path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")

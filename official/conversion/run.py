@@ -1,0 +1,129 @@
+"""Converts folders of other tools to model folders, and back: `official.convert`."""
+
+import os
+from collections.abc import Callable
+
+from official.utils import atomic
+from official.utils.errors import UserError
+
+SOURCES = ("hf", "tf1", "garden", "elmo")
+TARGETS = ("hf", "elmo")
+
+
+def convert(
+    input: str | os.PathLike,
+    output: str | os.PathLike,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    checkpoint: str = "best",
+    vocab: str | os.PathLike | None = None,
+    report: Callable[[str], None] | None = None,
+) -> str:
+    """Makes a model folder from the files of another tool, or such files from a model folder.
+
+    Example:
+    ```python
+    model = official.load(official.convert("bert-base-uncased", "run/bert", source="hf"))
+    official.convert("run/finetuned", "run/for_transformers", target="hf")
+    ```
+
+    Args:
+      input: the folder to read. With `target` it is a model folder.
+      output: the folder to write, which must not exist.
+      source: the format of `input`: `hf` (transformers and sentence-transformers), `tf1` (a
+        release of TensorFlow 1), `garden` (a checkpoint of the TF Model Garden) or `elmo`.
+      target: the format of `output`: `hf` or `elmo`. Either `source` or `target` is given.
+      checkpoint: with `target`, the checkpoint: `best`, `last`, a step or a path.
+      vocab: with `source="elmo"`, the vocabulary of the language model, one word per line: <S>,
+        </S>, <UNK>, then the others. None = `words.txt` of `input`, or else these three alone.
+      report: is called with lines that say what was written, and what was not; None = there are
+        none.
+
+    Returns:
+      `output`.
+
+    Raises:
+      UserError: `input` is not of the format, or has something that is not supported; an argument
+        is not supported for the format; `output` exists.
+    """
+    if (source is None) == (target is None):
+        raise UserError("give either --source=hf|tf1|garden|elmo or --target=hf|elmo")
+    for name, value, formats in (("source", source, SOURCES), ("target", target, TARGETS)):
+        if value is not None and value not in formats:
+            raise UserError(f"--{name}={value}: the formats are {', '.join(formats)}")
+    if vocab is not None and source != "elmo":
+        raise UserError(
+            "--vocab: only supported with --source=elmo; other formats have a vocabulary: remove it"
+        )
+    output = os.fspath(output)
+    atomic.check_new(output)
+    if target is not None:
+        lines = _write(target, input, output, checkpoint)
+    else:
+        lines = _read(source, input, output, vocab)
+    for line in lines:
+        if report is not None:
+            report(line)
+    return output
+
+
+def _read(
+    source: str, input: str | os.PathLike, output: str, vocab: str | os.PathLike | None
+) -> list[str]:
+    """Writes a model folder from files in the format `source`; returns the lines to report."""
+    from official.conversion import converted_model
+
+    if source == "elmo":
+        from official.conversion import elmo
+
+        converted = elmo.read(input, vocab)
+    elif source == "hf":
+        from official.conversion import huggingface
+
+        converted = huggingface.read(input)
+    elif source == "garden":
+        from official.conversion import garden
+
+        converted = garden.read(input)
+    else:
+        from official.conversion import tf1
+
+        converted = tf1.read(input)
+    converted_model.write(converted, output)
+    count = sum(variable.size for variable in converted.variables.values())
+    lines = [f"wrote {output}: {len(converted.variables)} variables, {count:,} parameters"]
+    if converted.embedding:
+        lines.append(
+            f"vectors of texts as in sentence-transformers: {converted.embedding.described()}"
+        )
+    lines += converted.notes
+    masked = any(objective.type == "masked_lm" for objective in converted.config.objectives)
+    if masked and converted.tokenizer.mask_id is None:
+        lines.append(
+            "the vocabulary has no mask token: the masked LM cannot fill masks or be trained"
+        )
+    if spare := converted_model.spare_rows(converted):
+        lines.append(f"{spare} of the embedding table: no token has this id")
+    for names, what in (
+        (converted.leftover, "this model does not have them"),
+        (converted.settings_left_out, "settings of generation that are not supported"),
+    ):
+        if names:
+            lines.append(f"not converted, {what}: {', '.join(names)}")
+    return lines
+
+
+def _write(target: str, input: str | os.PathLike, output: str, checkpoint: str) -> list[str]:
+    """Writes a model folder in the format `target`; returns the lines to report."""
+    lines = [f"wrote {output}"]
+    if target == "hf":
+        from official.conversion import huggingface
+
+        huggingface.write(input, output, checkpoint)
+    else:
+        from official.conversion import elmo
+
+        if left_out := elmo.write(input, output, checkpoint):
+            lines.append(f"not written, the format does not have them: {', '.join(left_out)}")
+    return lines

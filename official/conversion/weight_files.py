@@ -1,0 +1,312 @@
+"""The tensors of a folder that transformers has saved, in any of its formats.
+
+`Weights` finds and opens the files. These are, in the order of preference: safetensors (named by
+PyTorch's or by TensorFlow's classes), torch's `pytorch_model.bin`, Keras' `tf_model.h5`, each in
+one file or in several with an index, and else the only file of torch. None of them can run code.
+
+`Tensors` has them under the names of transformers' current PyTorch classes. Old names
+(`LayerNorm.gamma`), a missing prefix `bert.`, a prefix of a training script (`module.`) and a
+second copy of the tied output layer are corrected. Constants in old files are left out.
+
+TensorFlow's classes have names of their own: `bert/encoder/layer_._0/output/dense/kernel:0` is
+`bert.encoder.layer.0.output.dense.weight`, transposed. `tf_model.h5` has the name of the Keras
+layer, and in old files that of the model, before it. Safetensors of some versions lack the first
+part.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import PurePosixPath
+
+import numpy as np
+import safetensors
+
+from official.conversion import hdf5
+from official.conversion.mapping import LazyTensors
+from official.conversion.system import System
+from official.conversion.torch_files import TorchFile
+from official.utils import json_files, paths
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+SAFETENSORS = "model.safetensors"
+TORCH = "pytorch_model.bin"
+KERAS = "tf_model.h5"
+_TORCH_FILES = ("*.bin", "*.pth", "*.pt", "*.ckpt")
+# Files of torch that a training run leaves beside the weights.
+_OTHERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
+_COMPILED = "_orig_mod."  # torch.compile puts it before the names of a module
+# Tensors of TensorFlow's classes and those that they have as well and do not read (ALBERT's).
+_READ = {"predictions.decoder.bias": "predictions.bias"}
+# Matrices that PyTorch's classes have transposed; the others are those of an adaptive embedding.
+_KERNEL = re.compile(r"(^|/)(kernel|emb_projs_\._\d+)(:\d+)?$")
+_KINDS = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
+
+
+class _Safetensors(LazyTensors):
+    """The tensors of a safetensors file."""
+
+    def __init__(self, path: AnyPath):
+        self._path = path
+        paths.check_file(path, max_bytes=None)
+        try:
+            with paths.local_copy(path) as file:  # which may be removed when it is open
+                self._handle = safetensors.safe_open(file, framework="np").__enter__()
+                self._index = dict.fromkeys(self._handle.keys())
+                self.by_tf = (self._handle.metadata() or {}).get("format") == "tf"
+        except (OSError, MemoryError, safetensors.SafetensorError) as error:
+            raise UserError(f"{path} is broken ({error}): copy or download it again") from None
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        try:
+            return self._handle.get_tensor(name)
+        except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
+            raise UserError(f"{self._path}: tensor {name} cannot be read: {error}") from None
+
+    def close(self) -> None:
+        self._handle = None
+
+
+class _Keras(LazyTensors):
+    """The data sets of an HDF5 file. All are checked and read when it is opened."""
+
+    by_tf = True
+
+    def __init__(self, path: AnyPath):
+        shapes = hdf5.shapes(path)
+        if not shapes:
+            raise UserError(f"{path} has no weights in it: copy or download it again")
+        self._index = hdf5.read(path, shapes, "a file of weights", others=True)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._index[name]
+
+    def close(self) -> None:
+        self._index = {}
+
+
+class _Torch(TorchFile):
+    """The tensors of a file of torch."""
+
+    by_tf = False
+
+
+# Files in the order of preference, and what reads them.
+_READERS: dict[str, Callable[[AnyPath], Mapping[str, np.ndarray]]] = {
+    SAFETENSORS: _Safetensors,
+    TORCH: _Torch,
+    KERAS: _Keras,
+}
+
+
+class Weights(LazyTensors):
+    """The tensors of a folder by the names that they have in its files, read when accessed.
+
+    Attributes:
+      source: the file, or the index of several, for messages.
+      by_tf: whether classes of TensorFlow have written them.
+    """
+
+    def __init__(self, folder: AnyPath):
+        """Opens the file or, if `save_pretrained` has split it, the files.
+
+        Raises:
+          UserError: there are none, or one is missing or broken.
+        """
+        self.source, parts, reader = _find(folder)
+        self._parts: list[Mapping[str, np.ndarray]] = []
+        try:
+            for path in parts:
+                advice = "" if path == self.source else f"{self.source.name} names it"
+                paths.check_file(path, max_bytes=None, advice=advice)
+                self._parts.append(reader(path))
+        except BaseException:
+            self.close()
+            raise
+        self._index = {name: part for part in self._parts for name in part}
+        self.by_tf = any(part.by_tf for part in self._parts)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads a tensor."""
+        return self._index[name][name]
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._index = {}
+        for part in self._parts:
+            part.close()
+        self._parts = []
+
+
+def _find(
+    folder: AnyPath,
+) -> tuple[AnyPath, Sequence[AnyPath], Callable[[AnyPath], Mapping[str, np.ndarray]]]:
+    """Returns the file or index of the weights, all their files, and what reads one."""
+    for name, reader in _READERS.items():
+        path = folder / name
+        if path.exists():
+            return path, [path], reader
+        if (index := folder / f"{name}.index.json").exists():
+            return index, _split_files(index), reader
+    candidates = sorted(
+        path
+        for pattern in _TORCH_FILES
+        for path in folder.glob(pattern)
+        if not path.name.startswith(_OTHERS)
+    )
+    if len(candidates) == 1:
+        return candidates[0], candidates, _Torch
+    if candidates:
+        raise UserError(
+            f"{folder} has several files of weights "
+            f"({', '.join(path.name for path in candidates)}): name the one to read {TORCH}"
+        )
+    raise UserError(
+        f"{folder / SAFETENSORS} is missing, and so are {TORCH} and {KERAS}: is this the folder of "
+        "a Hugging Face model?"
+    )
+
+
+def _split_files(index: AnyPath) -> list[AnyPath]:
+    """Returns the files that an index names. They are always in the folder of the index."""
+    files_by_tensor = json_files.read(index).get("weight_map")
+    names = list(files_by_tensor.values()) if isinstance(files_by_tensor, dict) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise UserError(f"{index}: weight_map: expected the name of a file for each tensor")
+    return [index.with_name(PurePosixPath(name).name) for name in sorted(set(names))]
+
+
+class Tensors(LazyTensors):
+    """The tensors by their current names. Each is read when it is accessed.
+
+    Attributes:
+      source: the file for messages.
+      notes: sentences about what was left out of the names.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        system: System,
+        aliases: Mapping[str, str],
+        encoder: Sequence[str],
+        heads: Collection[str] = (),
+    ):
+        """Finds the current name of each tensor.
+
+        Args:
+          weights: the tensors by the names in their files.
+          system: the table of the system.
+          aliases: tensors that repeat another one, and that other one.
+          encoder: the names of the encoder's tensors in the table; the first is always there.
+          heads: those of the heads of the class that config.json names, or of all heads.
+
+        Raises:
+          UserError: it is not clear which tensor is which, or a copy differs.
+        """
+        self.source, self._weights = weights.source, weights
+        self.notes: list[str] = []
+        if weights.by_tf:
+            present = {name.partition(".")[0] for name in heads}
+            copies = [name for name in aliases if name.partition(".")[0] in present]
+            stored = self._of_tf([*encoder, *heads, *copies], system.prefix.rstrip("."))
+        else:
+            stored = {name.replace(_COMPILED, ""): name for name in weights}
+            if any(_COMPILED in name for name in weights):
+                self.notes.append(f"{_COMPILED} in the names of tensors is left out")
+        self._index = {
+            _current_name(name, system): actual
+            for name, actual in self._without_prefix(stored, system, encoder[0]).items()
+        }
+        for buffer in system.buffers:
+            for name in fnmatch.filter(self._index, buffer):
+                del self._index[name]
+        for alias, name in aliases.items():
+            if alias not in self._index:
+                continue
+            if name in self._index and not np.array_equal(self[alias], self[name]):
+                raise UserError(
+                    f"{self.source}: {alias} differs from {name}: an output layer that is not "
+                    "tied to the embedding is not supported"
+                )
+            self._index.setdefault(name, self._index[alias])
+            del self._index[alias]
+
+    def _without_prefix(
+        self, names: Mapping[str, str], system: System, first: str
+    ) -> Mapping[str, str]:
+        """Leaves out what stands before the names of the table, such as `module.`."""
+        bare = first.removeprefix(system.prefix)
+        if first in names or bare in names:
+            return names
+        for wanted in dict.fromkeys((first, bare)):
+            prefixes = sorted(
+                {name.removesuffix(wanted) for name in names if name.endswith(f".{wanted}")}
+            )
+            if len(prefixes) > 1:
+                raise UserError(
+                    f"{self.source} has {len(prefixes)} encoders, under "
+                    f"{', '.join(prefixes)}: save a file with the tensors of one"
+                )
+            if prefixes:
+                prefix = prefixes[0]
+                self.notes.append(f"{prefix} at the beginning of names of tensors is left out")
+                return {name.removeprefix(prefix): actual for name, actual in names.items()}
+        return names
+
+    def _of_tf(self, wanted: Sequence[str], prefix: str) -> dict[str, str]:
+        """Returns the names in files of TensorFlow's classes by those of the table."""
+        whole = {tuple(name.split(".")): name for name in wanted}
+        shorter: dict[tuple[str, ...], set[str]] = {}
+        for path, name in whole.items():
+            shorter.setdefault(path[1:], set()).add(name)
+        result: dict[str, str] = {}
+        for stored in self._weights:
+            path = _tf_path(stored)
+            ends = (whole.get(path[start:]) for start in range(len(path)))
+            name = next(filter(None, ends), None)
+            candidates = [name] if name else sorted(shorter.get(path, ()))
+            if len(candidates) > 1:
+                raise UserError(
+                    f"{self.source}: {stored} is one tensor, and it may be {candidates[0]} or "
+                    f"{candidates[1]}: the version of transformers that has saved it gave both the "
+                    "same name and kept one alone. Load the model where it was trained, and save "
+                    "it with save_pretrained(FOLDER, safe_serialization=False)"
+                )
+            name = candidates[0] if candidates else ".".join(path[_last(path, prefix) :])
+            other = result.setdefault(name, stored)
+            if other != stored and not np.array_equal(self._weights[other], self._weights[stored]):
+                raise UserError(f"{self.source}: {other} and {stored} differ, and are one tensor")
+        for name, unread in _READ.items():
+            if name in result:
+                result[unread] = result.pop(name)
+        return result
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads a tensor, as PyTorch's classes have it."""
+        stored = self._index[name]
+        tensor = self._weights[stored]
+        if not self._weights.by_tf or tensor.ndim != 2:
+            return tensor
+        if _KERNEL.search(stored):
+            return tensor.T
+        return tensor[0] if name.endswith(".bias") and len(tensor) == 1 else tensor
+
+
+def _current_name(name: str, system: System) -> str:
+    stem, dot, kind = name.rpartition(".")
+    name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
+    return system.prefix + name if name.startswith(system.bare) else name
+
+
+def _last(path: tuple[str, ...], part: str) -> int:
+    """Returns where a part stands for the last time, or 0."""
+    return max((i for i, other in enumerate(path) if other == part), default=0)
+
+
+def _tf_path(name: str) -> tuple[str, ...]:
+    """Returns the parts of a name of TensorFlow's classes as PyTorch's classes call them."""
+    parts = name.partition(":")[0].replace("_._", "/").split("/")
+    parts = [part.rpartition("___")[2] for part in parts if part]
+    return (*parts[:-1], _KINDS.get(parts[-1], parts[-1])) if parts else (name,)

@@ -1,1 +1,0 @@
-"""Starts students from layers of their teachers: `python -m official.students`."""

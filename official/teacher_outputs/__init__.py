@@ -1,1 +1,0 @@
-"""Keeps the outputs of teachers for the shards of a task: `python -m official.teacher_outputs`."""

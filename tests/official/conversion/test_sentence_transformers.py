@@ -1,0 +1,219 @@
+"""Folders of sentence-transformers: their settings, their vectors, and the way back."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official.conversion import converted_model, huggingface
+from official.saving import model_folder
+from official.serving import saved_model, text_vectors
+from official.serving.signatures import table
+from official.tokenizers.pair_packing import pack_texts
+from official.utils.errors import UserError
+from tests import GOLDEN, commands
+
+CLOSE = dict(rtol=0, atol=1e-5)
+SWITCHES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens")
+SWITCHES += ("weightedmean_tokens", "lasttoken")
+OURS = {
+    "cls": "first", "max": "max", "mean": "mean", "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean", "lasttoken": "last",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(GOLDEN / "sentence_vectors.npz") as file:
+        return json.loads(str(file["about"])), {name: file[name] for name in file}
+
+
+def make(folder, golden, name, **changes):
+    """A folder as sentence-transformers 5 writes it; `changes` are contents of its files."""
+    about, _ = golden
+    modes, normalize, include_prompt, default = about["cases"][name]
+    shutil.copytree(GOLDEN / "hf_files" / "bare", folder)
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    kinds += [("Normalize", "2_Normalize")] if normalize else []
+    files = {
+        "modules.json": [
+            {"idx": i, "name": str(i), "path": p, "type": f"sentence_transformers.models.{kind}"}
+            for i, (kind, p) in enumerate(kinds)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": about["max_length"]},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": 12,
+            **{f"pooling_mode_{s}": s.removesuffix("_tokens" if s != SWITCHES[3] else "")
+               .removesuffix("_token") in modes for s in SWITCHES},
+            "include_prompt": include_prompt,
+        },
+        "config_sentence_transformers.json": {
+            "__version__": {"sentence_transformers": "5.1.0"},
+            "prompts": about["prompts"],
+            "default_prompt_name": default,
+            "similarity_fn_name": "cosine",
+        },
+    }  # fmt: skip
+    (folder / "1_Pooling").mkdir()
+    for path, content in {**files, **changes}.items():
+        (folder / path).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["mean", "plain", "four", "prompt"])
+def test_vectors_and_the_way_back(name, golden, tmp_path):
+    about, vectors = golden
+    folder = make(tmp_path / "theirs", golden, name)
+    converted_model.write(huggingface.read(folder), tmp_path / "model")
+    modes, normalize, include_prompt, default = about["cases"][name]
+    assert text_vectors.read(tmp_path / "model") == text_vectors.EmbeddingSettings(
+        tuple(OURS[mode] for mode in modes), normalize, 12, {"query": "the dog: "}, default,
+        include_prompt,
+    )  # fmt: skip
+    model = official.load(tmp_path / "model")
+    assert model.max_length == 12
+    np.testing.assert_allclose(model.encode(about["texts"], batch_size=3), vectors[name], **CLOSE)
+    huggingface.write(tmp_path / "model", tmp_path / "back", "last")
+    for file in ("modules.json", "1_Pooling/config.json"):
+        both = [json.loads((parent / file).read_text()) for parent in (folder, tmp_path / "back")]
+        assert both[0] == both[1]
+    again = huggingface.read(tmp_path / "back")
+    assert again.embedding == text_vectors.read(tmp_path / "model")
+
+
+def test_settings_that_are_given_come_first(golden, tmp_path):
+    about, vectors = golden
+    converted_model.write(
+        huggingface.read(make(tmp_path / "theirs", golden, "mean")), tmp_path / "model"
+    )
+    model, texts = official.load(tmp_path / "model"), about["texts"]
+    plain = model.encode(texts, pooling=["first", "max"], normalize=False)
+    np.testing.assert_allclose(plain, vectors["plain"], **CLOSE)
+    four = "max,mean_sqrt_len,weighted_mean,last"
+    joined = model.encode(texts, pooling=four, prompt="query")
+    np.testing.assert_allclose(joined, vectors["four"], **CLOSE)
+    lengths = np.linalg.norm(model.encode(texts, max_length=20), axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-6)
+    changed = np.abs(model.encode(texts, max_length=20) - model.encode(texts)).max(axis=1) > 1e-3
+    assert changed.tolist() == [False, False, False, True, False]
+    for options, message in (
+        ({"pooling": "maen"}, "pooling: 'maen' is not one of .* did you mean 'mean'"),
+        ({"prompt": "qeury"}, "prompt: 'qeury' is not a prompt of this model.*known: query"),
+        ({"max_length": 99}, "max_length: 99 is not from 4 to 24"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model.encode(texts, **options)
+
+
+@pytest.mark.parametrize("name", ["mean", "prompt"])
+def test_signatures_of_an_export(name, golden, tmp_path):
+    """`embed` reads raw texts with the prompt; `embed_tokens` reads ids."""
+    about, vectors = golden
+    converted_model.write(
+        huggingface.read(make(tmp_path / "theirs", golden, name)), tmp_path / "model"
+    )
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    signatures = table.make(parts, kind, default)[1]
+    assert parts.max_length == 12
+    found = signatures["embed"](tf.constant(about["texts"]))["vectors"]
+    np.testing.assert_allclose(found, vectors[name], **CLOSE)
+    if name == "mean":
+        batch = pack_texts([tf.constant(about["texts"])], parts.tokenizer, 12)
+        ids = batch["token_ids"], tf.cast(batch["padding_mask"], tf.int32), batch["segment_ids"]
+        found = signatures["embed_tokens"](*ids)["vectors"]
+        np.testing.assert_allclose(found, vectors[name], **CLOSE)
+
+
+def test_an_export_without_settings_gives_normalised_means(tmp_path):
+    converted_model.write(huggingface.read(GOLDEN / "hf_files" / "bare"), tmp_path / "model")
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    texts = ["The cat sat on a mat.", "", "dog " * 30]
+    found = table.make(parts, kind, default)[1]["embed"](tf.constant(texts))["vectors"]
+    expected = official.load(tmp_path / "model").encode(texts)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+def test_files_of_other_versions(golden, tmp_path):
+    """Version 6 names modes; version 0 has the Transformer in a folder; lengths may be missing."""
+    changes = {
+        "1_Pooling/config.json": {"embedding_dimension": 12, "pooling_mode": ["mean", "cls"]},
+        "sentence_bert_config.json": {"max_seq_length": None},
+        "config_sentence_transformers.json": {},
+    }
+    folder = make(tmp_path / "six", golden, "mean", **changes)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    modules[2]["type"] = "sentence_transformers.sentence_transformer.modules.normalize.Normalize"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "0_Transformer").mkdir()
+    for file in [
+        *folder.glob("*config.json"),
+        *folder.glob("*.txt"),
+        *folder.glob("*.safetensors"),
+    ]:
+        file.rename(folder / "0_Transformer" / file.name)
+    found = huggingface.read(folder)
+    assert found.embedding == text_vectors.EmbeddingSettings(
+        ("mean", "first"), normalize=True, max_length=24
+    )
+    converted_model.write(found, tmp_path / "model")
+    with pytest.raises(UserError, match="joins first, max, mean.*and this model has mean, first"):
+        huggingface.write(tmp_path / "model", tmp_path / "back", "last")
+
+
+def test_what_is_not_supported(golden, tmp_path):
+    dense = [{"type": f"models.{kind}", "path": ""} for kind in ("Transformer", "Pooling", "Dense")]
+    for number, (changes, message) in enumerate((
+        ({"modules.json": dense}, "modules are Transformer, Pooling, Dense: .* are supported"),
+        ({"modules.json": {}}, "modules.json holds a dict, but a list is wanted"),
+        ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode: 'median'"),
+        ({"config_sentence_transformers.json": {"truncate_dim": 4}}, "truncate_dim: 4"),
+        ({"config_sentence_transformers.json": {"prompts": ["a"]}}, "prompts"),
+        ({"sentence_bert_config.json": {"max_seq_length": "long"}}, "max_seq_length"),
+    )):  # fmt: skip
+        folder = make(tmp_path / str(number), golden, "mean", **changes)
+        with pytest.raises(UserError, match=message):
+            huggingface.read(folder)
+
+
+@pytest.mark.slow
+def test_commands(golden, tmp_path):
+    about, vectors = golden
+    folder = make(tmp_path / "theirs", golden, "four")
+    options = [f"--input={folder}", f"--output={tmp_path}/model"]
+    done = commands.run("official.convert", "--source=hf", *options, status=0)
+    assert (
+        "vectors of texts as in sentence-transformers: max and mean_sqrt_len and weighted_mean and "
+        "last pooling, normalized, at most 12 tokens, prompts query, query if none is named"
+    ) in done.stdout
+    (tmp_path / "texts.txt").write_text("\n".join(about["texts"]) + "\n")
+    options = ["--mode=embed", f"--model_dir={tmp_path}/model", f"--texts={tmp_path}/texts.txt"]
+    commands.run("official.main", *options, f"--output={tmp_path}/a.npy", status=0)
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), vectors["four"], **CLOSE)
+    options += ["--pooling=first,max", "--nonormalize", f"--output={tmp_path}/b.npy"]
+    model = official.load(tmp_path / "model")
+    commands.run("official.main", *options, "--prompt_name=query", "--max_length=9", status=0)
+    given = {"pooling": "first,max", "normalize": False, "max_length": 9, "prompt": "query"}
+    expected = model.encode(about["texts"], **given)
+    np.testing.assert_allclose(np.load(tmp_path / "b.npy"), expected, **CLOSE)
+
+
+def test_a_damaged_file_of_settings(golden, tmp_path):
+    folder = make(tmp_path / "theirs", golden, "mean")
+    converted_model.write(huggingface.read(folder), tmp_path / "model")
+    file = model_folder.embedding_file(tmp_path / "model")
+    values = json.loads(file.read_text())
+    del values["checksum"]
+    for change, message in (
+        ({"pooling": ["median"]}, "embedding.json: pooling: 'median'"),
+        ({"max_length": 99}, "embedding.json: max_length: 99 is not a whole number from 4 to 24"),
+        ({"default_prompt": "x"}, "embedding.json: prompt: 'x' is not a prompt"),
+        ({"colour": 1}, "embedding.json: colour: unknown key"),
+    ):
+        file.write_text(json.dumps({**values, **change}))
+        with pytest.raises(UserError, match=message):
+            official.load(tmp_path / "model")
