@@ -14,9 +14,11 @@ from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.vocabulary import builder as vocabulary
 
-# Kind, size and sentinels of the vocabulary. ERNIE is in `test_by_commands`.
+# Kind, size and sentinels of the vocabulary.
 SYSTEMS = {
     "bert": ("wordpiece", 150, 0),
+    "bert_demo": ("wordpiece", 150, 0),
+    "ernie": ("wordpiece", 150, 0),
     "roberta": ("byte_bpe", 350, 0),
     "spanbert": ("wordpiece", 150, 0),
     "albert": ("unigram", 100, 0),
@@ -44,6 +46,7 @@ def folder(tmp_path_factory):
     """The folder of the text, and of the vocabularies by their kinds."""
     folder = tmp_path_factory.mktemp("text")
     write_text(folder / "text.txt", 120)
+    (folder / "phrases.txt").write_text("tada kobu\n")
     return folder
 
 
@@ -70,9 +73,10 @@ def test_from_text_to_a_trained_model(folder, tmp_path, monkeypatch, name):
     if not tokenizer.exists():
         vocabulary.build(str(folder / "text.txt"), tokenizer, kind, size, sentinels=sentinels)
     config = configs.load(CONFIGS / "smoke" / f"{name}.yaml", ["recipe.steps=2"])
-    assert config.name == f"smoke_{name}"
+    assert config.name == (name if name == "bert_demo" else f"smoke_{name}")
     shards, model = tmp_path / "shards", tmp_path / "model"
-    settings = Settings.from_config(config, tokenizer)
+    phrases = folder / "phrases.txt" if name == "ernie" else None
+    settings = Settings.from_config(config, tokenizer, phrases=phrases)
     builder.build(settings, str(folder / "text.txt"), shards, report=lambda line: None)
     training.train(config, shards, model, validation_data=[shards], report=lambda line: None)
     assert len(modules) == 1 and "ENTRY" in modules[0]
