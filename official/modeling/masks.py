@@ -9,10 +9,11 @@ Shapes: B batch, N heads, T query length, S key length, M memory, P positions.
 import keras
 from keras import ops
 
+from official.modeling.types import DType, Size, Tensor
 from official.utils import keras_private
 
 
-def padding(padding_mask):
+def padding(padding_mask: Tensor) -> Tensor:
     """Lets every query attend to the keys that are not padding.
 
     Args:
@@ -24,7 +25,7 @@ def padding(padding_mask):
     return ops.expand_dims(ops.cast(padding_mask, "bool"), (1, 2))
 
 
-def implied(x):
+def implied(x: Tensor) -> Tensor | None:
     """Returns the padding mask that Keras keeps with a tensor, such as an output of `Embedding`.
 
     Args:
@@ -37,7 +38,7 @@ def implied(x):
     return None if mask is None else padding(mask)
 
 
-def parts(part_ids):
+def parts(part_ids: Tensor) -> Tensor:
     """Lets every query attend to the keys of its own part, in rows that several sequences share.
 
     Args:
@@ -49,7 +50,7 @@ def parts(part_ids):
     return between_parts(part_ids, part_ids)
 
 
-def between_parts(query_part_ids, key_part_ids):
+def between_parts(query_part_ids: Tensor, key_part_ids: Tensor) -> Tensor:
     """Lets every query of one sequence attend to the keys of its part of another sequence.
 
     Args:
@@ -63,7 +64,7 @@ def between_parts(query_part_ids, key_part_ids):
     return ops.equal(queries, keys)
 
 
-def blocks(block_ids):
+def blocks(block_ids: Tensor) -> Tensor:
     """Lets every query attend to the keys of its own block and of earlier blocks.
 
     Args:
@@ -75,7 +76,9 @@ def blocks(block_ids):
     return ops.expand_dims(block_ids, (1, 3)) >= ops.expand_dims(block_ids, (1, 2))
 
 
-def causal(query_length, key_length, first=None, attention_window=0):
+def causal(
+    query_length: Size, key_length: Size, first: Size | None = None, attention_window: int = 0
+) -> Tensor:
     """Lets each query attend to itself and to earlier keys.
 
     Args:
@@ -98,7 +101,7 @@ def causal(query_length, key_length, first=None, attention_window=0):
     return ops.expand_dims(mask, (0, 1))
 
 
-def permutation(permutation_mask):
+def permutation(permutation_mask: Tensor) -> Tensor:
     """Lets each query attend to the keys that the order of prediction allows, and to itself.
 
     This is the mask of the content stream. The query stream uses `permutation_mask` unchanged.
@@ -114,7 +117,7 @@ def permutation(permutation_mask):
     return ops.logical_or(ops.cast(permutation_mask, "bool"), itself)[:, None]
 
 
-def rows(mask, positions):
+def rows(mask: Tensor, positions: Tensor) -> Tensor | None:
     """Returns the rows of a mask, or of a bias of scores, for some positions.
 
     Args:
@@ -129,7 +132,7 @@ def rows(mask, positions):
     return ops.take_along_axis(mask, positions[:, None, :, None], axis=2)
 
 
-def after_memory(mask, memory_mask, length):
+def after_memory(mask: Tensor, memory_mask: Tensor, length: Size) -> Tensor:
     """Puts the keys of a memory before the keys of a sequence.
 
     Args:
@@ -154,7 +157,7 @@ def after_memory(mask, memory_mask, length):
     )
 
 
-def attended(mask, batch, length):
+def attended(mask: Tensor, batch: Size, length: Size) -> Tensor:
     """Returns the positions that some query may attend to, which are those without padding.
 
     Args:
@@ -183,7 +186,7 @@ def combine(*masks):
     return combined
 
 
-def bias(mask, dtype):
+def bias(mask: Tensor, dtype: DType) -> Tensor:
     """Converts a mask to numbers to add to attention scores.
 
     The number is 0 for True and a large negative number for False. That number is finite, so that

@@ -3,12 +3,16 @@
 Shapes: B batch, T length, D hidden, K layers with the token layer.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from official.config.registry import module_of
 from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers.base import parts
+from official.modeling.layers.random import Draws
+from official.modeling.types import Batch, DType, Encoded, Tensor
 from official.utils.errors import UserError
 
 
@@ -76,18 +80,20 @@ class Model(keras.Layer):
             )
 
     @property
-    def encoder_frozen(self):
+    def encoder_frozen(self) -> bool:
         """Whether only the heads are trained."""
         if not self.encoder.trainable:
             return True
         return bool(self.objectives) and all(o.encoder_frozen for o in self.objectives)
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """The factor of each term in the loss: {term: float}."""
         return _merged(objective.term_weights for objective in self.objectives)
 
-    def encode(self, batch, rng=None, output_all=False):
+    def encode(
+        self, batch: Batch, rng: Draws | None = None, output_all: bool = False
+    ) -> dict[str, Any]:
         """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`.
 
         If the batch has `layer_states` [B, T, K, D], all layers of the encoder for its tokens, they
@@ -101,7 +107,9 @@ class Model(keras.Layer):
             rng = None  # no dropout in an encoder that is not trained
         return encode(self.encoder, batch, rng, output_all)
 
-    def encode_as_read(self, batch, rng=None, objectives=None):
+    def encode_as_read(
+        self, batch: Batch, rng: Draws | None = None, objectives=None
+    ) -> dict[str, Any]:
         """Runs the encoder, and computes only what objectives read of the last layer.
 
         Args:
@@ -117,17 +125,19 @@ class Model(keras.Layer):
         objectives = self.objectives if objectives is None else objectives
         return encode_read(self.encoder, objectives, batch, None if self.encoder_frozen else rng)
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Runs the `prepare` of each objective, which comes before the encoder."""
         for objective in self.objectives:
             batch = objective.prepare(batch, rng)
         return batch
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the divisor of each term's sum: {term: scalar}."""
         return _merged(objective.weight_sums(batch) for objective in self.objectives)
 
-    def terms(self, batch, rng=None, encoded=None):
+    def terms(
+        self, batch: Batch, rng: Draws | None = None, encoded: Encoded | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, tuple[Tensor, Tensor]]]:
         """Returns the loss terms and metrics of all objectives for a prepared batch.
 
         Args:
@@ -142,7 +152,7 @@ class Model(keras.Layer):
         terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
         return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
 
-    def predictions(self, batch, encoded=None):
+    def predictions(self, batch: Batch, encoded: Encoded | None = None) -> dict[str, Tensor]:
         """Returns the predictions of all objectives: a dict of tensors [B, ...].
 
         `encoded` is as in `terms`.
@@ -151,7 +161,7 @@ class Model(keras.Layer):
         return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
 
 
-def make_objectives(config, dtype=None):
+def make_objectives(config, dtype: DType | None = None):
     """Makes the objectives of a config in order, without variables; arguments as in `Model`."""
     return [
         module_of(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)

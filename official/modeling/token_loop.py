@@ -5,10 +5,12 @@ Shapes: B batch, T tokens of the input, N maximum number of new tokens, V vocabu
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from keras import ops
 
 from official.modeling import masks
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,15 @@ class TokenLoop:
     pad_id: int
     process: Callable | None = None
 
-    def run(self, choose, read, cache, *, tokens=None, logits=None):
+    def run(
+        self,
+        choose,
+        read,
+        cache: Any,
+        *,
+        tokens: Tensor | None = None,
+        logits: Tensor | None = None,
+    ) -> Tensor:
         """Generates tokens.
 
         Args:
@@ -67,13 +77,13 @@ class TokenLoop:
         return ops.while_loop(is_unfinished, step, state)[3]
 
 
-def likeliest(logits, i=None):
+def likeliest(logits: Tensor, i=None) -> Tensor:
     """Returns the most probable token of each row [B, V]: int32 [B]. Ties go to the first."""
     del i
     return ops.cast(ops.argmax(logits, axis=-1), "int32")
 
 
-def greedy(model, batch, encoded, length, end_id, pad_id=0):
+def greedy(model, batch: Batch, encoded: Encoded, length: int, end_id, pad_id=0) -> Tensor:
     """Generates the likeliest next token of an encoder-decoder until every row has ended.
 
     Args:

@@ -3,12 +3,16 @@
 Shapes: B batch, T length, D hidden, K pooled positions.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
+from official.modeling.types import Size, Tensor
 from official.utils import keras_private
 from official.utils.errors import UserError
 
@@ -50,9 +54,9 @@ class Encoder(Layer):
         decoder: the layers of a decoder; None = there is none.
     """
 
-    batch_fields = ()
+    batch_fields: tuple[str, ...] = ()
     reads_positions = False
-    depths = ()
+    depths: Sequence[int] = ()
 
     def __init__(self, config, *, name, dtype=None):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
@@ -67,7 +71,7 @@ class Encoder(Layer):
         if self.config.vocab_size is None:
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
 
-    def empty_cache(self, batch, slots):
+    def empty_cache(self, batch: Size, slots: Size) -> Any:
         """Returns an empty cache, which calls fill with the keys and values of tokens in order.
 
         Args:
@@ -95,11 +99,11 @@ class Encoder(Layer):
         """Returns None: `with_mask` gives each output its mask."""
         del inputs, previous_mask
 
-    def padding_of(self, token_ids, padding_mask):
+    def padding_of(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor | None:
         """Returns the padding mask [B, T] that is given, or that Keras keeps with the tokens."""
         return keras_private.mask_of(token_ids) if padding_mask is None else padding_mask
 
-    def masked(self, attention_mask, padding_mask):
+    def masked(self, attention_mask: Tensor, padding_mask: Tensor) -> Tensor | None:
         """Returns a mask of attention without padding: bool, broadcastable to [B, N, T, S].
 
         `attention_mask` or `padding_mask` [B, T] or both may be None.
@@ -108,7 +112,7 @@ class Encoder(Layer):
             return attention_mask
         return masks.combine(attention_mask, masks.padding(padding_mask))
 
-    def with_mask(self, outputs, padding_mask):
+    def with_mask(self, outputs, padding_mask: Tensor):
         """Returns the outputs of a call, whose states have a padding mask [B, T] for Keras layers.
 
         None = they have none.
@@ -119,7 +123,9 @@ class Encoder(Layer):
         return outputs
 
 
-def pooled_states(x, position, real=None, given=None):
+def pooled_states(
+    x: Tensor, position: str, real: Tensor | None = None, given: Tensor | None = None
+) -> Tensor:
     """Returns the states of the pooled positions.
 
     Args:
@@ -138,7 +144,9 @@ def pooled_states(x, position, real=None, given=None):
     return gather.positions(x, pooled_positions(x, position, real))
 
 
-def pooled_positions(x, position, real=None, given=None):
+def pooled_positions(
+    x: Tensor, position: str, real: Tensor | None = None, given: Tensor | None = None
+) -> Tensor:
     """Returns the pooled positions: int [B, K], or [B, 1]; the arguments are those of `states`."""
     if given is not None:
         return given
@@ -154,7 +162,7 @@ def pooled_positions(x, position, real=None, given=None):
 _LONGEST = 16  # of the lengths that are tried
 
 
-def _of_length(tensors, length):
+def _of_length(tensors, length: Size):
     """Returns symbolic tensors with a length in the place of None, but for the number of rows."""
 
     def known(x):

@@ -3,6 +3,8 @@
 Shapes: B batch, T words, K characters of a word, L layers, C cells, P projection, D = 2 P features.
 """
 
+from typing import Any
+
 from keras import ops
 
 from official.modeling.encoders import base
@@ -12,6 +14,7 @@ from official.modeling.layers.embeddings import Table
 from official.modeling.layers.kernels import accurate, dropout
 from official.modeling.layers.lstm import ProjectedLSTM
 from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.types import Tensor
 from official.utils.errors import UserError
 
 DIRECTIONS = ("forward", "backward")
@@ -99,21 +102,21 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
 
     def call(
         self,
-        token_ids,
-        segment_ids=None,
-        attention_mask=None,
-        positions=None,
-        rng=None,
-        output_all=False,
-        pooled_positions=None,
-        character_ids=None,
-        backward_token_ids=None,
-        backward_character_ids=None,
-        memory=None,
-        memory_mask=None,
-        padding_mask=None,
-        training=None,
-    ):
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        rng: Draws | None = None,
+        output_all: bool = False,
+        pooled_positions: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        backward_token_ids: Tensor | None = None,
+        backward_character_ids: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, Any]:
         """Encodes a batch: see the class."""
         del segment_ids, positions, pooled_positions
         rng = self.draws(rng, training)
@@ -149,7 +152,16 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             encoded["memory_mask"] = ops.ones((ops.shape(forward)[0], 1), "bool")
         return self.with_mask(encoded, padding_mask)
 
-    def _run(self, stack, x, real, rng, memory, memory_mask, first):
+    def _run(
+        self,
+        stack,
+        x: Tensor,
+        real: Tensor,
+        rng: Draws | None,
+        memory: Tensor,
+        memory_mask: Tensor,
+        first: int,
+    ):
         """Runs the LSTMs of a direction.
 
         Args:
@@ -175,7 +187,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             layers.append(x)
         return layers, states
 
-    def _state(self, memory, memory_mask, number):
+    def _state(self, memory: Tensor, memory_mask: Tensor, number: int):
         """Returns the state c [B, C] and m [B, P] of an LSTM, or None without a memory."""
         if memory is None:
             return None
@@ -185,7 +197,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
         return ops.split(state, [self.config.cell_size], axis=-1)
 
 
-def _reversed(x, real):
+def _reversed(x: Tensor, real: Tensor) -> Tensor:
     """Returns the positions of the real words of rows [B, T, ...] from the last: int [B, T].
 
     Padding stays where it is, so that the same positions undo the order.

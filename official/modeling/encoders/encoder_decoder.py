@@ -5,6 +5,7 @@ H head size, D hidden, L layers of a stack.
 """
 
 import math
+from typing import Any
 
 from keras import ops
 
@@ -15,6 +16,7 @@ from official.modeling.layers.embeddings import Table
 from official.modeling.layers.positions import sinusoids
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.stack import Stack
+from official.modeling.types import Size, Tensor
 
 
 class Encoder(base.Encoder, saved_as="EncoderDecoder"):
@@ -85,20 +87,20 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
 
     def call(
         self,
-        token_ids,
-        segment_ids=None,
-        attention_mask=None,
-        positions=None,
-        rng=None,
-        output_all=False,
-        pooled_positions=None,
-        decoder_ids=None,
-        decoder_mask=None,
-        decoder_positions=None,
-        cross_mask=None,
-        padding_mask=None,
-        training=None,
-    ):
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        rng: Draws | None = None,
+        output_all: bool = False,
+        pooled_positions: Tensor | None = None,
+        decoder_ids: Tensor | None = None,
+        decoder_mask: Tensor | None = None,
+        decoder_positions: Tensor | None = None,
+        cross_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, Any]:
         """Encodes a batch, and decodes it with `decoder_ids`: see the class."""
         del segment_ids, pooled_positions
         check_ranks(token_ids, attention_mask, "[B, N, T, T]")
@@ -129,7 +131,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             outputs["cross_attention_parts"] = crossed
         return outputs
 
-    def empty_cache(self, encoded, slots):
+    def empty_cache(self, encoded: Tensor, slots: Size):
         """Returns what `decode` needs of an encoded batch.
 
         Args:
@@ -145,7 +147,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
         empty = ops.zeros((batch, heads, slots, size), self.compute_dtype)
         return tuple((empty, empty) for _ in cross), cross
 
-    def decode(self, decoder_ids, cache, slot, cross_mask=None):
+    def decode(self, decoder_ids: Tensor, cache: Any, slot: Size, cross_mask: Tensor | None = None):
         """Decodes the next tokens of a batch.
 
         Args:
@@ -171,7 +173,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
         )
         return decoded.states, (tuple(layer.attended.cache for layer in decoded.layers), cross)
 
-    def _embed(self, ids, positions):
+    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Returns the vectors of ids [B, T], with those of their positions: [B, T, D]."""
         x = self.token_table(ids)
         if self.config.scale_embeddings:

@@ -4,9 +4,14 @@ Shapes: B batch, T length, S key length, N heads, K parts of a row, P prediction
 M memory, D hidden, U targets.
 """
 
+from typing import Any
+
 from keras import ops
 
 from official.modeling import masks
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
+from official.modeling.types import Batch, Tensor
 from official.utils.errors import UserError
 
 # Fields that only some encoders read; the `batch_fields` of an encoder name them.
@@ -29,7 +34,13 @@ _TAKERS = {
 }
 
 
-def encode(encoder, batch, rng=None, output_all=False, read_positions=None):
+def encode(
+    encoder: Encoder,
+    batch: Batch,
+    rng: Draws | None = None,
+    output_all: bool = False,
+    read_positions: Tensor | None = None,
+) -> dict[str, Any]:
     """Runs an encoder on a batch.
 
     The batch has `token_ids` [B, T], and may have
@@ -93,7 +104,9 @@ def encode(encoder, batch, rng=None, output_all=False, read_positions=None):
     return encoded if padding_mask is None else {**encoded, "padding_mask": padding_mask}
 
 
-def encode_read(encoder, objectives, batch, rng=None):
+def encode_read(
+    encoder: Encoder, objectives, batch: Batch, rng: Draws | None = None
+) -> dict[str, Any]:
     """Runs an encoder, and computes only what some objectives read of the last layer.
 
     Args:
@@ -133,7 +146,7 @@ def encode_read(encoder, objectives, batch, rng=None):
     return encoded
 
 
-def check_ranks(token_ids, attention_mask, mask_shape):
+def check_ranks(token_ids: Tensor, attention_mask: Tensor, mask_shape) -> None:
     """Raises UserError if token ids are not [B, T], or if a mask has not four axes.
 
     `mask_shape` is the shape that the message gives for a mask.
@@ -147,7 +160,7 @@ def check_ranks(token_ids, attention_mask, mask_shape):
         )
 
 
-def _pooled_positions(encoder, batch):
+def _pooled_positions(encoder: Encoder, batch: Batch) -> Tensor | None:
     """Returns the first position of each part, or the last one if the encoder pools that.
 
     Returns:

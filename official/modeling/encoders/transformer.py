@@ -6,6 +6,7 @@ runs).
 """
 
 import math
+from typing import Any
 
 from keras import ops
 
@@ -19,6 +20,7 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.positions import RelativeBias
 from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.types import Size, Tensor
 from official.utils.errors import UserError
 
 _MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
@@ -156,19 +158,19 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
 
     def call(
         self,
-        token_ids,
-        segment_ids=None,
-        attention_mask=None,
-        positions=None,
-        rng=None,
-        output_all=False,
-        pooled_positions=None,
-        cache=None,
-        slot=0,
-        read_positions=None,
-        padding_mask=None,
-        training=None,
-    ):
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        rng: Draws | None = None,
+        output_all: bool = False,
+        pooled_positions: Tensor | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        read_positions: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, Any]:
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         self._check(token_ids, attention_mask, positions, cache)
         rng = self.draws(rng, training)
@@ -210,7 +212,16 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             outputs["cache"] = tuple(layer.cache for layer in attended)
         return outputs if queries is not None else self.with_mask(outputs, padding_mask)
 
-    def _run_blocks(self, x, attention_mask, *, rng, cache, slot, last_queries):
+    def _run_blocks(
+        self,
+        x: Tensor,
+        attention_mask: Tensor,
+        *,
+        rng: Draws | None,
+        cache: Any,
+        slot: Size,
+        last_queries,
+    ):
         """Runs the blocks of all depths, and the final norm if there is one.
 
         Returns:
@@ -235,7 +246,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             states[-1] = self.final_norm(x)
         return states, attended
 
-    def empty_cache(self, batch, slots):
+    def empty_cache(self, batch: Size, slots: Size):
         """Returns empty keys and values of every depth for a number of tokens.
 
         Returns:
@@ -245,7 +256,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         empty = ops.zeros((batch, self.config.num_heads, slots, size), self.compute_dtype)
         return tuple((empty, empty) for _ in self.depths)
 
-    def _check(self, token_ids, attention_mask, positions, cache):
+    def _check(self, token_ids: Tensor, attention_mask: Tensor, positions: Tensor, cache: Any):
         check_ranks(token_ids, attention_mask, "[B, N, T, S]")
         length = token_ids.shape[1]
         # With given positions a row may be longer than the table: it has several parts.
@@ -262,7 +273,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             )
 
 
-def block_names(num_layers, layer_groups=None, inner_layers=1):
+def block_names(num_layers: int, layer_groups: int | None = None, inner_layers: int = 1):
     """Returns the name of the block at each depth; depths with the same name share a block.
 
     This is the sharing of parameters of ALBERT (Lan et al. 2020, section 3.1).

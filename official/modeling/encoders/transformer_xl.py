@@ -9,6 +9,9 @@ Shapes: B batch, T content rows, P query rows, Q rows of a stream, S keys, M mem
 size, D hidden, L layers, K pooled positions.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from keras import ops
 
 from official.modeling import masks
@@ -21,6 +24,7 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.positions import distance_vectors
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.relative_attention import AttentionStream, RelativeBiases, by_stream
+from official.modeling.types import DType, Size, Tensor
 from official.utils.errors import UserError
 
 # Segment ids are below this number.
@@ -128,23 +132,23 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
 
     def call(
         self,
-        token_ids,
-        segment_ids=None,
-        attention_mask=None,
-        positions=None,
-        rng=None,
-        output_all=False,
-        pooled_positions=None,
-        memory=None,
-        memory_mask=None,
-        permutation_mask=None,
-        query_positions=None,
-        backward=None,
-        cache=None,
-        slot=0,
-        padding_mask=None,
-        training=None,
-    ):
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        rng: Draws | None = None,
+        output_all: bool = False,
+        pooled_positions: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        permutation_mask: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        backward: Tensor | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        padding_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> dict[str, Any]:
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         check_ranks(token_ids, attention_mask, "[B, N, T, T]")
         _check_queries(self.config, permutation_mask, query_positions)
@@ -187,7 +191,16 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             outputs |= _all_states(inputs, outputs, attentions, length)
         return self.with_mask(outputs, padding_mask)
 
-    def _run_blocks(self, token_ids, segment_ids, query_positions, streams, memory, backward, rng):
+    def _run_blocks(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor,
+        query_positions: Tensor,
+        streams,
+        memory: Tensor,
+        backward: Tensor,
+        rng: Draws | None,
+    ):
         """Embeds the rows of all streams and runs the blocks: see `_run_streams`."""
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(token_ids)[1]
@@ -215,7 +228,9 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             rng=rng,
         )
 
-    def _make_outputs(self, parts, real, pooled_positions, rng):
+    def _make_outputs(
+        self, parts: Sequence[Tensor], real: Tensor, pooled_positions: Tensor, rng: Draws | None
+    ):
         """Returns the outputs of the last layer by name, with dropout, and the pooled output."""
         outputs = {
             name: dropout(part, self.config.dropout, rng)
@@ -227,7 +242,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
         return outputs
 
-    def _embed(self, token_ids, query_positions, rng):
+    def _embed(self, token_ids: Tensor, query_positions: Tensor, rng: Draws | None) -> Tensor:
         """Returns the first states of the rows of all streams: [B, T + P, D]."""
         x = self.embeddings(token_ids)
         if self.config.scale_embeddings:
@@ -236,7 +251,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             x = ops.concatenate([x, self.embeddings.query(query_positions)], axis=1)
         return dropout(x, self.config.dropout, rng)
 
-    def empty_cache(self, batch, slots):
+    def empty_cache(self, batch: Size, slots: Size):
         """Returns an empty cache with room for a number of tokens.
 
         The cache has a slot for each token, whatever `memory_length` is: a token attends to the
@@ -265,7 +280,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         )
         return tuple(block.attention.empty_cache(batch, distances) for block in self.blocks)
 
-    def _encode_with_cache(self, token_ids, attention_mask, cache, slot):
+    def _encode_with_cache(self, token_ids: Tensor, attention_mask: Tensor, cache: Any, slot: Size):
         length = ops.shape(token_ids)[1]
         causal = masks.causal(length, cache[0][0].shape[2], slot, self.config.attention_window)
         streams = [AttentionStream(masks.combine(attention_mask, causal))]
@@ -277,16 +292,16 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
 
 
 def make_streams(
-    length,
+    length: Size,
     *,
-    causal=False,
-    attention_window=0,
-    segment_ids=None,
-    attention_mask=None,
-    memory_mask=None,
-    permutation_mask=None,
-    query_positions=None,
-    dtype,
+    causal: bool = False,
+    attention_window: int = 0,
+    segment_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    memory_mask: Tensor | None = None,
+    permutation_mask: Tensor | None = None,
+    query_positions: Tensor | None = None,
+    dtype: DType,
 ):
     """Returns the streams of a batch.
 
@@ -322,12 +337,12 @@ def make_streams(
     return [content, _query_stream(length, query_positions, mask, segment_ids, dtype)]
 
 
-def _with_memory(mask, memory_mask, length):
+def _with_memory(mask: Tensor, memory_mask: Tensor, length: Size):
     """Returns a mask with the keys of the memory, if there is one, before the others."""
     return mask if memory_mask is None else masks.after_memory(mask, memory_mask, length)
 
 
-def _query_stream(length, positions, mask, segment_ids, dtype):
+def _query_stream(length: Size, positions: Tensor, mask: Tensor, segment_ids: Tensor, dtype: DType):
     positions = ops.cast(positions, "int32")
     if segment_ids is not None:
         segment_ids = ops.take_along_axis(segment_ids, positions, axis=1)
@@ -335,7 +350,7 @@ def _query_stream(length, positions, mask, segment_ids, dtype):
     return AttentionStream(mask, segments, length - positions)
 
 
-def one_hot_segments(ids, memory=0, *, dtype):
+def one_hot_segments(ids: Tensor, memory: Size = 0, *, dtype: DType) -> Tensor | None:
     """Returns ids [B, T] as one-hot vectors [B, M + T, 8]; the M slots of a memory have id 0.
 
     None stays None.
@@ -346,7 +361,7 @@ def one_hot_segments(ids, memory=0, *, dtype):
     return ops.one_hot(ids, SEGMENTS, dtype=dtype)
 
 
-def _run_streams(blocks, x, streams, *, memory=None, **options):
+def _run_streams(blocks, x: Tensor, streams, *, memory: Tensor | None = None, **options):
     """Runs all layers on the rows of all streams.
 
     Args:
@@ -384,7 +399,7 @@ def _run_streams(blocks, x, streams, *, memory=None, **options):
     return inputs, parts, attentions
 
 
-def _all_states(inputs, outputs, attentions, length):
+def _all_states(inputs, outputs, attentions, length: Size):
     """Returns the states and attention weights of all layers by the names of the outputs.
 
     Args:
@@ -409,7 +424,7 @@ def _all_states(inputs, outputs, attentions, length):
     return result
 
 
-def _check_queries(config, permutation_mask, query_positions):
+def _check_queries(config, permutation_mask: Tensor, query_positions: Tensor):
     """Raises UserError if query rows are asked of an encoder without them, or without an order."""
     if query_positions is None:
         return
@@ -422,7 +437,7 @@ def _check_queries(config, permutation_mask, query_positions):
         )
 
 
-def _last_positions(row, old, size, reuse):
+def _last_positions(row: Tensor, old: Tensor, size: int, reuse: int) -> Tensor:
     """Returns the last M positions of the memory followed by the reused part of the row.
 
     Args:
@@ -441,7 +456,9 @@ def _last_positions(row, old, size, reuse):
     return ops.stop_gradient(joined[:, -size:])
 
 
-def _memory_after(inputs, real, memory, memory_mask, *, size, reuse):
+def _memory_after(
+    inputs, real: Tensor, memory: Tensor, memory_mask: Tensor, *, size: int, reuse: int
+):
     """Returns the memory after a row.
 
     Args:
@@ -465,7 +482,7 @@ def _memory_after(inputs, real, memory, memory_mask, *, size, reuse):
     }
 
 
-def _memory_mask(memory, memory_mask):
+def _memory_mask(memory: Tensor, memory_mask: Tensor) -> Tensor | None:
     """Returns the mask of a memory, by default all true: bool [B, M], or None without a memory."""
     if memory is None:
         return None
@@ -475,7 +492,7 @@ def _memory_mask(memory, memory_mask):
     return memory_mask
 
 
-def _check_memory(memory, config):
+def _check_memory(memory: Tensor, config):
     """Raises UserError if a memory is not [B, L, M, D], or if the config has no memory."""
     if memory is None:
         return

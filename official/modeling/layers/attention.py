@@ -20,7 +20,8 @@ from official.modeling.layers.kernels import (
     write_slots,
 )
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import Scaled
+from official.modeling.layers.random import Draws, Scaled
+from official.modeling.types import Size, Tensor
 
 
 class Attended(NamedTuple):
@@ -99,7 +100,7 @@ class _Heads(Layer):
             **self.options,
         )
 
-    def _projection(self, size, names):
+    def _projection(self, size: int, names):
         """Makes one product for several of query, key and value, which are joined by column."""
         initializer = self.initializer
         if self.factor is None and "query" in names:
@@ -115,13 +116,21 @@ class _Heads(Layer):
             **self.options,
         )
 
-    def _split(self, projected, count):
+    def _split(self, projected: Tensor, count: int):
         """Splits [B, T, count * N * H] into `count` tensors [B, N, T, H]."""
         batch, length, _ = ops.shape(projected)
         projected = ops.reshape(projected, (batch, length, count, self.num_heads, self.head_size))
         return ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)), count)
 
-    def _attend(self, query, key, value, attention_mask, bias, rng):
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor,
+        bias: Tensor,
+        rng: Draws | None,
+    ):
         """Returns `Attended` for queries, keys and values of all heads."""
         batch, _, length, _ = ops.shape(query)
         scaled = query if self.factor is None else query * self.factor
@@ -157,15 +166,15 @@ class Attention(_Heads):
 
     def call(
         self,
-        x,
-        attention_mask=None,
-        rng=None,
-        cache=None,
-        slot=0,
-        query_positions=None,
-        bias=None,
-        training=None,
-    ):
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        rng: Draws | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        query_positions: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Attended:
         """Attends from each position of `x`, or from some, to all positions.
 
         Args:
@@ -213,11 +222,19 @@ class CrossAttention(_Heads):
         for layer in (self.query, self.key_value, self.output_projection):
             layer.build()
 
-    def keys_and_values(self, encoded):
+    def keys_and_values(self, encoded: Tensor):
         """Returns the keys and values of states [B, S, D]: [B, N, S, H] each."""
         return tuple(self._split(self.key_value(encoded), 2))
 
-    def call(self, x, key, value, attention_mask=None, rng=None, training=None):
+    def call(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None = None,
+        rng: Draws | None = None,
+        training: bool | None = None,
+    ) -> Attended:
         """Attends from each position of `x` to all keys.
 
         Args:

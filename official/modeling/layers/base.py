@@ -61,7 +61,7 @@ class Layer(keras.Layer):
         if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
             keras.saving.register_keras_serializable(PACKAGE, saved_as or cls.__name__)(cls)
 
-    def draws(self, rng, training):
+    def draws(self, rng: Draws | None, training: bool | None) -> Draws | None:
         """Returns the draws of a call: `Draws`, or None where there is no dropout.
 
         Args:

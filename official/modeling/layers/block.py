@@ -16,7 +16,9 @@ from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import dropout, dropout_mask
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import NORMS, LayerNorm
+from official.modeling.layers.random import Draws
 from official.modeling.layers.relative_attention import RelativeAttention
+from official.modeling.types import Size, Tensor
 
 
 class FeedForward(Layer):
@@ -73,7 +75,7 @@ class FeedForward(Layer):
             if layer is not None:
                 layer.build()
 
-    def call(self, x, rng=None, training=None):
+    def call(self, x: Tensor, rng: Draws | None = None, training: bool | None = None) -> Tensor:
         """Maps x [B, T, D] to [B, T, D]; see `Layer.draws`."""
         rng = self.draws(rng, training)
         if self.gate is not None:
@@ -210,17 +212,17 @@ class Block(Layer):
 
     def call(
         self,
-        x,
-        attention_mask=None,
-        rng=None,
-        cache=None,
-        slot=0,
-        query_positions=None,
-        bias=None,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        rng: Draws | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        query_positions: Tensor | None = None,
+        bias: Tensor | None = None,
         others=None,
-        cross_mask=None,
-        training=None,
-    ):
+        cross_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> BlockOutput:
         """Maps x [B, T, D] to [B, T, D], or to [B, P, D] with `query_positions`.
 
         Args:
@@ -261,11 +263,11 @@ class Block(Layer):
         x = self._after(x, self.feed_forward(self._before(x, norm), rng=rng), norm, rng)
         return BlockOutput(x, attended, crossed)
 
-    def _before(self, x, norm):
+    def _before(self, x: Tensor, norm) -> Tensor:
         """Returns the input of a sublayer: [B, T, D]."""
         return norm(x) if self.pre_norm else x
 
-    def _after(self, x, y, norm, rng):
+    def _after(self, x: Tensor, y: Tensor, norm, rng: Draws | None):
         """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
         x = x + dropout(y, self.dropout, rng, self.dropout_axis)
         return x if self.pre_norm else norm(x)
@@ -328,19 +330,19 @@ class RelativeBlock(Layer):
 
     def call(
         self,
-        x,
+        x: Tensor,
         *,
         streams=None,
-        distances=None,
-        backward=None,
-        content=None,
-        memory=None,
-        key_segments=None,
-        cache=None,
-        slot=0,
-        rng=None,
-        training=None,
-    ):
+        distances: Tensor | None = None,
+        backward: Tensor | None = None,
+        content: Tensor | None = None,
+        memory: Tensor | None = None,
+        key_segments: Tensor | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        rng: Draws | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...], Any]:
         """Maps the rows of all streams x [B, rows, D] to [B, rows, D].
 
         The arguments are those of `RelativeAttention`. Its attention weights, a tensor

@@ -11,6 +11,7 @@ from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import RandomWeights
+from official.modeling.types import Tensor
 
 NUM_CHARACTERS = 261  # The ids are 1 to 261, and 0 = there is no word.
 _ACTIVATIONS = {"relu": ops.relu, "tanh": ops.tanh}
@@ -66,7 +67,7 @@ class CharacterCNN(Layer):
         for layer in (*self.convolutions, *self.highways, self.projection):
             layer.build()
 
-    def call(self, character_ids):
+    def call(self, character_ids: Tensor) -> Tensor:
         """Maps character_ids int [..., K] to the vectors of words: [..., P].
 
         The id 0 has the vector 0.
@@ -101,7 +102,7 @@ class Convolution(Layer):
         self.kernel = self.add_weight(self.shape, self.initializer, name="kernel")
         self.bias = self.add_weight((self.shape[-1],), "zeros", name="bias")
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         """Maps x [W, K, E] to [W, number]."""
         values = ops.conv(x, self.kernel, padding="valid", data_format="channels_last")
         return self.activation(ops.max(values, axis=1) + self.bias)
@@ -128,7 +129,7 @@ class Highway(Layer):
         self.gate.build()
         self.transform.build()
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         """Maps x [W, F] to [W, F]."""
         gate = ops.sigmoid(self.gate(x))
         return gate * ops.relu(self.transform(x)) + (1 - gate) * x

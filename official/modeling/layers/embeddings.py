@@ -17,6 +17,8 @@ from official.modeling.layers.kernels import (
 )
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.random import Draws
+from official.modeling.types import Size, Tensor
 
 
 class Table(Layer):
@@ -35,15 +37,15 @@ class Table(Layer):
             (self.num_rows, self.size), self.initializer, name="table", autocast=False
         )
 
-    def call(self, ids):
+    def call(self, ids: Tensor) -> Tensor:
         """Looks up ids of any shape: [..., E]."""
         return ops.cast(gather.rows(self.table, ids), self.compute_dtype)
 
-    def first(self, length, offset=0):
+    def first(self, length: Size, offset: int = 0) -> Tensor:
         """Returns `length` rows from `offset` on, without a look-up: [length, E]."""
         return ops.cast(self.table[offset : offset + length], self.compute_dtype)
 
-    def scores(self, x, bias=None):
+    def scores(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Returns the products of x [R, E] with every row, for a tied output: [R, V].
 
         With a bias [V] the result has the dtype of the bias.
@@ -53,7 +55,7 @@ class Table(Layer):
 
 
 @with_gradient
-def products(x, table):
+def products(x: Tensor, table: Tensor) -> Tensor:
     """Returns x [R, E] times the rows of table [V, E], with its gradient: [R, V]."""
 
     # The automatic gradient computes the table's gradient transposed, and transposes it again.
@@ -64,7 +66,7 @@ def products(x, table):
 
 
 @with_gradient
-def plus_bias(x, bias):
+def plus_bias(x: Tensor, bias: Tensor):
     """Returns x [R, V] plus bias [V], in the dtype of the bias, with its gradient."""
 
     def backward(upstream):
@@ -74,7 +76,7 @@ def plus_bias(x, bias):
 
 
 @one_pass
-def _sum(x, bias):
+def _sum(x: Tensor, bias: Tensor):
     return ops.cast(x, bias.dtype) + bias
 
 
@@ -155,7 +157,14 @@ class Embeddings(Layer):
             if layer is not None and not layer.built:
                 layer.build()
 
-    def call(self, token_ids, segment_ids=None, positions=None, rng=None, training=None):
+    def call(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+        rng: Draws | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         """Embeds token_ids [B, T]: [B, T, D].
 
         Args:
@@ -199,11 +208,11 @@ class StreamEmbeddings(Layer):
         if self.query_stream:
             self.query_start = self.add_weight((self.size,), self.initializer, name="query_start")
 
-    def call(self, token_ids):
+    def call(self, token_ids: Tensor) -> Tensor:
         """Looks up ids [B, T]: [B, T, D]."""
         return self.token(token_ids)
 
-    def query(self, positions):
+    def query(self, positions: Tensor) -> Tensor:
         """Returns the first states of query rows at positions [B, P]: [B, P, D]."""
         start = ops.cast(self.query_start, self.compute_dtype)
         return ops.broadcast_to(start, (*ops.shape(positions), self.size))

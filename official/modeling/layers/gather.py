@@ -6,10 +6,11 @@ Shapes: R rows, D row size, B batch, T length, P positions.
 from keras import ops
 
 from official.modeling.layers.kernels import with_gradient
+from official.modeling.types import Size, Tensor
 
 
 @with_gradient
-def rows(matrix, ids):
+def rows(matrix: Tensor, ids: Tensor) -> Tensor:
     """Takes the rows `ids` of `matrix`.
 
     The gradient is one dense matrix with the sum of the contributions to each row. (TensorFlow's
@@ -32,7 +33,7 @@ def rows(matrix, ids):
     return ops.take(matrix, ids, axis=0), backward
 
 
-def positions(sequence, ids):
+def positions(sequence: Tensor, ids: Tensor) -> Tensor:
     """Takes some positions of each sequence.
 
     Args:
@@ -48,12 +49,12 @@ def positions(sequence, ids):
     return rows(ops.reshape(sequence, (-1, size)), flat)
 
 
-def each(sequence, ids):
+def each(sequence: Tensor, ids: Tensor) -> Tensor:
     """Takes some positions of each sequence, as `positions`: [B, P, D]."""
     return ops.reshape(positions(sequence, ids), (*ops.shape(ids), ops.shape(sequence)[2]))
 
 
-def place(values, ids, length):
+def place(values: Tensor, ids: Tensor, length: Size) -> Tensor:
     """Puts numbers at some positions of each sequence; numbers at the same position are added.
 
     Args:

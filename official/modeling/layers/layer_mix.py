@@ -7,10 +7,13 @@ and gamma = 1 it begins as the mean of the layers.
 Shapes: B batch, T length, D hidden, K layers with the token layer (L + 1 of an encoder of L).
 """
 
+from collections.abc import Sequence
+
 from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate
+from official.modeling.types import Tensor
 from official.utils.errors import UserError
 
 _EPSILON = 1e-12  # added to variances, as in the release of ELMo
@@ -46,7 +49,7 @@ class LayerMix(Layer):
         self.layer_weights = self.add_weight((self.count,), "zeros", name="weights", **options)
         self.gamma = self.add_weight((), "ones", name="gamma", **options)
 
-    def call(self, states, padding_mask=None):
+    def call(self, states: Sequence[Tensor], padding_mask: Tensor | None = None) -> Tensor:
         """Returns the weighted sum of the layers: [B, T, D].
 
         Args:
@@ -65,11 +68,11 @@ class LayerMix(Layer):
             total = total + states[k] * factors[k]
         return ops.cast(total, self.compute_dtype)
 
-    def squared_weights(self):
+    def squared_weights(self) -> Tensor:
         """Returns the squared norm of the weights before the softmax, for a penalty: a scalar."""
         return ops.sum(ops.square(self.layer_weights))
 
-    def _normalized(self, x, padding_mask):
+    def _normalized(self, x: Tensor, padding_mask: Tensor) -> Tensor:
         """Returns a layer [B, T, D] with mean 0 and variance 1, as `norm` says."""
         if self.norm == "none":
             return x

@@ -13,9 +13,10 @@ from official.modeling.layers.kernels import (
     transposed_times,
     with_gradient,
 )
+from official.modeling.types import Tensor
 
 
-def linear(x, kernel, bias=None):
+def linear(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """Computes `x @ kernel + bias` as one two-dimensional product, in the dtype of `x`.
 
     Args:
@@ -37,7 +38,7 @@ def linear(x, kernel, bias=None):
 
 
 @with_gradient
-def affine(x, kernel, bias):
+def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Returns x [R, I] times kernel [I, O] plus bias [O], with its gradient: [R, O]."""
 
     def backward(upstream):
@@ -110,7 +111,7 @@ class Linear(Layer):
             if variable is not None:
                 variable.column_blocks = self.column_blocks
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         """Maps x [..., I] to [..., O]."""
         return linear(x, self.kernel, self.bias)
 

@@ -12,6 +12,7 @@ from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, scan, with_gradient
+from official.modeling.types import DType, Tensor
 
 
 class LinearChain(Layer):
@@ -29,10 +30,10 @@ class LinearChain(Layer):
         self.first = self.add_weight((size,), "zeros", name="first", **options)
         self.last = self.add_weight((size,), "zeros", name="last", **options)
 
-    def _parts(self, dtype):
+    def _parts(self, dtype: DType):
         return [ops.cast(v, dtype) for v in (self.transitions, self.first, self.last)]
 
-    def log_likelihood(self, scores, tags, mask):
+    def log_likelihood(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """Returns the log-probability of tags: [B]. It is 0 for a chain without positions.
 
         Args:
@@ -42,7 +43,7 @@ class LinearChain(Layer):
         """
         return self.score(scores, tags, mask) - self.log_partition(scores, mask)
 
-    def score(self, scores, tags, mask):
+    def score(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """Returns the score of a sequence of tags for each row: [B]. See `log_likelihood`."""
         transitions, first, last = self._parts(scores.dtype)
         tags = ops.where(mask, ops.cast(tags, "int32"), -1)
@@ -61,11 +62,11 @@ class LinearChain(Layer):
         each = scores + ops.matmul(before, transitions) + begins * first
         return ops.sum(each * tag, axis=(1, 2)) + ops.matmul(end, last[:, None])[:, 0]
 
-    def log_partition(self, scores, mask):
+    def log_partition(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Returns the log of the sum of exp(score) over all sequences of tags: [B]."""
         return _log_partition(scores, *self._parts(scores.dtype), ops.convert_to_tensor(mask))
 
-    def marginals(self, scores, mask):
+    def marginals(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Returns the probability of each tag at each position of the chain: [B, T, C].
 
         The values outside the mask are meaningless.
@@ -76,7 +77,7 @@ class LinearChain(Layer):
         following, _ = _backward(scores, transitions, last, mask, forward, log_z)
         return ops.transpose(_exp(forward + following - log_z[:, None]), (1, 0, 2))
 
-    def decode(self, scores, mask):
+    def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Returns the most probable sequence of tags (Viterbi, 1967): int32 [B, T].
 
         Of equally probable tags the first one is taken. The tag outside the mask is 0.
@@ -111,7 +112,7 @@ class LinearChain(Layer):
 
 
 @with_gradient
-def _log_partition(scores, transitions, first, last, mask):
+def _log_partition(scores: Tensor, transitions: Tensor, first: Tensor, last: Tensor, mask: Tensor):
     """Returns the log-partition [B] of `LinearChain`, with a gradient by hand.
 
     The gradients are the expected counts of tags and of pairs of neighbors. (XLA cannot compile
@@ -132,7 +133,7 @@ def _log_partition(scores, transitions, first, last, mask):
     return ops.where(nonempty, log_z, 0), backward
 
 
-def _forward(scores, transitions, first, last, mask):
+def _forward(scores: Tensor, transitions: Tensor, first: Tensor, last: Tensor, mask: Tensor):
     """Sums over the beginnings of all sequences.
 
     Returns:
@@ -155,7 +156,16 @@ def _forward(scores, transitions, first, last, mask):
     return each, began, ops.logsumexp(end + last, axis=-1)
 
 
-def _backward(scores, transitions, last, mask, forward, log_z, began=None, factor=None):
+def _backward(
+    scores: Tensor,
+    transitions: Tensor,
+    last: Tensor,
+    mask: Tensor,
+    forward: Tensor,
+    log_z: Tensor,
+    began: Tensor | None = None,
+    factor: Tensor | None = None,
+):
     """Sums over the ends of all sequences.
 
     Args:
@@ -196,7 +206,7 @@ def _backward(scores, transitions, last, mask, forward, log_z, began=None, facto
     return following, counts
 
 
-def _exp(x):
+def _exp(x: Tensor) -> Tensor:
     """Returns the probability of a logarithm, which rounding may bring above 0."""
     return ops.exp(ops.minimum(x, 0))
 

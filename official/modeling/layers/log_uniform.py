@@ -19,12 +19,13 @@ import math
 
 from keras import ops
 
-from official.modeling.layers.random import uniforms
+from official.modeling.layers.random import Draws, uniforms
+from official.modeling.types import Tensor
 
 _DTYPE = "float32"
 
 
-def probabilities(classes, size):
+def probabilities(classes: Tensor, size: int) -> Tensor:
     """Returns the probability of classes, int [...], in one try: [...].
 
     `size` is V.
@@ -33,7 +34,7 @@ def probabilities(classes, size):
     return ops.log1p(1 / (classes + 1)) / math.log(size + 1)
 
 
-def log_expected_counts(classes, tries, size):
+def log_expected_counts(classes: Tensor, tries: Tensor, size: int) -> Tensor:
     """Returns the logarithm of the probability that classes are drawn in some tries: [...].
 
     Args:
@@ -44,7 +45,7 @@ def log_expected_counts(classes, tries, size):
     return ops.log(-ops.expm1(tries * ops.log1p(-probabilities(classes, size))))
 
 
-def sample(count, size, rng):
+def sample(count: int, size: int, rng: Draws):
     """Draws different classes.
 
     Args:

@@ -13,12 +13,15 @@ the order of TensorFlow's cells, and the 1 is not part of the bias.
 Shapes: B batch, T length, I input size, C cells, P projection.
 """
 
+from typing import Any
+
 from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, scan, transposed_times, with_gradient
 from official.modeling.layers.linear import linear
 from official.modeling.layers.random import RandomWeights
+from official.modeling.types import Tensor
 from official.utils import keras_private
 
 
@@ -66,7 +69,7 @@ class ProjectedLSTM(Layer):
                 (self.cell_size, self.projection_size), self.initializer, name="projection"
             )
 
-    def call(self, x, real=None, state=None):
+    def call(self, x: Tensor, real: Tensor | None = None, state: Any | None = None):
         """Runs over the positions in order.
 
         Args:
@@ -98,7 +101,17 @@ class ProjectedLSTM(Layer):
 
 
 @with_gradient
-def _run(gates, kernel, projection, c, m, real=None, *, cell_clip, projection_clip):
+def _run(
+    gates: Tensor,
+    kernel: Tensor,
+    projection: Tensor,
+    c: Tensor,
+    m: Tensor,
+    real: Tensor | None = None,
+    *,
+    cell_clip: float,
+    projection_clip: float,
+) -> Tensor:
     """Runs the steps, with a gradient by hand.
 
     The gradients of the kernel and the projection are one product each over all steps. (The
@@ -201,17 +214,17 @@ def _run(gates, kernel, projection, c, m, real=None, *, cell_clip, projection_cl
     return (outputs, c, m), backward
 
 
-def _activations(z):
+def _activations(z: Tensor):
     """Returns sigmoid(i), tanh(j), sigmoid(f + 1) and sigmoid(o) of gates [B, 4 C]."""
     i, j, f, o = ops.split(z, 4, axis=-1)
     return ops.sigmoid(i), ops.tanh(j), ops.sigmoid(f + 1), ops.sigmoid(o)
 
 
-def _clip(x, limit):
+def _clip(x: Tensor, limit):
     return ops.clip(x, -limit, limit) if limit else x
 
 
-def _inside(x, limit):
+def _inside(x: Tensor, limit):
     """Returns 1 where a clipped value is inside the limits, and 0 where it was cut."""
     return ops.cast(ops.abs(x) < limit, x.dtype)
 
@@ -253,7 +266,7 @@ class BiLSTM(Layer):
         for lstm in self.directions:
             lstm.build()
 
-    def call(self, x, real=None):
+    def call(self, x: Tensor, real: Tensor | None = None):
         """Reads each row in both directions.
 
         Args:

@@ -7,6 +7,7 @@ from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, one_pass, sum_rows, with_gradient
+from official.modeling.types import Tensor
 
 
 class LayerNorm(Layer):
@@ -27,7 +28,7 @@ class LayerNorm(Layer):
         self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
         self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         """Normalizes x [..., D]."""
         rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
         y = normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
@@ -35,7 +36,7 @@ class LayerNorm(Layer):
 
 
 @with_gradient
-def normalize(x, scale, offset, *, epsilon):
+def normalize(x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float) -> Tensor:
     """Returns the layer norm of x [R, D] in the type of x, with its gradient."""
     y, mean, factor = _normalized(x, scale, offset, epsilon=epsilon)
 
@@ -47,7 +48,7 @@ def normalize(x, scale, offset, *, epsilon):
 
 
 @one_pass
-def _normalized(x, scale, offset, *, epsilon):
+def _normalized(x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float):
     """Returns the layer norm of x [R, D], and the mean and the factor of each row [R, 1]."""
     rows = ops.cast(x, scale.dtype)
     mean = ops.mean(rows, axis=-1, keepdims=True)
@@ -57,7 +58,7 @@ def _normalized(x, scale, offset, *, epsilon):
 
 
 @one_pass
-def _norm_gradient(upstream, x, mean, factor, scale):
+def _norm_gradient(upstream: Tensor, x: Tensor, mean: Tensor, factor: Tensor, scale: Tensor):
     """Returns the gradient of x [R, D], and that of the scale before it is summed, [R, D]."""
     normal = (ops.cast(x, scale.dtype) - mean) * factor
     upstream = ops.cast(upstream, scale.dtype)
@@ -67,7 +68,7 @@ def _norm_gradient(upstream, x, mean, factor, scale):
     return ops.cast(of_x, x.dtype), aligned
 
 
-def _row_means(x):
+def _row_means(x: Tensor) -> Tensor:
     """Returns the means of the rows of x [R, D]: [R, 1].
 
     They are products with a column, which a CPU computes faster than a compiled reduction. They are
@@ -100,7 +101,7 @@ class RMSNorm(Layer):
             dtype=accurate(self.compute_dtype),
         )
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         """Normalizes x [..., D]."""
         rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
         y = divide_by_rms(rows, self.scale, epsilon=self.epsilon)
@@ -108,7 +109,7 @@ class RMSNorm(Layer):
 
 
 @with_gradient
-def divide_by_rms(x, scale, *, epsilon):
+def divide_by_rms(x: Tensor, scale: Tensor, *, epsilon: float) -> Tensor:
     """Returns the RMS norm of x [R, D] in the type of x, with its gradient."""
     y, factor = _divided(x, scale, epsilon=epsilon)
 
@@ -120,7 +121,7 @@ def divide_by_rms(x, scale, *, epsilon):
 
 
 @one_pass
-def _divided(x, scale, *, epsilon):
+def _divided(x: Tensor, scale: Tensor, *, epsilon: float):
     """Returns the RMS norm of x [R, D], and the factor of each row [R, 1]."""
     rows = ops.cast(x, scale.dtype)
     factor = ops.rsqrt(ops.mean(ops.square(rows), axis=-1, keepdims=True) + epsilon)
@@ -128,7 +129,7 @@ def _divided(x, scale, *, epsilon):
 
 
 @one_pass
-def _division_gradient(upstream, x, factor, scale):
+def _division_gradient(upstream: Tensor, x: Tensor, factor: Tensor, scale: Tensor):
     """Returns the gradient of x [R, D], and that of the scale before it is summed, [R, D]."""
     normal = ops.cast(x, scale.dtype) * factor
     upstream = ops.cast(upstream, scale.dtype)

@@ -10,9 +10,10 @@ from keras import ops
 from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, with_gradient
+from official.modeling.types import DType, Size, Tensor
 
 
-def sinusoids(positions, size, dtype):
+def sinusoids(positions: Tensor, size: int, dtype: DType) -> Tensor:
     """Returns the vectors of positions (Vaswani et al. 2017, section 3.5).
 
     The sines come first and then the cosines, as in the release. The paper alternates them, which
@@ -30,7 +31,16 @@ def sinusoids(positions, size, dtype):
     return ops.cast(ops.concatenate(waves, axis=-1), dtype)
 
 
-def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=False, dtype):
+def distance_vectors(
+    length: Size,
+    keys: Size,
+    size: int,
+    *,
+    bidirectional: bool,
+    clamp: int = 0,
+    backward: bool = False,
+    dtype: DType,
+) -> Tensor:
     """Returns the sinusoids of all distances from a query to a key (Dai et al. 2019, section 3.3).
 
     Column c is for the distance S - c: the key is S - c positions before the query. Distance S has
@@ -60,7 +70,7 @@ def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=Fal
     return ops.cast(ops.stack(vectors), dtype)
 
 
-def shift(scores, keys):
+def shift(scores: Tensor, keys: Size) -> Tensor:
     """Converts scores by distance to scores by key, for the content rows in order.
 
     In row i, the score of key j is in column T - i + j. In the flattened scores, row i begins at
@@ -82,7 +92,7 @@ def shift(scores, keys):
 
 
 @with_gradient
-def shift_to(scores, first, *, keys):
+def shift_to(scores: Tensor, first: Tensor, *, keys: Size) -> Tensor:
     """Converts scores by distance to scores by key, for rows at any positions.
 
     Args:
@@ -105,7 +115,7 @@ def shift_to(scores, first, *, keys):
     return _columns(scores, wanted, distances), backward
 
 
-def from_slot(distance_key, slot, length):
+def from_slot(distance_key: Tensor, slot: Size, length: Size) -> Tensor:
     """Returns the keys of the distances that `shift` needs for rows from a slot on.
 
     Args:
@@ -121,7 +131,7 @@ def from_slot(distance_key, slot, length):
     return ops.slice(distance_key, (0, 0, 0, last - slot - length), (*sizes, last + length))
 
 
-def buckets(relative, *, bidirectional, num_buckets, max_distance):
+def buckets(relative, *, bidirectional: bool, num_buckets: int, max_distance: int):
     """Returns the bucket of each relative position (Raffel et al. 2020, section 2.1).
 
     Half of the buckets have one distance each. The others have ranges whose ends grow
@@ -182,7 +192,7 @@ class RelativeBias(Layer):
         shape = (self.rule["num_buckets"], self.num_heads)
         self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
 
-    def scores(self, length, keys, slot=0):
+    def scores(self, length: Size, keys: Size, slot: Size = 0) -> Tensor:
         """Returns the bias of `length` queries for `keys` keys: [1, N, T, S].
 
         Args:
@@ -201,13 +211,13 @@ class RelativeBias(Layer):
         return shift(rows, keys)
 
 
-def _columns(x, columns, count):
+def _columns(x: Tensor, columns: Tensor, count: int):
     """Takes columns [B, P, C], clipped to valid ones, of x [B, N, P, `count`]."""
     columns = ops.clip(columns, 0, count - 1)
     return ops.take_along_axis(x, columns[:, None], axis=3)
 
 
-def _waves(numbers, size):
+def _waves(numbers: Tensor, size: int):
     """Returns the sines and the cosines of numbers [...]: [..., size / 2] each."""
     frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
     angles = numbers[..., None] * ops.convert_to_tensor(frequencies, numbers.dtype)

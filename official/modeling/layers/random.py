@@ -16,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from official.modeling.layers.kernels import one_pass
+from official.modeling.types import DType, Tensor
 
 PACKAGE = "encoder_garden"  # of the names of layers and initializers in models that Keras saves
 _GOLDEN = 0x9E3779B1 - 2**32  # 2^32 / golden ratio, odd
@@ -53,17 +54,17 @@ class Draws(keras.random.SeedGenerator):
         self.calls = 0
 
     @classmethod
-    def of_name(cls, seed, name):
+    def of_name(cls, seed: int, name: str) -> "Draws":
         """Returns the draws of initial weights, a function of a seed and the name of a layer."""
         return cls((seed, zlib.crc32(name.encode())))
 
-    def next(self, ordered=True):
+    def next(self, ordered: bool = True) -> Tensor:
         """Returns the seed of the next call site for `keras.random`: [2]."""
         del ordered
         pair = self.next_pair()
         return ops.cast(pair, "uint32") if keras.backend.backend() == "jax" else pair
 
-    def next_pair(self):
+    def next_pair(self) -> Tensor:
         """Returns the pair of the next call site: int32 [2]."""
         site = np.asarray([0, self.calls], "int32")
         self.calls += 1
@@ -73,14 +74,14 @@ class Draws(keras.random.SeedGenerator):
         """Returns the pair, if it is known."""
         return {"pair": ops.convert_to_numpy(self.pair).tolist()}
 
-    def shared(self):
+    def shared(self) -> "Draws":
         """Returns draws that are equal for all rows, such as those of distances or of a vocabulary.
 
         They are a function of the pair and of the call site.
         """
         return Draws(_keys(self.next_pair()))
 
-    def keep(self, shape, rate):
+    def keep(self, shape, rate: float) -> Tensor:
         """Returns what dropout keeps: bool of `shape`, False with probability `rate`.
 
         `shape` begins with B. The draws of a row are hashes of its number and of the positions in
@@ -92,7 +93,7 @@ class Draws(keras.random.SeedGenerator):
         return _rows_kept(self.next_pair(), first, shape=tuple(shape), least=least)
 
 
-def uniforms(pairs, count):
+def uniforms(pairs: Tensor, count: int) -> Tensor:
     """Returns random numbers in [0, 1) in steps of 2^-24: float32 [..., N].
 
     Args:
@@ -106,7 +107,7 @@ def uniforms(pairs, count):
 
 
 @one_pass
-def _rows_kept(pair, first, *, shape, least):
+def _rows_kept(pair: Tensor, first: Tensor, *, shape, least) -> Tensor:
     """Returns whether the hash of each element is at least `least`: bool of `shape`."""
     rows = ops.arange(shape[0], dtype="int32") + first
     one, other = ops.unstack(_keys(pair), 2)
@@ -116,18 +117,18 @@ def _rows_kept(pair, first, *, shape, least):
     return ops.reshape(bits >= least, shape)
 
 
-def _keys(pair):
+def _keys(pair: Tensor) -> Tensor:
     """Returns two random integers, a function of a pair: int32 [..., 2]."""
     different = np.asarray([0, _GOLDEN], "int32")
     return _mix(_mix(pair[..., :1] + different) + pair[..., 1:])
 
 
-def _hashes(numbers, one, other):
+def _hashes(numbers: Tensor, one, other) -> Tensor:
     """Returns the hash of each number with two keys."""
     return _mix(ops.bitwise_xor(_mix(numbers + one), other))
 
 
-def _mix(x):
+def _mix(x: Tensor) -> Tensor:
     """Mixes the bits of integers: the finalizer of MurmurHash3 (Appleby, 2011), modulo 2**32."""
     for shift, factor in ((16, -0x7A143595), (13, -0x3D4D51CB), (16, None)):
         # The sign is shifted in, and cleared.
@@ -142,16 +143,16 @@ def _by_size(draw):
     return lambda shape, scale, **options: draw(shape, stddev=scale, **options)
 
 
-def _fan_in(shape, scale, **options):
+def _fan_in(shape, scale: float, **options):
     del scale
     return keras.random.normal(shape, stddev=shape[0] ** -0.5, **options)
 
 
-def _uniform(shape, scale, **options):
+def _uniform(shape, scale: float, **options):
     return keras.random.uniform(shape, -scale, scale, **options)
 
 
-def _glorot(shape, scale, **options):
+def _glorot(shape, scale: float, **options):
     del scale
     return _uniform(shape, (6 / sum(shape)) ** 0.5, **options)
 
@@ -186,7 +187,7 @@ class RandomWeights(keras.initializers.Initializer):
         self.scale = scale
         self.rng = rng
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape, dtype: DType | None = None) -> Tensor:
         """Returns weights of a shape."""
         return INITIALIZERS[self.law](shape, self.scale, dtype=dtype, seed=self.rng)
 
@@ -214,7 +215,7 @@ class Scaled(keras.initializers.Initializer):
         self.initializer = keras.initializers.get(initializer)
         self.factors = list(factors)
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape, dtype: DType | None = None) -> Tensor:
         """Returns a matrix of a shape."""
         return self.initializer(shape, dtype) * ops.convert_to_tensor(self.factors, dtype)
 

@@ -20,6 +20,8 @@ from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, dropout_mask, softmax, write_slots
 from official.modeling.layers.linear import Linear, linear
 from official.modeling.layers.positions import distance_vectors, from_slot, shift, shift_to
+from official.modeling.layers.random import Draws
+from official.modeling.types import Size, Tensor
 
 
 class AttentionStream(NamedTuple):
@@ -37,7 +39,7 @@ class AttentionStream(NamedTuple):
     first: Any = None
 
 
-def by_stream(x, streams, axis):
+def by_stream(x: Tensor, streams, axis: int):
     """Splits the rows of one or two streams, which `x` has along an axis."""
     if len(streams) == 1:
         return [x]
@@ -155,18 +157,18 @@ class RelativeAttention(Layer):
 
     def call(
         self,
-        x,
+        x: Tensor,
         *,
         streams=None,
-        distances=None,
-        backward=None,
-        content=None,
-        memory=None,
-        key_segments=None,
-        cache=None,
-        slot=0,
-        rng=None,
-        training=None,
+        distances: Tensor | None = None,
+        backward: Tensor | None = None,
+        content: Tensor | None = None,
+        memory: Tensor | None = None,
+        key_segments: Tensor | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        rng: Draws | None = None,
+        training: bool | None = None,
     ):
         """Attends from the rows of all streams to the keys: see the class."""
         rng = self.draws(rng, training)
@@ -197,7 +199,7 @@ class RelativeAttention(Layer):
         context = ops.reshape(context, (*ops.shape(x)[:2], self.num_heads * self.head_size))
         return self.output_projection(context), tuple(weights), cache
 
-    def _implied(self, content, memory):
+    def _implied(self, content: Tensor, memory: Tensor) -> Tensor:
         """Returns the mask of the padding that Keras keeps with the content: [B, 1, 1, S]."""
         mask = masks.implied(content)
         if mask is None or memory is None:
@@ -205,14 +207,14 @@ class RelativeAttention(Layer):
         batch, size, _ = ops.shape(memory)
         return masks.after_memory(mask, ops.ones((batch, size), "bool"), ops.shape(content)[1])
 
-    def _all_distances(self, content, key):
+    def _all_distances(self, content: Tensor, key: Tensor) -> Tensor:
         """Returns the vectors of all distances to the keys [B, N, S, H]: [1, R, D]."""
         _, length, size = ops.shape(content)
         return distance_vectors(
             length, ops.shape(key)[2], size, bidirectional=True, dtype=self.compute_dtype
         )
 
-    def _with_segments(self, key, key_segments):
+    def _with_segments(self, key: Tensor, key_segments: Tensor):
         """Appends the one-hot segments of the keys to the keys: [B, N, S, H or H + G].
 
         The product with the segment scores of a query then picks the score of each key's segment.
@@ -222,7 +224,7 @@ class RelativeAttention(Layer):
         shape = (*ops.shape(key)[:3], ops.shape(key_segments)[2])
         return ops.concatenate([key, ops.broadcast_to(key_segments[:, None], shape)], axis=-1)
 
-    def _context(self, scores, value, stream, rng):
+    def _context(self, scores: Tensor, value: Tensor, stream, rng: Draws | None) -> Tensor:
         """Returns the weighted values of a stream: [B, N, Q, H]."""
         kept = dropout_mask(ops.shape(scores), self.dropout, rng)
         context = ops.matmul(softmax(scores, self.compute_dtype, kept, self.dropout), value)
@@ -232,7 +234,7 @@ class RelativeAttention(Layer):
         # values would include its own.
         return ops.where(ops.any(stream.mask, axis=-1, keepdims=True), context, 0)
 
-    def empty_cache(self, batch, distances):
+    def empty_cache(self, batch: Size, distances: Tensor):
         """Returns empty slots for S positions.
 
         Args:
@@ -248,7 +250,7 @@ class RelativeAttention(Layer):
         empty = ops.zeros(shape, self.compute_dtype)
         return empty, empty, keys
 
-    def _project(self, x, content, memory):
+    def _project(self, x: Tensor, content: Tensor | None, memory: Tensor | None):
         """Returns queries divided by sqrt(H), keys and values: [B, N, rows or S, H]."""
         inner = self.num_heads * self.head_size
         if content is None and memory is None:
@@ -262,13 +264,13 @@ class RelativeAttention(Layer):
             key, value = self._heads(linear(content, for_keys), 2)
         return query * self.head_size**-0.5, key, value
 
-    def _heads(self, x, parts):
+    def _heads(self, x: Tensor, parts: int):
         """Splits x [B, rows, parts * N * H] into its parts: [B, N, rows, H] each."""
         batch, rows, _ = ops.shape(x)
         x = ops.reshape(x, (batch, rows, parts, self.num_heads, self.head_size))
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
 
-    def _distance_keys(self, distances, backward):
+    def _distance_keys(self, distances: Tensor, backward: Tensor) -> Tensor:
         """Returns the keys of the distances: [1 or B, N, H, R]."""
         keys = self.position_key(distances)
         directions, count, _ = ops.shape(keys)
@@ -278,7 +280,7 @@ class RelativeAttention(Layer):
             return keys
         return ops.where(ops.cast(backward, "bool")[:, None, None, None], keys[1:], keys[:1])
 
-    def _scores(self, query, key, distance_key, stream):
+    def _scores(self, query: Tensor, key: Tensor, distance_key: Tensor, stream) -> Tensor:
         """Returns the scores of a stream: [B, N, Q, S]."""
         exact = accurate(self.compute_dtype)
         scale = self.head_size**-0.5

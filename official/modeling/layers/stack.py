@@ -13,6 +13,8 @@ from official.modeling.layers.block import Block, BlockOutput
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.norm import NORMS
 from official.modeling.layers.positions import RelativeBias
+from official.modeling.layers.random import Draws
+from official.modeling.types import Size, Tensor
 
 
 class StackOutput(NamedTuple):
@@ -95,7 +97,7 @@ class Stack(Layer):
             if layer is not None:
                 layer.build()
 
-    def cross_cache(self, encoded):
+    def cross_cache(self, encoded: Tensor):
         """Returns the keys and values of another sequence [B, C, D] for each layer.
 
         Returns:
@@ -105,15 +107,15 @@ class Stack(Layer):
 
     def call(
         self,
-        x,
-        attention_mask=None,
-        rng=None,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        rng: Draws | None = None,
         others=None,
-        cross_mask=None,
-        cache=None,
-        slot=0,
-        training=None,
-    ):
+        cross_mask: Tensor | None = None,
+        cache: Any | None = None,
+        slot: Size = 0,
+        training: bool | None = None,
+    ) -> StackOutput:
         """Runs the layers.
 
         Args:

@@ -9,9 +9,12 @@ Shapes: B batch, T length, D hidden, V vocabulary, R = B * T rows.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import cross_entropy
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, masked_lm
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(masked_lm.Objective):
@@ -32,11 +35,13 @@ class Objective(masked_lm.Objective):
         super().build(input_shape)
         self.copy.build()
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; the metric is the mean loss of the replaced tokens alone."""
         hidden = encoded["sequence_output"]  # [B, T, D]
         rows = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
@@ -53,6 +58,6 @@ class Objective(masked_lm.Objective):
             metrics={f"{self.name}_replaced": (-ops.sum(chance * replaced), ops.sum(replaced))},
         )
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """[B, T]."""
         return self.as_loss(batch["padding_mask"]) * self.example_weights(batch)[:, None]

@@ -9,9 +9,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers import gather
 from official.modeling.layers.kernels import accurate, cross_entropy
 from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 
@@ -65,27 +67,27 @@ class Objective(keras.Layer):
         )
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """The factor of each term in the loss: {term: float}."""
         return {self.name: self.config.weight}
 
     @property
-    def encoder_frozen(self):
+    def encoder_frozen(self) -> bool:
         """Whether only the head is trained."""
         return False
 
     @property
-    def uses_all_layers(self):
+    def uses_all_layers(self) -> bool:
         """Whether the objective reads the states or the attention of all layers."""
         return False
 
-    def attach(self, encoder):
+    def attach(self, encoder: Encoder) -> None:
         """Makes networks that share layers with the encoder; called before `build()`."""
 
-    def join(self, objectives):
+    def join(self, objectives) -> None:
         """Finds the other objectives of the model that this one reads; called before `build()`."""
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Prepares a batch before the encoder runs, for example with another network.
 
         Returns:
@@ -99,29 +101,34 @@ class Objective(keras.Layer):
         """The models of teachers, which are neither trained nor saved."""
         return ()
 
-    def positions_read(self, batch):
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """Returns the positions of the last layer that the objective reads.
 
         Returns:
             A tuple of int [B, P], empty if it reads the pooled output alone; None = all positions.
         """
         del batch
+        return None
 
-    def states_read(self, batch, encoded):
+    def states_read(self, batch: Batch, encoded: Encoded) -> tuple[Tensor, ...]:
         """Returns the states at each of `positions_read`: a tuple of [B, P, D]."""
         if "states_read" in encoded:
             return encoded["states_read"][self.name]
         sequence = encoded["sequence_output"]
-        return tuple(gather.each(sequence, each) for each in self.positions_read(batch))
+        positions = self.positions_read(batch)
+        assert positions is not None, "the objective reads all positions"
+        return tuple(gather.each(sequence, each) for each in positions)
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the divisor of each loss: {term: scalar}.
 
         It depends only on the batch, before or after `prepare`.
         """
         raise NotImplementedError
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> Terms:
         """Returns `Terms`.
 
         Args:
@@ -132,7 +139,7 @@ class Objective(keras.Layer):
         """
         raise NotImplementedError
 
-    def text_targets(self, batch):
+    def text_targets(self, batch: Batch) -> dict[str, Any]:
         """Returns the tokens of a text that a language model predicts, and their weights.
 
         Args:
@@ -145,12 +152,19 @@ class Objective(keras.Layer):
         del batch
         return {}
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns a dict of tensors with one row for each example, by default empty."""
         del batch, encoded, encoder
         return {}
 
-    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
         """Returns the outputs that a student learns from its teacher, before their softmax.
 
         Args:
@@ -166,12 +180,12 @@ class Objective(keras.Layer):
         """
         raise NotImplementedError
 
-    def matched_weights(self, batch, positions="real"):
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """Returns the weight of each row of `matched_outputs`, by default of its example: [R]."""
         del positions
         return self.example_weights(batch)
 
-    def pool(self, encoded):
+    def pool(self, encoded: Encoded) -> Tensor:
         """Returns one vector for each example, by `config.pooling`: [B, D].
 
         'pooled' is the output of the pooler (BERT, XLNet), 'first' the first position of the last
@@ -185,19 +199,19 @@ class Objective(keras.Layer):
             return _mean(encoded["sequence_output"], encoded.get("padding_mask"))
         return encoded["pooled_output"]
 
-    def example_weights(self, batch):
+    def example_weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each example, in the dtype of losses: [B]."""
         weights = batch.get(self.config.field("example_weights"))
         if weights is None:
             return ops.ones(ops.shape(batch["token_ids"])[:1], accurate(self.compute_dtype))
         return ops.cast(weights, accurate(self.compute_dtype))
 
-    def as_loss(self, x):
+    def as_loss(self, x: Tensor) -> Tensor:
         """Casts scores to the dtype of losses."""
         return ops.cast(x, accurate(self.compute_dtype))
 
 
-def _mean(states, real):
+def _mean(states: Tensor, real: Tensor) -> Tensor:
     """Returns the mean of states over the positions without padding: [B, D].
 
     Args:
@@ -214,7 +228,7 @@ def _mean(states, real):
 _SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
 
 
-def sequences_apart(batch):
+def sequences_apart(batch: Batch) -> Batch:
     """Gives every sequence of an example its own row, for the encoder.
 
     Args:
@@ -236,7 +250,7 @@ def sequences_apart(batch):
     return {**batch, **flat, "example_rows": rows_of}
 
 
-def check_pooled(name, pooling, encoder):
+def check_pooled(name: str, pooling: str, encoder):
     """Raises UserError if an encoder does not have the pooled output that `pooling` names."""
     if pooling == "pooled" and not encoder.pooler:
         raise UserError(
@@ -250,7 +264,7 @@ def check_pooled(name, pooling, encoder):
         )
 
 
-def class_terms(name, logits, labels, weights):
+def class_terms(name: str, logits: Tensor, labels: Tensor, weights: Tensor) -> Terms:
     """Returns the `Terms` of a classification: cross-entropy and accuracy.
 
     Args:
@@ -267,7 +281,9 @@ def class_terms(name, logits, labels, weights):
     )
 
 
-def token_terms(name, logits, targets, weights, z_loss=0.0):
+def token_terms(
+    name: str, logits: Tensor, targets: Tensor, weights: Tensor, z_loss: float = 0.0
+) -> Terms:
     """Returns the `Terms` of predicted tokens: cross-entropy and accuracy.
 
     Args:
@@ -291,7 +307,7 @@ HISTOGRAM_BINS = 200
 _HISTOGRAM_END = 10.0
 
 
-def score_histograms(logits, labels, weights):
+def score_histograms(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Counts the scores of a binary classification by class, for the area under the ROC curve.
 
     Histograms are summed over batches and replicas. The area is exact except for pairs of scores in

@@ -11,13 +11,17 @@ losses of training and of evaluation are not comparable.
 Shapes: B batch, T length, R = B * T rows, P projection, V vocabulary, N sampled words.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers import log_uniform
 from official.modeling.layers.embeddings import products
 from official.modeling.layers.kernels import cross_entropy
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 DIRECTIONS = {"forward": "target_ids", "backward": "backward_target_ids"}
 _MASKED = -1e9  # the logit of a sampled word that is the target
@@ -42,21 +46,23 @@ class Objective(base.Objective):
         self.bias = self.add_weight((size,), "zeros", name="bias", autocast=False)
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """The factor of each term in the loss: {term: float}."""
         return {f"{self.name}_{direction}": self.config.weight / 2 for direction in DIRECTIONS}
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         total = ops.sum(self._weights(batch))
         return dict.fromkeys(self.term_weights, total)
 
-    def text_targets(self, batch):
+    def text_targets(self, batch: Batch) -> dict[str, Any]:
         """See `base.Objective`: [B, T] of each direction."""
         weights = self._weights(batch)
         return {f"{self.name}_{name}": (batch[ids], weights) for name, ids in DIRECTIONS.items()}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`.
 
         The first P of the features [B, T, 2P] of `sequence_output` are those of the forward rows,
@@ -78,7 +84,7 @@ class Objective(base.Objective):
             losses[name] = ops.sum(loss * weights)
         return base.Terms(losses=losses, metrics=metrics)
 
-    def sampled_losses(self, hidden, targets, rng):
+    def sampled_losses(self, hidden: Tensor, targets: Tensor, rng: Draws) -> Tensor:
         """Returns the cross-entropy of targets among sampled words.
 
         Args:
@@ -108,7 +114,7 @@ class Objective(base.Objective):
         logits = ops.concatenate([right[:, None], logits], axis=1)
         return cross_entropy(logits, ops.zeros_like(targets))[0]
 
-    def full_losses(self, hidden, targets, in_blocks=False):
+    def full_losses(self, hidden: Tensor, targets: Tensor, in_blocks: bool = False):
         """Returns the cross-entropy of targets among all words, and whether each is the best.
 
         Args:
@@ -138,6 +144,6 @@ class Objective(base.Objective):
         losses, hits = ops.map(of_rows, (hidden, targets))
         return ops.reshape(losses, (-1,))[:count], ops.reshape(hits, (-1,))[:count]
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each target: [B, T]."""
         return self.as_loss(batch["padding_mask"]) * self.example_weights(batch)[:, None]

@@ -18,10 +18,15 @@ Shapes: B batch, T length of the input, one token less than the row with its nex
 V vocabulary, R = B * T rows.
 """
 
+from typing import Any
+
 from keras import ops
 
 from official.modeling import masks
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 # Fields of a batch with a value for each token, which are cut with the tokens.
 _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions")
@@ -36,7 +41,7 @@ class Objective(base.Objective):
     def build(self, input_shape=None):
         """Creates no variables: the output is the token table."""
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Separates inputs and targets: all tokens but the last, and all tokens but the first.
 
         With `next_id` the last token is the one after the row. The batch gets `causal_ids` int
@@ -52,47 +57,56 @@ class Objective(base.Objective):
             "causal_weights": self._weights(batch),
         }
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """Returns the weight of the token after each token but the last: [B, T]."""
         follows = ops.cast(batch["padding_mask"], "bool")[:, 1:]
         if (parts := batch.get("part_ids")) is not None:
             follows = ops.logical_and(follows, ops.equal(parts[:, 1:], parts[:, :-1]))
         return self.as_loss(follows) * self.example_weights(batch)[:, None]
 
-    def logits(self, hidden, encoder):
+    def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         return self.as_loss(encoder.token_table.scores(hidden))
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         weights = batch.get("causal_weights")
         if weights is None:
             weights = self._weights(with_next_token(batch))
         return {self.name: ops.sum(weights)}
 
-    def text_targets(self, batch):
+    def text_targets(self, batch: Batch) -> dict[str, Any]:
         """See `base.Objective`: [B, T]."""
         return {self.name: (batch["causal_ids"], batch["causal_weights"])}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         logits = self.matched_outputs(batch, encoded, encoder)
         targets = ops.reshape(batch["causal_ids"], (-1,))  # [R]
         return base.token_terms(self.name, logits, targets, self.matched_weights(batch))
 
-    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
         """See `base.Objective`: [R, V]."""
         del batch, positions, rng
         rows = ops.reshape(encoded["sequence_output"], (-1, self.encoder_config.hidden_size))
         return self.logits(rows, encoder)
 
-    def matched_weights(self, batch, positions="real"):
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: [R], of a batch after `prepare`."""
         del positions
         return ops.reshape(batch["causal_weights"], (-1,))
 
 
-def with_next_token(batch):
+def with_next_token(batch: Batch) -> Batch:
     """Appends the token after each row (`next_id` [B], if the batch has it) to the row.
 
     In short rows it comes before the padding.
@@ -112,7 +126,7 @@ def with_next_token(batch):
     return {**batch, **longer}
 
 
-def reversed_rows(batch):
+def reversed_rows(batch: Batch) -> Batch:
     """Reverses the tokens of each row, or of each part of a row.
 
     Padding stays on the right, and positions and parts do not change.

@@ -5,7 +5,10 @@ Shapes: B batch, D hidden, C classes.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 
@@ -19,11 +22,13 @@ class Objective(heads.Head):
         if not num_labels:
             raise UserError(f"{name}: neither labels nor num_labels is set")
 
-    def logits(self, encoded, rng=None):
+    def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the scores of the classes: [B, C]."""
         return self.outputs(encoded, rng)
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; a head of weight 0 has no term where there are no labels."""
         if self.lacks("label", batch):
             return base.Terms(losses={}, metrics={})
@@ -35,6 +40,6 @@ class Objective(heads.Head):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `probabilities` [B, C]; with several tasks the name of the task comes first."""
         return {self.config.field("probabilities"): ops.softmax(self.logits(encoded))}

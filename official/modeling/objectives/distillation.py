@@ -16,9 +16,12 @@ from typing import Any
 from keras import ops
 
 from official.config.distillation import EXAMPLE_HEADS, TEACHER_LOGITS
+from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, matching
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 _TEACHER_OUTPUTS = "teacher_outputs"  # the batch field with what the teachers computed
@@ -61,7 +64,7 @@ class Objective(base.Objective):
             )
             self.projections.append(projection)
 
-    def join(self, objectives):
+    def join(self, objectives) -> None:
         """See `base.Objective`."""
         self._references.others = [objective for objective in objectives if objective is not self]
         if self.config.matches_outputs:
@@ -104,12 +107,12 @@ class Objective(base.Objective):
         return tuple(model for model, _ in self._references.teachers)
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """See `base.Objective`."""
         weights = self.config.term_weights
         return {f"{self.name}_{term}": w * self.config.weight for term, w in weights.items()}
 
-    def positions_read(self, batch):
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`; what its head reads, the head itself names."""
         if not self._has_teachers(batch):
             return ()
@@ -118,11 +121,11 @@ class Objective(base.Objective):
         return () if self._references.head.positions_read(batch) is not None else None
 
     @property
-    def uses_all_layers(self):
+    def uses_all_layers(self) -> bool:
         """See `base.Objective`."""
         return bool(self._references.teachers) and self.config.matches_layers
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Runs the teachers.
 
         Returns:
@@ -131,10 +134,10 @@ class Objective(base.Objective):
         del rng  # no dropout in a teacher
         if not self._references.teachers or TEACHER_LOGITS in batch:
             return batch
-        results = [self._run(*teacher, batch) for teacher in self._references.teachers]
+        results = [self._run(model, head, batch) for model, head in self._references.teachers]
         return {**batch, _TEACHER_OUTPUTS: results}
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`; without teachers there is no term."""
         if not self._has_teachers(batch):
             return {}
@@ -159,11 +162,13 @@ class Objective(base.Objective):
                 sums[term] = tokens
         return {f"{self.name}_{term}": total for term, total in sums.items()}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; without teachers there is no term."""
         if not self._has_teachers(batch):
             return base.Terms(losses={}, metrics={})
-        losses = {}
+        losses: dict[str, Tensor] = {}
         if self.config.matches_outputs:
             losses |= self._output_terms(batch, encoded, encoder, rng)
         if self.config.matches_states:
@@ -179,10 +184,10 @@ class Objective(base.Objective):
     def _released(self):
         return self.config.means == "released"
 
-    def _has_teachers(self, batch):
+    def _has_teachers(self, batch: Batch):
         return bool(self._references.teachers) or TEACHER_LOGITS in batch
 
-    def _row_weights(self, batch):
+    def _row_weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each row of the encoder, which is a choice of an example or one.
 
         Returns:
@@ -193,7 +198,7 @@ class Objective(base.Objective):
             return examples
         return ops.reshape(ops.broadcast_to(examples[:, None], ops.shape(own)), (-1,))
 
-    def _prepared_by_others(self, batch):
+    def _prepared_by_others(self, batch: Batch):
         """Returns a batch as the other objectives prepare it, as far as weights depend on it."""
         for other in self._references.others:
             if other.config.type == "causal_lm" and "causal_weights" not in batch:
@@ -202,7 +207,7 @@ class Objective(base.Objective):
                 batch = other.prepare(batch)
         return batch
 
-    def _run(self, model, head, batch):
+    def _run(self, model, head, batch: Batch):
         """Returns what a teacher computes: a dict of tensors without gradient."""
         config = self.config
         if not config.matches_states and head.config.type in EXAMPLE_HEADS:
@@ -223,7 +228,7 @@ class Objective(base.Objective):
             result["attention_parts"] = encoded["attention_parts"]
         return _constant(result)
 
-    def _output_terms(self, batch, encoded, encoder, rng):
+    def _output_terms(self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None):
         config, head = self.config, self._references.head
         student = head.matched_outputs(batch, encoded, encoder, config.positions, rng)
         if TEACHER_LOGITS in batch:
@@ -242,7 +247,7 @@ class Objective(base.Objective):
             losses["logits"] = ops.sum(matching.squared_error(student, target) * weights)
         return losses
 
-    def _state_terms(self, encoded, teacher, tokens, examples):
+    def _state_terms(self, encoded: Encoded, teacher, tokens, examples):
         """Returns the terms of hidden states, by the weights of tokens [B, T] and of rows [B]."""
         losses = {}
         if self.config.cosine:
@@ -258,12 +263,12 @@ class Objective(base.Objective):
                 state = states[i]
                 if self.projections:
                     state = self.projections[i if len(self.projections) > 1 else 0](state)
-                pair = self.as_loss(state), self.as_loss(targets[layer])
-                total = total + ops.sum(matching.squared_error(*pair) * tokens)
+                errors = matching.squared_error(self.as_loss(state), self.as_loss(targets[layer]))
+                total = total + ops.sum(errors * tokens)
             losses["hidden"] = total
         return losses
 
-    def _score_term(self, encoded, teacher, batch, examples):
+    def _score_term(self, encoded: Encoded, teacher, batch: Batch, examples):
         """Returns the term of attention scores, by the weights of rows [B]."""
         if not self.config.scores:
             return {}
@@ -271,13 +276,13 @@ class Objective(base.Objective):
         related = matching.pairs(batch, self.encoder_config.causal, from_padding=self._released)
         total = 0.0
         for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
-            pair = [self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)]
+            ours, target = self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)
             if self._released:
-                pair = [matching.without_masked(scores) for scores in pair]
-            total = total + ops.sum(matching.score_error(*pair, related) * examples)
+                ours, target = matching.without_masked(ours), matching.without_masked(target)
+            total = total + ops.sum(matching.score_error(ours, target, related) * examples)
         return {"scores": total}
 
-    def _relation_term(self, encoded, teacher, batch, tokens):
+    def _relation_term(self, encoded: Encoded, teacher, batch: Batch, tokens):
         """Returns the term of the relations of the last layer, by the weights of tokens [B, T]."""
         config = self.config
         if not config.relation:
@@ -287,12 +292,11 @@ class Objective(base.Objective):
         related = matching.pairs(batch, self.encoder_config.causal)
         total = 0.0
         for kind in config.relations:
-            pair = [
+            ours, target = (
                 self.as_loss(matching.relation(part, kind, config.relation_heads))
                 for part in (mine, theirs)
-            ]
-            losses_of_tokens = matching.relation_divergence(*pair, related)
-            total = total + ops.sum(losses_of_tokens * tokens)
+            )
+            total = total + ops.sum(matching.relation_divergence(ours, target, related) * tokens)
         return {"relation": total}
 
 

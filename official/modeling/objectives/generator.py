@@ -15,16 +15,19 @@ import zlib
 from keras import ops
 
 from official.config.objectives import SHARED, MaskedLMConfig
+from official.config.registry import module_of
+from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers import gather
 from official.modeling.layers.base import parts
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import uniforms
+from official.modeling.layers.random import Draws, uniforms
 from official.modeling.objectives import base, masked_lm
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 
-def sample(logits, row_seeds):
+def sample(logits: Tensor, row_seeds) -> Tensor:
     """Draws a token for each position, by the inverse of the cumulative softmax.
 
     The vocabulary is cut into blocks: a random number in [0, 1) chooses the block by its
@@ -53,7 +56,7 @@ def sample(logits, row_seeds):
     return (block * width + token)[..., 0]
 
 
-def _first_beyond(ends, number, weights):
+def _first_beyond(ends: Tensor, number, weights: Tensor):
     """Returns the first index whose cumulative weight exceeds a number, and what is left of it.
 
     Rounding may leave a number that nothing exceeds: then it is the last index with a weight.
@@ -101,14 +104,14 @@ class Objective(base.Objective):
                 dtype=self.dtype_policy,
             )
 
-    def attach(self, encoder):
+    def attach(self, encoder: Encoder) -> None:
         """See `base.Objective`."""
         shared = SHARED[self.config.sharing]
         if shared is None:
             self.generator = encoder
             return
         with parts():
-            self.generator = type(encoder)(
+            self.generator = module_of(self.network).Encoder(
                 self.network,
                 seed=self.seed,
                 shared={part: getattr(encoder.embeddings, part) for part in shared},
@@ -126,11 +129,11 @@ class Objective(base.Objective):
             self.trainable = False
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """See `base.Objective`."""
         return {self.name: 0.0 if self.config.frozen else self.config.weight}
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Fills the masked positions with draws from the generator.
 
         Returns:
@@ -175,11 +178,13 @@ class Objective(base.Objective):
             "generator_logits": logits,
         }
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: self.head.weight_sums(batch)["masked_lm"]}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         terms = self.head.terms_of(batch, batch["generator_logits"])
         return base.Terms(

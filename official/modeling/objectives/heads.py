@@ -5,10 +5,13 @@ Shapes: B batch, or rows of the encoder, T length, D hidden, O outputs.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 
@@ -25,7 +28,7 @@ class Reader(base.Objective):
         if config.mix is not None:
             self.mix, self._mixed = self.make_mix("mix")
 
-    def make_mix(self, key):
+    def make_mix(self, key: str):
         """Returns the mix that a key of the config describes, and the numbers of its layers."""
         config = getattr(self.config, key)
         layers = _layers(config, self.encoder_config.num_states, f"{self.name}.{key}")
@@ -43,16 +46,16 @@ class Reader(base.Objective):
             self.mix.build()
 
     @property
-    def uses_all_layers(self):
+    def uses_all_layers(self) -> bool:
         """See `base.Objective`."""
         return self.mix is not None
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """See `base.Objective`; the weight of the head is not a factor of the penalty."""
         return super().term_weights | ({self._penalty_name: 1.0} if self._has_penalty else {})
 
-    def read(self, encoded, rng=None):
+    def read(self, encoded: Encoded, rng: Draws | None = None) -> Encoded:
         """Returns the outputs of the encoder with the mix as `sequence_output` [B, T, D].
 
         Args:
@@ -65,7 +68,7 @@ class Reader(base.Objective):
         mixed = self.mix(states, encoded.get("padding_mask"))
         return {**encoded, "sequence_output": dropout(mixed, self.config.mix.dropout, rng)}
 
-    def states(self, encoded, rng=None):
+    def states(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the vectors that the head reads, of the last layer or mixed: [B, T, D]."""
         return self.read(encoded, rng)["sequence_output"]
 
@@ -73,7 +76,7 @@ class Reader(base.Objective):
         """Adds the divisor of the penalty, which is that of the head, to `weight_sums`."""
         return sums | ({self._penalty_name: sums[self.name]} if self._has_penalty else {})
 
-    def with_penalty(self, terms, batch):
+    def with_penalty(self, terms, batch: Batch) -> base.Terms:
         """Adds the penalty of the mix to `Terms`.
 
         A term is the sum over the examples of a batch, so the penalty counts once for each example.
@@ -129,7 +132,7 @@ class Head(Reader):
         super().build(input_shape)
         self.output_projection.build()
 
-    def positions_read(self, batch):
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""
         if self.uses_all_layers or self.config.pooling == "mean":
             return None
@@ -137,28 +140,35 @@ class Head(Reader):
             return ()
         return (ops.zeros((ops.shape(batch["token_ids"])[0], 1), "int32"),)
 
-    def outputs(self, encoded, rng=None):
+    def outputs(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""
         pooled = self.pool(self.read(encoded, rng))
         if getattr(self.config, "activation", None) == "relu":
             pooled = ops.relu(pooled)
         return self.as_loss(self.output_projection(dropout(pooled, self.config.dropout, rng)))
 
-    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
         """See `base.Objective`: [B, O]."""
         del batch, encoder, positions
         return self.outputs(encoded, rng)
 
-    def lacks(self, target, batch):
+    def lacks(self, target: str, batch: Batch) -> bool:
         """Returns whether a head that does not learn from targets has none in a batch."""
         return not self.config.weight and self.config.field(target) not in batch
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
 
-def _layers(mix, count, name):
+def _layers(mix, count: int, name: str):
     """Returns the layers that are mixed, of `count` with the token layer, from 0.
 
     Raises:

@@ -12,7 +12,9 @@ Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K ker
 from keras import ops
 
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import ranking
+from official.modeling.types import Batch, Encoded, Tensor
 
 _LEAST = 1e-10  # lower limit of a count before its logarithm is taken
 _SCALE = 0.01  # of the logarithms, as in the release of K-NRM
@@ -33,11 +35,11 @@ class Objective(ranking.Ranker):
         self.output_projection.build()
 
     @property
-    def encoder_frozen(self):
+    def encoder_frozen(self) -> bool:
         """See `base.Objective`."""
         return True
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Makes the two texts of each row two parts that do not attend to each other."""
         batch = super().prepare(batch, rng)
         if "part_ids" in batch:
@@ -54,7 +56,7 @@ class Objective(ranking.Ranker):
             "segment_ids": ops.where(second, 0, segments),
         }
 
-    def features(self, batch, encoded):
+    def features(self, batch: Batch, encoded: Encoded) -> Tensor:
         """Returns the sums of the log soft counts over the tokens of the query: [N, K]."""
         states = self.as_loss(ops.stop_gradient(encoded["sequence_output"]))  # [N, T, D]
         lengths = ops.sqrt(ops.sum(ops.square(states), axis=-1, keepdims=True))
@@ -71,7 +73,7 @@ class Objective(ranking.Ranker):
             features.append(ops.sum(logarithms, axis=-1))  # [N]
         return _SCALE * ops.stack(features, axis=-1)
 
-    def scores(self, batch, encoded, rng=None):
+    def scores(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """See `Ranker`."""
         del rng
         return self.as_loss(self.output_projection(self.features(batch, encoded)))[:, 0]

@@ -5,11 +5,14 @@ Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P r
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.Objective):
@@ -41,32 +44,41 @@ class Objective(base.Objective):
             (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
-    def logits(self, hidden, encoder):
+    def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         hidden = self.norm(self.activation(self.transform(hidden)))  # [R, E]
         return encoder.token_table.scores(hidden, self.output_bias)
 
-    def positions_read(self, batch):
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""
         return (batch["masked_positions"],)
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         (hidden,) = self.states_read(batch, encoded)  # [B, P, D]
         hidden = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
         return self.terms_of(batch, self.logits(hidden, encoder))
 
-    def terms_of(self, batch, logits):
+    def terms_of(self, batch: Batch, logits: Tensor):
         """Returns the `Terms` for scores [R, V] of the masked positions."""
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)
 
-    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
         """See `base.Objective`: [B * T, V], or [B * P, V] of the masked positions."""
         del rng
         hidden = encoded["sequence_output"]
@@ -74,11 +86,11 @@ class Objective(base.Objective):
             hidden = gather.positions(hidden, batch["masked_positions"])
         return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
 
-    def matched_weights(self, batch, positions="real"):
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: [B * T], or [B * P]."""
         weights = self.as_loss(batch["masked_weights" if positions == "masked" else "padding_mask"])
         return ops.reshape(weights * self.example_weights(batch)[:, None], (-1,))
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """[B, P]."""
         return self.as_loss(batch["masked_weights"]) * self.example_weights(batch)[:, None]

@@ -10,9 +10,10 @@ from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers.kernels import times_transposed
+from official.modeling.types import Batch, Tensor
 
 
-def divergence(student, teachers, temperature=1.0):
+def divergence(student: Tensor, teachers, temperature: float = 1.0) -> Tensor:
     """Returns KL(teachers || student) of softmax(outputs / temperature): [R].
 
     It is the cross-entropy with soft targets minus the entropy of the targets (Hinton et al., 2015,
@@ -29,19 +30,19 @@ def divergence(student, teachers, temperature=1.0):
     return ops.sum(ops.exp(targets) * (targets - guesses), axis=-1)
 
 
-def squared_error(student, target):
+def squared_error(student: Tensor, target: Tensor) -> Tensor:
     """Returns the mean of the squared differences over the last axis: [...]."""
     return ops.mean(ops.square(student - target), axis=-1)
 
 
-def cosine_distance(student, target):
+def cosine_distance(student: Tensor, target: Tensor) -> Tensor:
     """Returns 1 - cosine of vectors [..., D]: [...]."""
     products = ops.sum(student * target, axis=-1)
     squares = ops.sum(ops.square(student), axis=-1) * ops.sum(ops.square(target), axis=-1)
     return 1 - products * ops.rsqrt(ops.maximum(squares, 1e-16))
 
 
-def pairs(batch, causal=False, from_padding=False):
+def pairs(batch: Batch, causal: bool = False, from_padding: bool = False) -> Tensor:
     """Returns the pairs of real tokens of which the first attends to the second: bool [B, T, T].
 
     The batch has `padding_mask` [B, T], and may have `part_ids` and `block_ids` as in
@@ -59,7 +60,7 @@ def pairs(batch, causal=False, from_padding=False):
     return mask[:, 0]
 
 
-def score_error(student, target, related):
+def score_error(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
     """Returns the sum of the squared differences of scores over pairs, the mean over heads: [B].
 
     Args:
@@ -71,12 +72,12 @@ def score_error(student, target, related):
     return ops.sum(ops.where(related, errors, ops.zeros_like(errors)), axis=(1, 2))
 
 
-def without_masked(scores):
+def without_masked(scores: Tensor) -> Tensor:
     """Returns scores with 0 for -100 or less, by which TinyBERT's release knows what is masked."""
     return ops.where(scores <= -100, ops.zeros_like(scores), scores)
 
 
-def relation_divergence(student, target, related):
+def relation_divergence(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
     """Returns KL(teacher || student) of each token's distribution, the mean over heads: [B, T].
 
     Args:
@@ -93,7 +94,7 @@ def relation_divergence(student, target, related):
     return ops.mean(ops.sum(losses, axis=-1), axis=1)
 
 
-def relation(attended, kind, heads=0):
+def relation(attended, kind, heads=0) -> Tensor:
     """Returns the logits of a relation among the tokens of a row: [B, G, T, T].
 
     They are the scores of the attention, or the products of all queries, keys or values with each

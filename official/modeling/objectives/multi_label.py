@@ -8,7 +8,10 @@ Shapes: B batch, C labels.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 
@@ -21,11 +24,13 @@ class Objective(heads.Head):
             raise UserError(f"{name}: neither labels nor num_labels is set")
         super().__init__(config, encoder_config, self.num_labels, name=name, seed=seed, dtype=dtype)
 
-    def logits(self, encoded, rng=None):
+    def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the scores of the labels: [B, C]."""
         return self.outputs(encoded, rng)
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         logits, weights = self.logits(encoded, rng), self.example_weights(batch)
         flags = self.as_loss(batch["label_flags"])
@@ -38,6 +43,6 @@ class Objective(heads.Head):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `probabilities` [B, C]."""
         return {"probabilities": ops.sigmoid(self.logits(encoded))}

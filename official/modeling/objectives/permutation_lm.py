@@ -10,7 +10,10 @@ Shapes: B batch, P targets, D hidden, V vocabulary, R = B * P rows.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.Objective):
@@ -25,15 +28,17 @@ class Objective(base.Objective):
             (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
-    def logits(self, hidden, encoder):
+    def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for query states [R, D]: [R, V]."""
         return encoder.token_table.scores(hidden, self.output_bias)
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         query = encoded["query_output"]  # [B, P, D]
         logits = self.logits(ops.reshape(query, (-1, query.shape[-1])), encoder)
@@ -41,6 +46,6 @@ class Objective(base.Objective):
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """[B, P]."""
         return self.as_loss(batch["masked_weights"]) * self.example_weights(batch)[:, None]

@@ -10,7 +10,10 @@ Shapes: B batch, C documents of an example, N = B * C, T length, D hidden.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Ranker(base.Objective):
@@ -21,20 +24,22 @@ class Ranker(base.Objective):
     used unchanged.
     """
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Gives every document its own row."""
         del rng
         return base.sequences_apart(batch)
 
-    def scores(self, batch, encoded, rng=None):
+    def scores(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the scores of all documents, in the dtype of losses: [N]."""
         raise NotImplementedError
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self.example_weights(batch))}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; the accuracy is over pairs, and a tie counts half."""
         weights = self.example_weights(batch)  # [B]
         rows = batch.get("example_rows")
@@ -53,7 +58,7 @@ class Ranker(base.Objective):
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `score` [N]."""
         return {"score": self.scores(batch, encoded)}
 
@@ -64,12 +69,14 @@ class Objective(heads.Head, Ranker):
     def __init__(self, config, encoder_config, *, name="ranking", seed=0, dtype=None):
         super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
-    def scores(self, batch, encoded, rng=None):
+    def scores(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """See `Ranker`."""
         del batch
         return self.outputs(encoded, rng)[:, 0]
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `Ranker`."""
         terms = super().terms(batch, encoded, encoder, rng)
         return self.with_penalty(terms, batch) if terms.losses else terms

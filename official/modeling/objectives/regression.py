@@ -5,7 +5,10 @@ Shapes: B batch, D hidden.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(heads.Head):
@@ -15,11 +18,13 @@ class Objective(heads.Head):
         name = name or config.task or "regression"
         super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
-    def scores(self, encoded, rng=None):
+    def scores(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the predicted numbers: [B]."""
         return self.outputs(encoded, rng)[:, 0]
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; a head of weight 0 has no term where there are no scores."""
         if self.lacks("score", batch):
             return base.Terms(losses={}, metrics={})
@@ -32,6 +37,6 @@ class Objective(heads.Head):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `score` [B]; with several tasks the name of the task comes first."""
         return {self.config.field("score"): self.scores(encoded)}

@@ -7,10 +7,13 @@ Shapes: B batch, T length, D hidden.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.Objective):
@@ -37,20 +40,20 @@ class Objective(base.Objective):
         self.transform.build()
         self.output_projection.build()
 
-    def logits(self, hidden):
+    def logits(self, hidden: Tensor) -> Tensor:
         """Returns the scores of being replaced, for hidden states [B, T, D]: [B, T]."""
         hidden = self.activation(self.transform(hidden))
         return self.as_loss(self.output_projection(hidden))[..., 0]
 
     @property
-    def term_weights(self):
+    def term_weights(self) -> dict[str, float]:
         """See `base.Objective`."""
         weights = {self.name: self.config.weight}
         if weight := self.config.adversarial_weight:
             weights |= {"adversarial": weight, "adversarial_baseline": weight}
         return weights
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         counted = "padding_mask" if self.config.tokens == "all" else "masked_weights"
         sums = {self.name: ops.sum(self._weights(batch, counted))}
@@ -59,7 +62,9 @@ class Objective(base.Objective):
             sums |= {"adversarial": masked, "adversarial_baseline": masked}
         return sums
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         logits = self.logits(encoded["sequence_output"])
         counted = "padding_mask" if self.config.tokens == "all" else "masked"
@@ -78,7 +83,7 @@ class Objective(base.Objective):
             },
         )
 
-    def _adversarial(self, batch, losses):
+    def _adversarial(self, batch: Batch, losses: Tensor):
         """Returns the losses of the generator and its baseline, from the losses [B, T] of tokens.
 
         The reward of a draw is the loss at its position. REINFORCE raises the probability of draws
@@ -97,6 +102,6 @@ class Objective(base.Objective):
             "adversarial_baseline": ops.sum(misfit * weights),
         }
 
-    def _weights(self, batch, counted):
+    def _weights(self, batch: Batch, counted) -> Tensor:
         """Returns the weight of each element of the field `counted`, in its shape."""
         return self.as_loss(batch[counted]) * self.example_weights(batch)[:, None]

@@ -9,8 +9,11 @@ Shapes: B batch, D hidden, K parts of a row (see `terms`).
 from keras import ops
 
 from official.config.objectives import LABELS
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers.linear import linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.Objective):
@@ -28,27 +31,29 @@ class Objective(base.Objective):
         )
         self.bias = self.add_weight((2,), "zeros", name="bias")
 
-    def logits(self, encoded):
+    def logits(self, encoded: Encoded) -> Tensor:
         """Returns the scores of the classes: [B, 2], or [B, K, 2] for a batch with parts."""
         return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
 
-    def positions_read(self, batch):
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""
         del batch
         return ()
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """Returns the weights of the examples [B], or of the parts [B, K] of a batch with parts."""
         weights = self.example_weights(batch)
         if "part_weights" not in batch:
             return weights
         return weights[:, None] * self.as_loss(batch["part_weights"])
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; labels are [B], or [B, K] for a batch with parts."""
         return base.class_terms(
             self.name,
@@ -57,6 +62,6 @@ class Objective(base.Objective):
             ops.reshape(self._weights(batch), (-1,)),
         )
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns the probabilities of the two classes [B, 2] or [B, K, 2]."""
         return {f"{self.name}_probabilities": ops.softmax(self.logits(encoded))}

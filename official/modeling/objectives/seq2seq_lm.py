@@ -7,10 +7,15 @@ row, each of them begins with the start token.
 Shapes: B batch, U targets of a row, D hidden, V vocabulary, R = B * U rows.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.Objective):
@@ -29,7 +34,7 @@ class Objective(base.Objective):
                 dtype=self.dtype_policy,
             )
 
-    def attach(self, encoder):
+    def attach(self, encoder: Encoder) -> None:
         """See `base.Objective`: the logits are a product as those of the encoder, in its dtype."""
         if self.output_projection is not None:
             self.output_projection.dtype_policy = encoder.dtype_policy
@@ -39,11 +44,11 @@ class Objective(base.Objective):
         if self.output_projection is not None:
             self.output_projection.build()
 
-    def prepare(self, batch, rng=None):
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Adds `decoder_ids` int [B, U], the targets shifted by one, and the decoder's masks."""
         return {**batch, "decoder_ids": self.shifted(batch)}
 
-    def shifted(self, batch):
+    def shifted(self, batch: Batch) -> Tensor:
         """Returns the targets with the start token before each example: int [B, U]."""
         targets = batch["target_ids"]
         start = ops.full_like(targets[:, :1], self.config.start_id)
@@ -54,7 +59,7 @@ class Objective(base.Objective):
             shifted = ops.where(same, shifted, self.config.start_id)
         return shifted
 
-    def logits(self, hidden, encoder):
+    def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for states [R, D] of the decoder: [R, V]."""
         if self.output_projection is not None:
             return self.as_loss(self.output_projection(hidden))
@@ -62,32 +67,41 @@ class Objective(base.Objective):
             hidden = hidden * self.encoder_config.hidden_size**-0.5
         return self.as_loss(encoder.token_table.scores(hidden))
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`. In training, z_loss * log(Z) ** 2 is added for each target."""
         logits, weights = self.matched_outputs(batch, encoded, encoder), self.matched_weights(batch)
         targets = ops.reshape(batch["target_ids"], (-1,))
         z_loss = 0.0 if rng is None else self.config.z_loss
         return base.token_terms(self.name, logits, targets, weights, z_loss)
 
-    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
         """See `base.Objective`: [R, V]."""
         del batch, positions, rng
         hidden = encoded["decoder_output"]
         return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
 
-    def matched_weights(self, batch, positions="real"):
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: [R]."""
         del positions
         return ops.reshape(self._weights(batch), (-1,))
 
-    def text_targets(self, batch):
+    def text_targets(self, batch: Batch) -> dict[str, Any]:
         """See `base.Objective`: [B, U]."""
         return {self.name: (batch["target_ids"], self._weights(batch))}
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each target: [B, U]."""
         return self.as_loss(batch["target_mask"]) * self.example_weights(batch)[:, None]

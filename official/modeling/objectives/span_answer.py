@@ -18,11 +18,14 @@ answer.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers import gather
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils import keras_private
 
 NEVER = -1e30
@@ -63,11 +66,11 @@ class Objective(heads.Reader):
         for layer in keras_private.sublayers(self, include_self=False, recursive=False):
             layer.build()
 
-    def start_logits(self, states):
+    def start_logits(self, states: Tensor) -> Tensor:
         """Returns the scores of starts for `conditional`: [B, T]."""
         return self.as_loss(self.start_projection(states))[:, :, 0]
 
-    def end_logits(self, states, starts):
+    def end_logits(self, states: Tensor, starts: Tensor):
         """Returns the scores of ends for `conditional` [B, S, T], given starts int [B, S]."""
         begin = gather.each(states, starts)[:, :, None, :]  # [B, S, 1, D]
         end = states[:, None, :, :]  # [B, 1, T, D]
@@ -78,7 +81,9 @@ class Objective(heads.Reader):
         hidden = self.end_norm(ops.tanh(self.end_hidden(both)))
         return self.as_loss(self.end_projection(hidden))[..., 0]
 
-    def null_logits(self, states, start_logits, allowed, rng=None):
+    def null_logits(
+        self, states: Tensor, start_logits: Tensor, allowed: Tensor, rng: Draws | None = None
+    ) -> Tensor:
         """Returns the logits of having no answer for `conditional`: [B].
 
         Args:
@@ -93,11 +98,13 @@ class Objective(heads.Reader):
         hidden = dropout(ops.tanh(self.answerable_hidden(pooled)), self.config.dropout, rng)
         return self.as_loss(self.answerable_projection(hidden))[:, 0]
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         del encoder
         states = self.states(encoded, rng)
@@ -131,19 +138,26 @@ class Objective(heads.Reader):
         terms = base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
         return self.with_penalty(terms, batch)
 
-    def matched_outputs(self, batch, encoded, encoder, positions="real", rng=None):
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
         """See `base.Objective`: the scores of starts and then those of ends, [2 B, T]."""
         del encoder, positions
         boundaries = ops.concatenate(self.boundary_logits(self.states(encoded, rng)), axis=0)
         allowed = self.allowed(batch)
         return ops.where(ops.concatenate([allowed, allowed], axis=0), boundaries, NEVER)
 
-    def matched_weights(self, batch, positions="real"):
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: half of the example's weight each, for the mean of both."""
         examples = super().matched_weights(batch, positions)
         return ops.concatenate([examples, examples], axis=0) / 2
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns the best spans of each window among those that begin with a token that it owns.
 
         Returns:
@@ -180,12 +194,12 @@ class Objective(heads.Reader):
             "null_scores": null,
         }
 
-    def boundary_logits(self, states):
+    def boundary_logits(self, states: Tensor):
         """Returns the scores of starts and of ends for `independent`: [B, T] each."""
         logits = self.as_loss(self.output_projection(states))  # [B, T, 2]
         return logits[:, :, 0], logits[:, :, 1]
 
-    def _pairs(self, start_logits, end_logits, starts, ends):
+    def _pairs(self, start_logits: Tensor, end_logits: Tensor, starts: Tensor, ends: Tensor):
         """Returns the scores, starts and ends of the best pairs: [B, K] each."""
         longest, count = self.config.max_answer_length, self.config.n_best
         length = ops.shape(start_logits)[1]
@@ -200,7 +214,9 @@ class Objective(heads.Reader):
         first = pairs // longest
         return best, first, first + pairs % longest
 
-    def _beam(self, states, start_logits, allowed, starts, ends):
+    def _beam(
+        self, states: Tensor, start_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor
+    ):
         """Returns log probabilities, starts and ends of the beam: [B, S * E] each."""
         config = self.config
         batch, length = ops.shape(start_logits)
@@ -230,18 +246,18 @@ class Objective(heads.Reader):
         scores, order = ops.top_k(scores, size)
         return scores, ops.take_along_axis(first, order, 1), ops.take_along_axis(last, order, 1)
 
-    def _positions(self, batch):
+    def _positions(self, batch: Batch) -> Tensor:
         """Returns the positions of a row: int [1, T]."""
         length = ops.shape(batch["token_ids"])[1]
         return ops.arange(length, dtype=batch["context_start"].dtype)[None]
 
-    def _cls(self, batch):
+    def _cls(self, batch: Batch) -> Tensor:
         """Returns the position of [CLS]: int [B]."""
         starts = batch["context_start"]
         last = ops.shape(batch["token_ids"])[1] - 1 if self._cls_last else 0
         return ops.zeros_like(starts) + last
 
-    def allowed(self, batch):
+    def allowed(self, batch: Batch) -> Tensor:
         """Returns the positions that an answer may have, including [CLS]: bool [B, T]."""
         if self.config.candidates == "row":
             return batch["padding_mask"]
@@ -250,5 +266,5 @@ class Objective(heads.Reader):
         return inside | ops.equal(position, self._cls(batch)[:, None])
 
 
-def _total(flags, weights):
+def _total(flags: Tensor, weights: Tensor) -> Tensor:
     return ops.sum(ops.cast(flags, weights.dtype) * weights)

@@ -6,11 +6,14 @@ O size of the embedding of an offset in a span.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
+from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.Objective):
@@ -53,15 +56,17 @@ class Objective(base.Objective):
             (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
-    def positions_read(self, batch):
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""
         return batch["span_left"], batch["span_right"]
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`."""
         size = self.encoder_config.hidden_size
         left, right = (ops.reshape(x, (-1, size)) for x in self.states_read(batch, encoded))
@@ -81,7 +86,7 @@ class Objective(base.Objective):
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """[B, P]."""
         near = ops.cast(batch["span_offset"] < self.config.max_targets, "float32")
         return self.as_loss(batch["span_weights"] * near) * self.example_weights(batch)[:, None]

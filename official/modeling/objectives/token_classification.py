@@ -9,12 +9,14 @@ Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
 
 from keras import ops
 
+from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.lstm import BiLSTM
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
 
@@ -59,7 +61,7 @@ class Objective(heads.Reader):
             self.crf.build()
 
     @property
-    def uses_all_layers(self):
+    def uses_all_layers(self) -> bool:
         """See `base.Objective`."""
         return super().uses_all_layers or self.output_mix is not None
 
@@ -69,7 +71,7 @@ class Objective(heads.Reader):
         output = [] if self.output_mix is None else [(self.config.output_mix, self.output_mix)]
         return super().mixes + output
 
-    def logits(self, encoded, rng=None):
+    def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the scores of the tags at each position, in the dtype of losses: [B, T, C]."""
         states = dropout(self.states(encoded, rng), self.config.dropout, rng)
         if self.bilstm is not None:
@@ -82,11 +84,13 @@ class Objective(heads.Reader):
             states = dropout(states, self.config.dropout, rng)
         return self.as_loss(self.output_projection(states))
 
-    def weight_sums(self, batch):
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the number of labelled words, as transformers' mean of a batch."""
         return self.with_penalty_weight({self.name: ops.sum(self._weights(batch))})
 
-    def terms(self, batch, encoded, encoder, rng=None):
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
         """See `base.Objective`; the loss of a CRF is minus the log-likelihood of its chains.
 
         It is divided by the number of labelled words as well, so losses with and without a CRF
@@ -110,7 +114,7 @@ class Objective(heads.Reader):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch, encoded, encoder):
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns the tag of each word: `tags` int32 [B, T] and `tag_probabilities` [B, T].
 
         Without a CRF the probability is that of the softmax, with one it is the marginal
@@ -128,7 +132,7 @@ class Objective(heads.Reader):
         probability = ops.take_along_axis(probabilities, tags[:, :, None], axis=-1)[:, :, 0]
         return {"tags": tags, "tag_probabilities": probability, "word_ids": batch["word_ids"]}
 
-    def _weights(self, batch):
+    def _weights(self, batch: Batch) -> Tensor:
         """[B, T]."""
         labelled = self.as_loss(batch["tag_ids"] >= 0)
         return labelled * self.example_weights(batch)[:, None]
