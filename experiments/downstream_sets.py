@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from official import tasks
-from tfrecords_tools.tasks import choice_files, tables
+from tfrecords_tools.tasks import multiple_choice, tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,9 +327,9 @@ def read_rows(task: tasks.Task, split: str, path: Path) -> Rows:
     return Rows([row.number for row in rows], cells, targets)
 
 
-def read_choices(task: tasks.Task, path: Path) -> list[choice_files.Question]:
+def read_choices(task: tasks.Task, path: Path) -> list[multiple_choice.Question]:
     """Reads the questions of a choice task."""
-    return list(choice_files.read(task, path, False, tables.BadRows()))
+    return list(multiple_choice.read(task, path, False, tables.BadRows()))
 
 
 def join_squad(source: Path, files: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -16,20 +16,295 @@ It writes queries.tsv, documents.tsv, qrels, and a BM25 run for each split. For 
 a run has the --depth best documents of each query, and --validation and --test are random shares of
 the queries. For WikiQA, a run has the answers of each question, in the splits of WikiQA. The
 metrics of the runs are a baseline.
+
+Shapes: Q queries that are ranked at once, D documents.
 """
 
+import collections
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
 from absl import flags
 
-from official.utils import errors, paths
+from official.tasks import SPLITS, trec
+from official.utils import atomic, errors, paths, text_lines
 from official.utils.errors import UserError
-from tfrecords_tools.tasks import ranking_data
+from official.utils.paths import AnyPath
+
+_K1, _B = 1.2, 0.75  # The usual values.
+SCORES_AT_ONCE = 1 << 24  # Q x D, or D if that is more
+_FIELD = re.compile(r"\.([A-Z])\s*")
+_NUMBER = re.compile(r"\.I\s+(\d+)\s*")
+
+
+@dataclasses.dataclass
+class Collection:
+    """The documents, queries and judgements of a collection.
+
+    Attributes:
+      queries: id → text.
+      documents: id → text.
+      qrels: query → document → grade.
+      splits: split → query → its candidate documents; None = all documents.
+      left_out: the number of entries that could not be used, by reason.
+    """
+
+    queries: dict[str, str]
+    documents: dict[str, str]
+    qrels: trec.Qrels
+    splits: dict[str, dict[str, list[str] | None]] = dataclasses.field(default_factory=dict)
+    left_out: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+
+def read_fields(path: AnyPath, fields: str) -> Iterator[tuple[str, str]]:
+    """Yields the number and the text of each entry of a file of .I, .T, .A, .B and .W fields.
+
+    Args:
+      path: the file.
+      fields: the fields that form the text, such as "TW", in their order in the file.
+
+    Raises:
+      UserError: the file is missing, not UTF-8, or has text before the first .I line.
+    """
+    number, field, words = None, "", []
+    for line, text in enumerate(_lines(path), 1):
+        if match := _NUMBER.fullmatch(text):
+            if number is not None:
+                yield number, " ".join(words)
+            number, field, words = match[1], "", []
+        elif number is None and text.strip():
+            raise UserError(f"{path}, line {line}: {text[:40]!r} where .I and a number is wanted")
+        elif match := _FIELD.fullmatch(text):
+            field = match[1]
+        elif field in fields and field:
+            words += text.split()
+    if number is None:
+        raise UserError(f"{path} is empty: it has no entries")
+    yield number, " ".join(words)
+
+
+def read_cranfield(folder: AnyPath) -> Collection:
+    """Reads the Cranfield collection (see the module)."""
+    documents = _unique(folder / "cran.all.1400", read_fields(folder / "cran.all.1400", "W"))
+    listed = enumerate(read_fields(folder / "cran.qry", "W"), 1)
+    queries = {str(number): text for number, (_, text) in listed}
+    collection = Collection(queries, documents, {})
+    for location, cells in _rows(folder / "cranqrel", 3):
+        query, document, grade = cells[0], cells[1], _whole(location, cells[2])
+        _judge(collection, location, query, document, 5 - grade if 1 <= grade <= 4 else 0)
+    return _usable(collection)
+
+
+def read_cisi(folder: AnyPath) -> Collection:
+    """Reads the CISI collection (see the module)."""
+    documents = _unique(folder / "CISI.ALL", read_fields(folder / "CISI.ALL", "TW"))
+    queries = _unique(folder / "CISI.QRY", read_fields(folder / "CISI.QRY", "TW"))
+    collection = Collection(queries, documents, {})
+    for location, cells in _rows(folder / "CISI.REL", 4):
+        _judge(collection, location, cells[0], cells[1], 1)
+    return _usable(collection)
+
+
+def read_wikiqa(folder: AnyPath) -> Collection:
+    """Reads WikiQA (see the module); equal answers are one document."""
+    collection = Collection({}, {}, {})
+    numbers: dict[str, str] = {}
+    files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+    for split, name in files.items():
+        path = folder / name
+        candidates = collection.splits.setdefault(split, {})
+        for line, text in enumerate(_lines(path), 1):
+            cells = text.split("\t")
+            location = f"{path}, line {line}"
+            if len(cells) != 4:
+                raise UserError(
+                    f"{location}: {len(cells)} columns where 4 are wanted "
+                    "(qid question answer label)"
+                )
+            if line == 1 and cells[0] == "qid":
+                continue
+            query = f"{split}-{cells[0]}"
+            if collection.queries.setdefault(query, cells[1]) != cells[1]:
+                raise UserError(f"{location}: question {cells[0]!r} has another text further up")
+            document = numbers.setdefault(cells[2], f"a{len(numbers) + 1}")
+            collection.documents[document] = cells[2]
+            label = _whole(location, cells[3])
+            if label not in (0, 1):
+                raise UserError(f"{location}: label {label} is neither 0 nor 1")
+            if document in candidates.setdefault(query, []):
+                collection.left_out["answers given twice"] += 1
+            else:
+                candidates[query].append(document)
+            grades = collection.qrels.setdefault(query, {})
+            grades[document] = max(label, grades.get(document, 0))
+    return _usable(collection)
+
+
+def split_queries(
+    queries: Iterable[str], validation: float, test: float, seed: int
+) -> dict[str, dict[str, None]]:
+    """Assigns queries to splits at random; depends on the seed and the order of the queries."""
+    queries = list(queries)
+    order = np.random.default_rng(seed).permutation(len(queries))
+    held_out = round(validation * len(queries)), round(test * len(queries))
+    ends = {"validation": held_out[0], "test": sum(held_out), "train": len(queries)}
+    splits, start = {}, 0
+    for name, end in ends.items():
+        chosen = sorted(order[start:end])
+        splits[name] = {queries[i]: None for i in chosen}
+        start = end
+    return splits
+
+
+def _usable(collection: Collection) -> Collection:
+    """Removes empty documents, their judgements, and queries without a relevant document."""
+    empty = {name for name, text in collection.documents.items() if not text}
+    for name in empty:
+        del collection.documents[name]
+    collection.left_out["empty documents"] += len(empty)
+    for query, grades in list(collection.qrels.items()):
+        for name in empty & grades.keys():
+            del grades[name]
+            collection.left_out["judgements of empty documents"] += 1
+        if not any(grade > 0 for grade in grades.values()):
+            del collection.qrels[query]
+    for query in list(collection.queries):
+        if query not in collection.qrels:
+            del collection.queries[query]
+            collection.left_out["queries without a relevant document"] += 1
+            for candidates in collection.splits.values():
+                candidates.pop(query, None)
+    return collection
+
+
+def _judge(collection: Collection, location: str, query: str, document: str, grade: int) -> None:
+    if query not in collection.queries:
+        raise UserError(f"{location}: there is no query {query!r}")
+    if document not in collection.documents:
+        raise UserError(f"{location}: there is no document {document!r}")
+    if document in collection.qrels.setdefault(query, {}):
+        raise UserError(f"{location}: document {document!r} is judged again for {query!r}")
+    collection.qrels[query][document] = grade
+
+
+def _unique(path: AnyPath, entries: Iterable[tuple[str, str]]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for number, text in entries:
+        if number in texts:
+            raise UserError(f"{path}: .I {number} is there twice")
+        texts[number] = text
+    return texts
+
+
+def _lines(path: AnyPath) -> Iterator[str]:
+    damaged: list[int] = []
+    for line in text_lines.lines(path, damaged):
+        if damaged:
+            raise UserError(f"{path}, line {damaged[0]}: not UTF-8: convert the file")
+        yield line
+
+
+def _rows(path: AnyPath, columns: int) -> Iterator[tuple[str, list[str]]]:
+    for number, line in enumerate(_lines(path), 1):
+        cells = line.split()
+        if cells and len(cells) != columns:
+            raise UserError(
+                f"{path}, line {number}: {len(cells)} columns where {columns} are wanted"
+            )
+        if cells:
+            yield f"{path}, line {number}", cells
+
+
+def _whole(location: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"{location}: {text!r} is not a whole number") from None
+
+
+READERS = {"cranfield": read_cranfield, "cisi": read_cisi, "wikiqa": read_wikiqa}
+
+
+def rank(
+    collection: Collection, candidates: Mapping[str, list[str] | None], depth: int
+) -> trec.Run:
+    """Returns a ranking by BM25 (Robertson and Zaragoza, 2009) over words of letters and digits.
+
+    Args:
+      collection: the queries and documents; the word counts are those of its documents.
+      candidates: query → the documents to rank; None = all that share a word with it.
+      depth: the largest number of documents of a query.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(token_pattern=r"(?u)\w+", dtype=np.float64)
+    counts = vectorizer.fit_transform(collection.documents.values()).tocsr()  # [documents, words]
+    lengths = np.asarray(counts.sum(axis=1))[:, 0]
+    frequencies = np.diff(counts.tocsc().indptr)
+    weights = np.log1p((len(lengths) - frequencies + 0.5) / (frequencies + 0.5))
+    norms = _K1 * (1 - _B + _B * lengths / lengths.mean())
+    rows = np.repeat(np.arange(len(lengths)), np.diff(counts.indptr))
+    counts.data *= (_K1 + 1) * weights[counts.indices] / (counts.data + norms[rows])
+    by_word = counts.T.tocsr()
+    names = list(collection.documents)
+    numbers = {name: i for i, name in enumerate(names)}
+
+    def score_rows() -> Iterator[np.ndarray]:
+        """Yields the scores of each query, float64 [D]."""
+        queries, size = iter(candidates), max(1, SCORES_AT_ONCE // len(names))
+        while some := list(itertools.islice(queries, size)):
+            words = vectorizer.transform(collection.queries[query] for query in some)
+            scores = words @ by_word  # sparse [Q, D]
+            for i in range(len(some)):
+                yield scores[i].toarray()[0]
+
+    run: trec.Run = {}
+    for (query, given), row in zip(candidates.items(), score_rows(), strict=True):
+        among = np.nonzero(row)[0] if given is None else [numbers[name] for name in given]
+        scores = row[among].astype(np.float32)
+        if len(scores) > depth:  # those that are equal to the last one are kept for `ordered`
+            best = scores >= np.partition(scores, -depth)[-depth]
+            among, scores = np.asarray(among)[best], scores[best]
+        pairs = zip(among, scores.tolist(), strict=True)
+        if ranked := trec.ordered({names[i]: score for i, score in pairs})[:depth]:
+            run[query] = dict(ranked)
+    return run
+
+
+def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]:
+    """Writes the files of a ranking.
+
+    Returns:
+      The number of queries of each split.
+
+    Raises:
+      UserError: a split has no queries.
+    """
+    sizes = {}
+    with atomic.folder(folder, "qrels") as temporary:
+        for name in ("queries", "documents"):
+            with open(temporary / f"{name}.tsv", "w", encoding="utf-8") as stream:
+                stream.write("id\ttext\n")
+                texts = getattr(collection, name).items()
+                stream.writelines(f"{key}\t{' '.join(text.split())}\n" for key, text in texts)
+        with open(temporary / "qrels", "w", encoding="utf-8") as stream:
+            trec.write_qrels(stream, collection.qrels)
+        for split in (s for s in SPLITS if s in collection.splits):
+            run = rank(collection, collection.splits[split], depth)
+            if not run:
+                raise UserError(f"the {split} split has no query: give it a larger share")
+            sizes[split] = len(run)
+            with open(temporary / f"{split}.run", "w", encoding="utf-8") as stream:
+                trec.write_run(stream, run, "bm25")
+    return sizes
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
-    flags.DEFINE_enum(
-        "format", None, list(ranking_data.READERS), "format of the collection", flag_values=values
-    )
+    flags.DEFINE_enum("format", None, list(READERS), "format of the collection", flag_values=values)
     flags.DEFINE_string("input", None, "folder of the files", flag_values=values)
     flags.DEFINE_string("output", None, "folder to create", flag_values=values)
     flags.DEFINE_integer(
@@ -50,13 +325,13 @@ def main(argv: list[str]) -> None:
             f"--validation={options.validation} and --test={options.test} leave nothing to learn "
             "from: their sum must be less than 1"
         )
-    collection = ranking_data.READERS[options.format](paths.path(options.input))
+    collection = READERS[options.format](paths.path(options.input))
     if not collection.splits:
-        collection.splits = ranking_data.split_queries(
+        collection.splits = split_queries(
             collection.queries, options.validation, options.test, options.seed
         )
         collection.splits = {name: them for name, them in collection.splits.items() if them}
-    sizes = ranking_data.write(collection, paths.path(options.output), options.depth)
+    sizes = write(collection, paths.path(options.output), options.depth)
     for reason, count in sorted(collection.left_out.items()):
         if count:
             print(f"left out: {count:,} {reason}")

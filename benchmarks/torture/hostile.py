@@ -35,7 +35,7 @@ from official.tasks import tag_files, trec
 from official.tasks.task import Columns
 from official.utils.errors import UserError
 from tfrecords_tools import inspect_shards
-from tfrecords_tools.tasks import squad, tables
+from tfrecords_tools.tasks import span, tables
 from tfrecords_tools.text import file_ranges
 
 _MAX_MIB = 256
@@ -173,7 +173,7 @@ READERS = {
     "tokenizer": tokenizers.load,
     "shards": _shards,
     "examples": _examples,
-    "squad": lambda folder: list(squad.read(Path(folder, "train.json"), no_answers=True)),
+    "squad": lambda folder: list(span.read(Path(folder, "train.json"), no_answers=True)),
     "tsv": lambda folder: list(tables.read(Path(folder, "train.tsv"), _COLUMNS)),
     "tsv.gz": lambda folder: list(tables.read(Path(folder, "train.tsv.gz"), _COLUMNS)),
     "jsonl": lambda folder: list(tables.read(Path(folder, "train.jsonl"), _COLUMNS)),

@@ -12,7 +12,7 @@ from official import tasks, tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards.side_texts import Question
 from tests import choices, small, squads
-from tfrecords_tools.tasks import choice_files
+from tfrecords_tools.tasks import multiple_choice
 
 ROOT = Path(downstream.__file__).parents[1]
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
@@ -205,7 +205,7 @@ def test_a_choice_by_the_words_of_its_context(tmp_path):
     path = choices.write(tmp_path / "train.jsonl", rows)
     task = tasks.Task("choice", "choice", tasks.choice().columns, labels=("A", "B", "C"))
     asked = downstream_sets.read_choices(task, path)
-    assert isinstance(asked[0], choice_files.Question)
+    assert isinstance(asked[0], multiple_choice.Question)
     choose = plain_baselines.Chooser(asked[:40])
     right = [question.answer for question in asked[40:]]
     assert accuracy(np.array(right), choose(asked[40:])) > 0.9

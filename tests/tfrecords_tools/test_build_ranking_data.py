@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import commands, small
-from tfrecords_tools.tasks import ranking_data
+from tfrecords_tools import build_ranking_data
 
 CRANFIELD = {
     "cran.all.1400": (
@@ -42,7 +42,7 @@ def write(folder, files):
 
 
 def test_cranfield(tmp_path):
-    result = ranking_data.read_cranfield(write(tmp_path / "in", CRANFIELD))
+    result = build_ranking_data.read_cranfield(write(tmp_path / "in", CRANFIELD))
     assert result.documents == {
         "1": "lift of a wing . in a slipstream .",
         "3": "heat . of slabs",
@@ -55,7 +55,7 @@ def test_cranfield(tmp_path):
 
 
 def test_cisi(tmp_path):
-    result = ranking_data.read_cisi(write(tmp_path / "in", CISI))
+    result = build_ranking_data.read_cisi(write(tmp_path / "in", CISI))
     assert result.documents == {"1": "On Books They are read.", "2": "Loans Of books."}
     assert result.queries == {"1": "Which books are read?", "3": "Loans and books"}
     assert result.qrels == {"1": {"1": 1}, "3": {"2": 1}}
@@ -63,7 +63,7 @@ def test_cisi(tmp_path):
 
 
 def test_wikiqa(tmp_path):
-    result = ranking_data.read_wikiqa(write(tmp_path / "in", WIKIQA))
+    result = build_ranking_data.read_wikiqa(write(tmp_path / "in", WIKIQA))
     assert result.queries == {"train-1": "how old ?", "validation-1": "who ?", "test-7": "when ?"}
     texts = {name: result.documents[name] for grades in result.qrels.values() for name in grades}
     by_text = {text: name for name, text in texts.items()}
@@ -81,7 +81,7 @@ def test_wikiqa(tmp_path):
 
 def test_bm25_is_that_of_a_loop():
     documents = {"a": "wing wing lift", "b": "Wing in heat-flow", "c": "a flow", "d": "other words"}
-    result = ranking_data.Collection({"q": "wing flow flow?"}, documents, {})
+    result = build_ranking_data.Collection({"q": "wing flow flow?"}, documents, {})
     words = {"a": "wing wing lift", "b": "wing in heat flow", "c": "a flow", "d": "other words"}
     split = {name: text.split() for name, text in words.items()}
     mean = sum(map(len, split.values())) / 4
@@ -94,12 +94,12 @@ def test_bm25_is_that_of_a_loop():
             count = text.count(word)
             score += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(text) / mean))
         expected[name] = score
-    run = ranking_data.rank(result, {"q": None}, depth=9)
+    run = build_ranking_data.rank(result, {"q": None}, depth=9)
     assert run["q"] == pytest.approx({n: s for n, s in expected.items() if s}, rel=1e-6)
     assert list(run["q"]) == sorted(run["q"], key=expected.get, reverse=True)
-    assert list(ranking_data.rank(result, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
+    assert list(build_ranking_data.rank(result, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
     # Of named candidates those without a word of the query too.
-    assert set(ranking_data.rank(result, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
+    assert set(build_ranking_data.rank(result, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
 
 
 def dense(result, wanted, depth):
@@ -128,16 +128,16 @@ def dense(result, wanted, depth):
 @pytest.mark.parametrize("scores_at_once", [1, 90, 10**9])
 @pytest.mark.parametrize("depth", [1, 7, 40])
 def test_bm25_is_that_of_a_dense_matrix(monkeypatch, scores_at_once, depth):
-    monkeypatch.setattr(ranking_data, "SCORES_AT_ONCE", scores_at_once)
+    monkeypatch.setattr(build_ranking_data, "SCORES_AT_ONCE", scores_at_once)
     rng = np.random.default_rng(0)
     text = lambda words: " ".join(rng.choice(words, rng.integers(1, 5)))  # noqa: E731
     # Few words give many equal scores.
     documents = {f"d{i}": text(small.WORDS[:6]) for i in rng.permutation(30)}
     queries = {f"q{i}": text(small.WORDS[:7]) for i in range(20)}
-    result = ranking_data.Collection(queries, documents, {})
+    result = build_ranking_data.Collection(queries, documents, {})
     wanted = {query: None for query in queries}
     wanted |= {f"q{i}": [f"d{j}" for j in rng.permutation(30)[: 3 * i]] for i in range(5)}
-    run = ranking_data.rank(result, wanted, depth)
+    run = build_ranking_data.rank(result, wanted, depth)
     expected = dense(result, wanted, depth)
     assert [(query, list(ranked.items())) for query, ranked in run.items()] == [
         (query, list(ranked.items())) for query, ranked in expected.items()
@@ -147,14 +147,14 @@ def test_bm25_is_that_of_a_dense_matrix(monkeypatch, scores_at_once, depth):
 
 def test_bm25_holds_the_scores_of_few_queries(monkeypatch):
     """The memory does not grow with the number of queries."""
-    monkeypatch.setattr(ranking_data, "SCORES_AT_ONCE", 1000)
+    monkeypatch.setattr(build_ranking_data, "SCORES_AT_ONCE", 1000)
     documents = {f"d{i}": "ba be" for i in range(500)}
     peaks = []
     for count in (2, 10, 100):  # the first call imports
         queries = {f"q{i}": "ba" for i in range(count)}
-        result = ranking_data.Collection(queries, documents, {})
+        result = build_ranking_data.Collection(queries, documents, {})
         tracemalloc.start()
-        ranking_data.rank(result, dict.fromkeys(queries), 1)
+        build_ranking_data.rank(result, dict.fromkeys(queries), 1)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < peaks[1] + 100_000  # a dense matrix of 100 queries has 400,000 bytes
@@ -162,15 +162,15 @@ def test_bm25_holds_the_scores_of_few_queries(monkeypatch):
 
 def test_shares_of_the_queries():
     names = [f"q{i}" for i in range(50)]
-    shares = ranking_data.split_queries(names, 0.2, 0.1, seed=1)
+    shares = build_ranking_data.split_queries(names, 0.2, 0.1, seed=1)
     assert {name: len(them) for name, them in shares.items()} == {
         "validation": 10,
         "test": 5,
         "train": 35,
     }
     assert sorted(q for them in shares.values() for q in them) == sorted(names)
-    assert shares == ranking_data.split_queries(names, 0.2, 0.1, seed=1)
-    assert shares != ranking_data.split_queries(names, 0.2, 0.1, seed=2)
+    assert shares == build_ranking_data.split_queries(names, 0.2, 0.1, seed=1)
+    assert shares != build_ranking_data.split_queries(names, 0.2, 0.1, seed=2)
 
 
 FAULTS = [
@@ -192,7 +192,7 @@ def test_faults_name_file_and_line(tmp_path, format, name, line, message):
     files = {"cranfield": CRANFIELD, "cisi": CISI, "wikiqa": WIKIQA}[format]
     folder = write(tmp_path / "in", {**files, name: files[name] + line + "\n"})
     with pytest.raises(UserError) as error:
-        ranking_data.READERS[format](folder)
+        build_ranking_data.READERS[format](folder)
     number = files[name].count("\n") + 1
     assert str(error.value).startswith(f"{folder / name}, line {number}: {message}")
 
@@ -200,24 +200,24 @@ def test_faults_name_file_and_line(tmp_path, format, name, line, message):
 def test_files_that_are_no_collection(tmp_path):
     folder = write(tmp_path / "in", CISI)
     with pytest.raises(UserError, match="there is no file .*cran.all.1400"):
-        ranking_data.read_cranfield(folder)
+        build_ranking_data.read_cranfield(folder)
     (folder / "CISI.ALL").write_text("\n")
     with pytest.raises(UserError, match="CISI.ALL is empty: it has no entries"):
-        ranking_data.read_cisi(folder)
+        build_ranking_data.read_cisi(folder)
     (folder / "CISI.ALL").write_text("\nhere\n.I 1\n")
     with pytest.raises(UserError, match="CISI.ALL, line 2: 'here' where .I and a number is wanted"):
-        ranking_data.read_cisi(folder)
+        build_ranking_data.read_cisi(folder)
     (folder / "CISI.ALL").write_bytes(b".I 1\n.W\n\xff\n")
     with pytest.raises(UserError, match="CISI.ALL, line 3: not UTF-8: convert the file"):
-        ranking_data.read_cisi(folder)
+        build_ranking_data.read_cisi(folder)
     (folder / "CISI.ALL").write_text(".I 1\n.W\na\n.I 1\n.W\nb\n")
     with pytest.raises(UserError, match="CISI.ALL: .I 1 is there twice"):
-        ranking_data.read_cisi(folder)
+        build_ranking_data.read_cisi(folder)
     write(folder, CISI)
-    result = ranking_data.read_cisi(folder)
+    result = build_ranking_data.read_cisi(folder)
     result.splits = {"train": {}}
     with pytest.raises(UserError, match="the train split has no query: give it a larger share"):
-        ranking_data.write(result, tmp_path / "out", 10)
+        build_ranking_data.write(result, tmp_path / "out", 10)
 
 
 def test_the_command_line(tmp_path):

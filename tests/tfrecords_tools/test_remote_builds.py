@@ -14,10 +14,9 @@ from official.tasks import kinds
 from official.utils import paths
 from tests import choices, flaky, sentences, small, squads, systems
 from tests.tfrecords_tools.test_build_ranking_data import WIKIQA
-from tfrecords_tools import build_task_shards, inspect_shards
+from tfrecords_tools import build_ranking_data, build_task_shards, inspect_shards
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.tasks import ranking_data
 from tfrecords_tools.vocabulary import builder as vocabularies
 from tfrecords_tools.vocabulary import phrases
 from tfrecords_tools.writing.execution import Execution
@@ -155,8 +154,8 @@ def test_shards_of_tasks(root, tmp_path, name):
     small.tokenizer_folder(there / "tokenizer", sentinels=8 * (name == "generation"))
     for place in (there, root):
         if name == "ranking":
-            read = ranking_data.READERS["wikiqa"](place)
-            ranking_data.write(read, place / f"ranking-{place == root}", 3)
+            read = build_ranking_data.READERS["wikiqa"](place)
+            build_ranking_data.write(read, place / f"ranking-{place == root}", 3)
             options = [o.replace("=ranking", f"=ranking-{place == root}") for o in TASKS[name][1]]
         values = flags.FlagValues()
         build_task_shards.define_flags(values)

@@ -24,7 +24,6 @@ from official.shards import example_bytes, stored_arrays
 from official.utils import host_seeding, paths, seeding
 from tfrecords_tools.pretraining import (
     bin_packing,
-    blocks,
     full_sentences,
     halves,
     pairs,
@@ -48,7 +47,7 @@ _CUTTERS = {
     "halves": halves.cut,
     "full_sentences": full_sentences.cut,
     "doc_sentences": full_sentences.cut,
-    "blocks": blocks.cut,
+    "blocks": text_rows.cut_blocks,
     "joined": text_rows.cut,
     "documents": text_rows.cut,
 }
@@ -198,7 +197,7 @@ def _separated(
     """Returns the tokens that examples are cut from; those of blocks include separators."""
     if settings.segments.format != "blocks":
         return tokens
-    return blocks.separated(tokens, separator)
+    return text_rows.separated(tokens, separator)
 
 
 def _cut(
@@ -275,7 +274,7 @@ def _columns(
             )
         columns |= _masked_columns(masked, padding_mask, part_splits, parts)
     if settings.segments.format == "blocks":
-        columns["next_id"] = (blocks.next_ids(text, examples), parts)
+        columns["next_id"] = (text_rows.next_ids(text, examples), parts)
     return columns
 
 

@@ -18,7 +18,7 @@ from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
-from tfrecords_tools.tasks import builder, choice_files, labelled_text, splits, squad, tables
+from tfrecords_tools.tasks import builder, labelled_text, multiple_choice, span, splits, tables
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 
@@ -116,7 +116,7 @@ def _with_labels(
     """Returns the task with its labels, which are checked."""
     if task.answers == "choice":
         first = next(split for split in SPLITS if split in files)
-        task = choice_files.with_labels(task, files[first], skip_bad_rows)
+        task = multiple_choice.with_labels(task, files[first], skip_bad_rows)
     if task.answers == "classification":
         if not task.labels:
             plain = dataclasses.replace(task, kind="classification", metrics=())
@@ -198,7 +198,7 @@ def _labelled(task, split, path, format, bad) -> Iterator[Pair]:
 
 def _questions(task, split, path, bad) -> Iterator[Pair]:
     """Yields questions with a context. All answers are right, and the first is the target."""
-    asked = squad.read(path, task.no_answers, not split.startswith("test"), bad)
+    asked = span.read(path, task.no_answers, not split.startswith("test"), bad)
     for row, item in enumerate(asked):
         question, target, answers = item.question, None, None
         if question.answers is not None:
@@ -212,7 +212,7 @@ def _questions(task, split, path, bad) -> Iterator[Pair]:
 
 def _choices(task, split, path, bad) -> Iterator[Pair]:
     """Yields questions with numbered choices. The answer is the name of a choice."""
-    for item in choice_files.read(task, path, split.startswith("test"), bad):
+    for item in multiple_choice.read(task, path, split.startswith("test"), bad):
         fields = {"context": item.context, "question": item.text}
         fields |= {text_to_text.choice_name(i): text for i, text in enumerate(item.choices)}
         fields = {name: text for name, text in fields.items() if text}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from absl import flags
 
 from official.utils import host_seeding, paths
 from official.utils.errors import UserError
@@ -336,3 +337,23 @@ def _shared(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
     if sum(each.size for each in chunk) < SHARED_CHUNK_BYTES // 2:
         ready, chunk = ready + chunk, []  # A small rest has few documents to take segments from.
     yield from filter(None, (ready, chunk))
+
+
+def define_flags(output: str, values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines `--input`, `--output` and the flags for lines that cannot be used.
+
+    Args:
+      output: the kind of output, for the help text.
+      values: where the flags are defined.
+    """
+    flags.DEFINE_list(
+        "input",
+        None,
+        "text or .jsonl files, plain or .gz; globs; a name with a comma stands in double quotes",
+        flag_values=values,
+    )
+    flags.DEFINE_string("output", None, f"{output} to create", flag_values=values)
+    choices = ["error", "skip"]
+    action = "stop at a line that is {}, or leave it out and count it"
+    for name, kind in (("on_bad_utf8", "not UTF-8"), ("on_long_line", "too long")):
+        flags.DEFINE_enum(name, "error", choices, action.format(kind), flag_values=values)

@@ -23,8 +23,7 @@ from official.utils.errors import UserError
 from tfrecords_tools.text import documents
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary import sentencepiece, word_vocabularies
-from tfrecords_tools.vocabulary.passes import Passes, Report
-from tfrecords_tools.vocabulary.word_counts import WordCounts
+from tfrecords_tools.vocabulary.word_counts import Passes, Report, WordCounts
 from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.execution import Execution
 

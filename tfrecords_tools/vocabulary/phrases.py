@@ -24,8 +24,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.text import documents
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
-from tfrecords_tools.vocabulary.passes import Passes, Report
-from tfrecords_tools.vocabulary.word_counts import Counts
+from tfrecords_tools.vocabulary.word_counts import Counts, Passes, Report
 from tfrecords_tools.writing.execution import Execution
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")

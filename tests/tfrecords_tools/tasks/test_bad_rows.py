@@ -12,7 +12,7 @@ from official.tasks import tag_files
 from official.utils.errors import UserError
 from official.utils.text_lines import BadRows
 from tests import squads
-from tfrecords_tools.tasks import choice_files, labelled_text, squad, tagging, text_to_text
+from tfrecords_tools.tasks import labelled_text, multiple_choice, span, tagging, text_to_text
 
 ODD = [None, True, -1, 1.5, "", " ", "x\n\ty", "\ud800", [], {}, [[]], [None], {"text": 1}]
 CHOICE = dataclasses.replace(tasks.choice(), labels=("A", "B"))
@@ -22,11 +22,11 @@ SCORES = tasks.generic("regression", "text", label="label")
 
 
 def choices(task, path, split, bad):
-    return choice_files.read(task, path, split == "test", bad)
+    return multiple_choice.read(task, path, split == "test", bad)
 
 
 def questions(task, path, split, bad):
-    return squad.read(path, task.no_answers, split != "test", bad)
+    return span.read(path, task.no_answers, split != "test", bad)
 
 
 def rows(task, path, split, bad):

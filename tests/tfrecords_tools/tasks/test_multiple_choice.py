@@ -1,5 +1,6 @@
-"""Shards of questions with choices: what a sequence is, what is cut, what is counted."""
+"""Multiple choice: files of RACE, SWAG, DREAM and JSON Lines, and the shards of questions."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -13,6 +14,311 @@ from official.utils.errors import UserError
 from tests import choices
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.tasks import builder as task_builder
+from tfrecords_tools.tasks import multiple_choice, tables
+
+GENERIC = dataclasses.replace(tasks.choice(), labels=("A", "B"))
+
+
+def race_article(**changes):
+    values = {
+        "article": "Tom has a dog.\nIt is old.",
+        "questions": ["Who has a dog?", "The dog is _ ."],
+        "options": [["Tom", "Ann", "Sue", "Bob"], ["old", "new", "red", "big"]],
+        "answers": ["A", "A"],
+        "id": "high1.txt",
+    }
+    return json.dumps({**values, **changes})
+
+
+def folder(path, **files):
+    """A folder of text files: __ in a name is a folder, and .txt goes without saying."""
+    for name, text in files.items():
+        file = path / f"{name.replace('__', '/')}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return path
+
+
+def lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def row(**changes):
+    values = {"context": "c", "question": "q", "choices": ["x", "y"], "answer": "B"}
+    return {k: v for k, v in {**values, **changes}.items() if v is not None}
+
+
+def read(task, path, optional=False, skip=False):
+    bad = tables.BadRows(skip)
+    return list(multiple_choice.read(task, path, optional, bad)), bad.counts
+
+
+def values(question):
+    return question.number, question.context, question.text, question.choices, question.answer
+
+
+def test_articles_of_race_in_folders(tmp_path):
+    path = folder(
+        tmp_path,
+        middle__2=race_article(id="middle2.txt", article="M", answers=["D", "B"]),
+        high__1=race_article(),
+    )
+    (path / "high" / "notes.md").write_text("not an article")
+    actual, _ = read(tasks.TASKS["race"], path)
+    assert [values(question) for question in actual] == [
+        (0, "Tom has a dog.\nIt is old.", "Who has a dog?", ("Tom", "Ann", "Sue", "Bob"), 0),
+        (1, "Tom has a dog.\nIt is old.", "The dog is _ .", ("old", "new", "red", "big"), 0),
+        (2, "M", "Who has a dog?", ("Tom", "Ann", "Sue", "Bob"), 3),
+        (3, "M", "The dog is _ .", ("old", "new", "red", "big"), 1),
+    ]
+    assert actual[3].location == f"{path}/middle/2.txt, question 2"
+
+
+def test_race_as_json_lines(tmp_path):
+    rows = [
+        {
+            "example_id": "m1", "question_id": i, "article": "A", "question": f"q{i}",
+            "options": ["1", "2", "3", "4"], "answer": answer, "question_type": "detail",
+        }
+        for i, answer in enumerate("CA")
+    ]  # fmt: skip
+    actual, _ = read(tasks.TASKS["race"], lines(tmp_path / "race.jsonl", *rows))
+    assert [values(question) for question in actual] == [
+        (0, "A", "q0", ("1", "2", "3", "4"), 2),
+        (1, "A", "q1", ("1", "2", "3", "4"), 0),
+    ]
+    path = lines(tmp_path / "twice.jsonl", rows[0], rows[1], rows[0])
+    with pytest.raises(UserError, match=f"{path}, line 3: id 'm1 0' is there already, .*line 1;"):
+        read(tasks.TASKS["race"], path)
+    numbered = lines(tmp_path / "numbered.jsonl", {**rows[0], "answer": 2})
+    with pytest.raises(UserError, match="line 1: answer 2 is not one of 'A', 'B', 'C', 'D'"):
+        read(tasks.TASKS["race"], numbered)
+
+
+SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
+
+
+def test_swag(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text(
+        f"{SWAG},label\n"
+        '0,v1,12,A man sits. He,A man sits.,He,gold,"sings, loudly.",eats.,runs.,flies.,2\n'
+        "1,v1,13,Rain falls. It,Rain falls.,It,gold,a.,b.,c.,d.,0\n"
+    )
+    actual, _ = read(tasks.TASKS["swag"], path)
+    assert [values(question) for question in actual] == [
+        (0, "A man sits.", "He", ("sings, loudly.", "eats.", "runs.", "flies."), 2),
+        (1, "Rain falls.", "It", ("a.", "b.", "c.", "d."), 0),
+    ]
+    test = tmp_path / "test.csv"
+    test.write_text(f"{SWAG}\n0,v1,12,A man sits. He,A man sits.,He,gold,s.,e.,r.,f.\n")
+    actual, _ = read(tasks.TASKS["swag"], test, optional=True)
+    assert [question.answer for question in actual] == [None]
+    with pytest.raises(UserError, match="test.csv has no column 'label'"):
+        list(multiple_choice.read(tasks.TASKS["swag"], test, False, tables.BadRows()))
+    path.write_text(f"{SWAG},label\n0,v,1,s,a,b,gold,1,2,3,4,4\n")
+    with pytest.raises(UserError, match="line 2: answer '4' is not one of '0', '1', '2', '3'"):
+        read(tasks.TASKS["swag"], path)
+
+
+DIALOGUE = [
+    ["M: Hello.", "W: Good morning!"],
+    [{"question": "When is it?", "choice": ["Noon.", "Morning.", "Night."], "answer": "Morning."}],
+    "3-1",
+]
+
+
+def test_dream(tmp_path):
+    path = tmp_path / "train.json"
+    second = [["W: Yes."], [{**DIALOGUE[1][0], "answer": "Noon."}] * 2, "3-2"]
+    path.write_text(json.dumps([DIALOGUE, second]))
+    actual, _ = read(tasks.TASKS["dream"], path)
+    context, choices = "M: Hello.\nW: Good morning!", ("Noon.", "Morning.", "Night.")
+    assert [values(question) for question in actual] == [
+        (0, context, "When is it?", choices, 1),
+        (1, "W: Yes.", "When is it?", choices, 0),
+        (2, "W: Yes.", "When is it?", choices, 0),
+    ]
+    assert actual[2].location == f"{path}, dialogue 2, question 2"
+
+
+def test_json_lines_of_ones_own(tmp_path):
+    rows = [row(answer=0, id="a"), row(question=None), row(answer=1, id=7)]
+    actual, _ = read(GENERIC, lines(tmp_path / "own.jsonl", *rows))
+    assert [(q.text, q.choices, q.answer) for q in actual] == [
+        ("q", ("x", "y"), 0),
+        ("", ("x", "y"), 1),
+        ("q", ("x", "y"), 1),
+    ]
+    assert multiple_choice.count_choices(tmp_path / "own.jsonl") == 2
+    test = lines(tmp_path / "test.jsonl", row(answer=None), row(answer=None))
+    actual, _ = read(GENERIC, test, optional=True)
+    assert [question.answer for question in actual] == [None, None]
+
+
+BAD_ROWS = {
+    "empty context": (row(context=" \n"), "nothing in its context"),
+    "not a text": (row(question=[1]), "the question is a list, not a text"),
+    "wrong number of choices": (
+        row(choices=["x", "y", "z"]),
+        "3 choices where 2 are wanted, A, B",
+    ),
+    "empty choice": (row(choices=["x", ""]), "nothing in choice B"),
+    "answer not in the set": (row(answer="C"), "answer 'C' is not one of 'A', 'B', 0, 1"),
+    "duplicate id": (row(id=3), "id '3' is there already, .*own.jsonl, line 1"),
+    "no answer": (row(answer=None), "no answer; only a test file can go without"),
+    "not a JSON object": ([1], "every line is to be a JSON object"),
+}
+
+
+@pytest.mark.parametrize("reason", BAD_ROWS)
+def test_what_cannot_be_used_is_named_or_counted(tmp_path, reason):
+    bad, words = BAD_ROWS[reason]
+    path = lines(tmp_path / "own.jsonl", row(id=3), bad, row(id=4, context="last"))
+    with pytest.raises(UserError, match=f"own.jsonl, line 2: {words}; --skip_bad_rows leaves"):
+        read(GENERIC, path)
+    actual, counts = read(GENERIC, path, skip=True)
+    assert [(q.number, q.context) for q in actual] == [(0, "c"), (2, "last")]
+    assert counts == {reason: 1}
+
+
+@pytest.mark.parametrize("answer", [True, 1.0, ["A"], "a", 2, -1])
+def test_odd_answers(tmp_path, answer):
+    path = lines(tmp_path / "own.jsonl", row(answer=answer))
+    with pytest.raises(UserError, match="line 1: answer .* is not one of 'A', 'B', 0, 1"):
+        read(GENERIC, path)
+
+
+def test_choices_that_are_no_texts(tmp_path):
+    for wrong in ("xy", [1, 2], None):
+        path = lines(tmp_path / "own.jsonl", row(choices=wrong))
+        with pytest.raises(UserError, match="line 1: the choices are no list of texts"):
+            read(GENERIC, path)
+    with pytest.raises(UserError, match="own.jsonl: no line with two or more `choices`"):
+        multiple_choice.count_choices(path)
+    path = lines(tmp_path / "own.jsonl", row(choices=["x"] * 27))
+    with pytest.raises(UserError, match="own.jsonl, line 1: 27 choices, and 26 are the most"):
+        multiple_choice.count_choices(path)
+    path = lines(tmp_path / "own.jsonl", row(choices=["x"] * 27), row())
+    assert multiple_choice.count_choices(path, skip_bad_rows=True) == 2
+
+
+def test_answers_for_all_or_for_none(tmp_path):
+    path = lines(tmp_path / "test.jsonl", row(answer=None), row())
+    with pytest.raises(UserError, match="line 2: an answer, unlike the first question: give it"):
+        read(GENERIC, path, optional=True)
+    path = lines(tmp_path / "test.jsonl", row(), row(answer=None))
+    with pytest.raises(UserError, match="line 2: no answer, unlike the first question: give it"):
+        read(GENERIC, path, optional=True)
+
+
+BAD_ARTICLES = {
+    "not an article": ({"options": "ABCD"}, "questions, options and answers are to be lists"),
+    "wrong number of answers": (
+        {"answers": ["A"]},
+        "2 questions, 2 lists of options and 1 answers",
+    ),
+    "duplicate id": ({"id": "high0.txt"}, "id 'high0.txt' is there already, .*/0.txt"),
+}
+
+
+@pytest.mark.parametrize("reason", BAD_ARTICLES)
+def test_articles_that_cannot_be_used(tmp_path, reason):
+    changes, words = BAD_ARTICLES[reason]
+    path = folder(
+        tmp_path,
+        **{
+            "0": race_article(id="high0.txt"),
+            "1": race_article(**changes),
+            "2": race_article(id="2"),
+        },
+    )
+    with pytest.raises(UserError, match=f"/1.txt: {words}"):
+        read(tasks.TASKS["race"], path)
+    actual, counts = read(tasks.TASKS["race"], path, skip=True)
+    assert counts == {reason: 1} and [q.number for q in actual] == [0, 1, 4, 5]
+
+
+def test_an_article_that_is_damaged(tmp_path):
+    path = folder(tmp_path, **{"0": race_article(), "1": "{", "2": race_article(id="2")})
+    (path / "3.txt").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="/1.txt: not JSON .*--skip_bad_rows leaves such rows out"):
+        read(tasks.TASKS["race"], path)
+    actual, counts = read(tasks.TASKS["race"], path, skip=True)
+    assert counts == {"not JSON": 2} and len(actual) == 4
+
+
+def test_questions_of_an_article_that_cannot_be_used(tmp_path):
+    options = [["Tom", "Ann", "Sue", "Bob"], ["old", "new", "red"]]
+    path = folder(tmp_path, one=race_article(options=options))
+    with pytest.raises(UserError, match="one.txt, question 2: 3 choices where 4 are wanted"):
+        read(tasks.TASKS["race"], path)
+    path = folder(tmp_path, one=race_article(answers=["A", "E"]))
+    with pytest.raises(UserError, match="one.txt, question 2: answer 'E' is not one of 'A'"):
+        read(tasks.TASKS["race"], path)
+    path = folder(tmp_path, one=race_article(article=""))
+    with pytest.raises(UserError, match="one.txt, question 1: nothing in its article"):
+        read(tasks.TASKS["race"], path)
+
+
+BAD_DIALOGUES = {
+    "not a dialogue": ([["M: Hello."], []], "not a list of turns, questions and id"),
+    "duplicate id": (DIALOGUE, "id '3-1' is there already, dialogue 1"),
+    "answer not in the set": (
+        [["M: Hello."], [{**DIALOGUE[1][0], "answer": "Noon"}], "3-2"],
+        "question 1: answer 'Noon' is not one of its choices",
+    ),
+    "not a text": ([["M: Hello."], ["?"], "3-2"], "question 1: the choices are no list of texts"),
+}
+
+
+@pytest.mark.parametrize("reason", BAD_DIALOGUES)
+def test_dialogues_that_cannot_be_used(tmp_path, reason):
+    dialogue, words = BAD_DIALOGUES[reason]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps([DIALOGUE, dialogue]))
+    with pytest.raises(UserError, match=f"dev.json, dialogue 2(, |: ){words}"):
+        read(tasks.TASKS["dream"], path)
+    actual, counts = read(tasks.TASKS["dream"], path, skip=True)
+    assert len(actual) == 1 and counts == {reason: 1}
+
+
+def test_an_answer_that_stands_twice_among_the_choices(tmp_path):
+    asked = {"question": "?", "choice": ["a", "b", "a"], "answer": "a"}
+    (tmp_path / "dev.json").write_text(json.dumps([[["M: x"], [asked], "1"]]))
+    with pytest.raises(UserError, match="question 1: answer 'a' is not one of its choices"):
+        read(tasks.TASKS["dream"], tmp_path / "dev.json")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    race, dream = tasks.TASKS["race"], tasks.TASKS["dream"]
+    with pytest.raises(UserError, match="there is no file .*none"):
+        read(race, tmp_path / "none")
+    with pytest.raises(UserError, match="has no article: no file .txt"):
+        read(race, tmp_path)
+    with pytest.raises(UserError, match="is a folder where a file is wanted"):
+        read(dream, tmp_path)
+    (tmp_path / "a.txt").write_text("Tom has a dog.")
+    with pytest.raises(UserError, match=r"a.txt: not JSON \(Expecting value"):
+        read(race, tmp_path)
+    with pytest.raises(UserError, match=r"a.txt: wanted is a folder of articles, or JSON Lines"):
+        read(race, tmp_path / "a.txt")
+    (tmp_path / "a.txt").write_bytes(b'{"article": "\xff"}')
+    with pytest.raises(UserError, match="a.txt: not UTF-8: convert the file"):
+        read(race, tmp_path)
+    (tmp_path / "a.txt").write_text("[]")
+    with pytest.raises(UserError, match="a.txt: a list, not a JSON object"):
+        read(race, tmp_path)
+    with pytest.raises(UserError, match="is empty: it has no questions"):
+        read(dream, tmp_path / "a.txt")
+    (tmp_path / "a.txt").write_text("{}")
+    with pytest.raises(UserError, match="a.txt: a dict, not a JSON list of dialogues"):
+        read(dream, tmp_path / "a.txt")
+    (tmp_path / "a.csv").write_text("context,question\n")
+    with pytest.raises(UserError, match="a.csv: wanted is JSON Lines, a file .jsonl"):
+        read(GENERIC, tmp_path / "a.csv")
+
 
 VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] a dog is old new . who what ? tom ann big".split()
 

@@ -7,7 +7,7 @@ import pytest
 from absl import flags
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import corpus, file_ranges, options
+from tfrecords_tools.text import corpus, file_ranges
 from tfrecords_tools.text.corpus import Corpus, Reading
 
 
@@ -160,7 +160,7 @@ def test_names_with_commas(tmp_path):
     assert names(f"{tmp_path}/a,b.txt") == ["a,b.txt"]
     assert names([f"{tmp_path}/a,*.txt", f"{tmp_path}/e.txt"]) == ["a,b.txt", "e.txt"]
     values = flags.FlagValues()
-    options.define("output", values)
+    corpus.define_flags("output", values)
     values(["build", f'--input="{tmp_path}/a,b.txt",{tmp_path}/e.txt'])
     assert names(values.input) == ["a,b.txt", "e.txt"]
     values(["build", f"--input={tmp_path}/a,b.txt"])

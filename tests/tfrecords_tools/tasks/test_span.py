@@ -15,7 +15,7 @@ from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
 from tfrecords_tools.tasks import builder as task_builder
-from tfrecords_tools.tasks import squad
+from tfrecords_tools.tasks import span
 from tfrecords_tools.tasks.tables import BadRows
 
 
@@ -29,7 +29,7 @@ def test_questions_with_their_answers(tmp_path):
         tmp_path / "a.json",
         ("Bada bede, bédu.", [("q1", "What?", [("bede", 5), ("bédu", 11)]), ("q2", "Why?", [])]),
     )
-    first, second = squad.read(path, no_answers=True)
+    first, second = span.read(path, no_answers=True)
     assert first.question == side_texts.Question(
         "q1", "What?", "Bada bede, bédu.", ("bede", "bédu")
     )
@@ -39,7 +39,7 @@ def test_questions_with_their_answers(tmp_path):
     document = squads.document(("Bada.", [("q1", "What?", [])]))
     del document["data"][0]["paragraphs"][0]["qas"][0]["answers"]
     path.write_text(json.dumps(document))
-    (only,) = squad.read(path, answered=False)
+    (only,) = span.read(path, answered=False)
     assert only.question.answers is None and only.start is None
 
 
@@ -70,21 +70,21 @@ def test_questions_that_cannot_be_used(tmp_path, reason):
     path = write(tmp_path / "a.json", paragraph)
     message = f"{path}: {message.replace('FILE', str(path))}; --skip_bad_rows leaves such rows out"
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        list(squad.read(path))
+        list(span.read(path))
     bad = BadRows(skip=True)
-    good = list(squad.read(path, bad=bad))
+    good = list(span.read(path, bad=bad))
     assert len(good) == (reason == "duplicate id") and bad.counts == {reason: 1}
 
 
 def test_answers_that_are_nowhere_or_missing(tmp_path):
     path = write(tmp_path / "a.json", ("Bada.", [("q1", "What?", [("bede", 0)])]))
     with pytest.raises(UserError, match="at 0 .*, and is nowhere in it"):
-        list(squad.read(path))
+        list(span.read(path))
     document = squads.document(("Bada.", [("q1", "What?", [])]))
     document["data"][0]["paragraphs"][0]["qas"][0]["is_impossible"] = False
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match="'q1': has no answer and is not said to be impossible"):
-        list(squad.read(path, no_answers=True))
+        list(span.read(path, no_answers=True))
 
 
 def test_questions_of_version_2_without_a_flag(tmp_path):
@@ -95,10 +95,10 @@ def test_questions_of_version_2_without_a_flag(tmp_path):
         del question["is_impossible"]
     path = tmp_path / "a.json"
     path.write_text(json.dumps(document))
-    found = [each.question for each in squad.read(path, no_answers=True)]
+    found = [each.question for each in span.read(path, no_answers=True)]
     assert [(each.id, each.answers) for each in found] == [("1", ("Bada",)), ("2", ())]
     with pytest.raises(UserError, match="'2': has no answer and --task=squad2 has such questions"):
-        list(squad.read(path))
+        list(span.read(path))
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_files_of_another_form(tmp_path, text, words):
     path = tmp_path / "a.json"
     path.write_bytes(text)
     with pytest.raises(UserError, match=words):
-        list(squad.read(path))
+        list(span.read(path))
 
 
 def test_no_file(tmp_path):
     with pytest.raises(UserError, match="there is no file .*none.json"):
-        list(squad.read(tmp_path / "none.json"))
+        list(span.read(tmp_path / "none.json"))
     with pytest.raises(UserError, match="is a folder where a file is wanted"):
-        list(squad.read(tmp_path))
+        list(span.read(tmp_path))
 
 
 def records(folder, split):
@@ -314,4 +314,4 @@ def test_a_file_that_is_larger_than_memory_is_not_read(tmp_path):
     path.write_text("{")
     os.truncate(path, 1 << 40)
     with pytest.raises(UserError, match="train.json has more than 4,294,967,296 bytes"):
-        list(squad.read(path))
+        list(span.read(path))
