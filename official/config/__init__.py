@@ -6,6 +6,7 @@ from official.config.loader import (
     flatten,
     from_dict,
     load,
+    load_resolved,
     save,
     to_dict,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "flatten",
     "from_dict",
     "load",
+    "load_resolved",
     "module_of",
     "save",
     "to_dict",

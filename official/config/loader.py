@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from official.config import compatibility, yaml_files
-from official.config.parts import Config, CorruptionConfig
+from official.config.parts import Config, CorruptionConfig, ResolvedConfig
 from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
 from official.utils import atomic, strict
 from official.utils.errors import UserError
@@ -45,6 +45,15 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
         return from_dict(document.values, str(document.path))
     except UserError as error:
         raise UserError(document.located(str(error))) from None
+
+
+def load_resolved(path: str | os.PathLike, overrides: Sequence[str] = ()) -> ResolvedConfig:
+    """Reads the config of a trained model, as `load` does.
+
+    Raises:
+      UserError: as in `load`, or it has no encoder.
+    """
+    return ResolvedConfig.of(load(path, overrides), str(path))
 
 
 def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:

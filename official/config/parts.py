@@ -10,11 +10,15 @@ from typing import Any, ClassVar, Protocol, Self
 
 from official.config.recipe import Recipe
 from official.config.segments import Segments
+from official.utils.errors import UserError
 from official.utils.strict import Tagged
 
 
 class Part(Tagged):
     """A part of a config; `type` is its name in YAML."""
+
+    # Every part is a dataclass, and its base classes are not.
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the part reads."""
@@ -181,13 +185,32 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ResolvedConfig(Config):
-    """A config whose encoder is known; see `official.training.resolve`.
+    """A config whose encoder is known: that of a run, or of a trained model.
+
+    `official.training.resolve` makes that of a run, and `load_resolved` reads that of a model.
 
     Attributes:
       encoder: the network.
     """
 
     encoder: EncoderConfig = dataclasses.field(kw_only=True)
+
+    @classmethod
+    def of(cls, config: Config, source: str = "", **sections: Any) -> "ResolvedConfig":
+        """Returns a config with some other sections.
+
+        Args:
+          config: the config.
+          source: the file, for the message; empty = the name of the config.
+          **sections: take the place of its own; one may be the encoder.
+
+        Raises:
+          UserError: there is no encoder.
+        """
+        own = {field.name: getattr(config, field.name) for field in dataclasses.fields(Config)}
+        if (own | sections)["encoder"] is None:
+            raise UserError(f"{source or config.name}: encoder: missing")
+        return cls(**(own | sections))
 
     def __eq__(self, other: object) -> bool:
         """Compares the sections, also with those of a `Config`."""

@@ -151,12 +151,15 @@ class Memory:
 
 
 def make_memory(
-    config: configs.Config, strategy: tf.distribute.Strategy, rows: int, dtype: str = "float32"
+    config: configs.ResolvedConfig,
+    strategy: tf.distribute.Strategy,
+    rows: int,
+    dtype: str = "float32",
 ) -> Memory | None:
     """Makes the memory that a run needs; None if its encoder or its data has none.
 
     Args:
-      config: the resolved config.
+      config: the config.
       strategy: the strategy of the run.
       rows: number of rows in a batch.
       dtype: that of the states that the encoder computes.

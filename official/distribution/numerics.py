@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -34,7 +35,7 @@ def suited(recipe: Recipe, strategy: tf.distribute.Strategy) -> Recipe:
     device = _device_type(strategy)
     suits = np.array([computes_bfloat16(device), device != "CPU"], np.int32)
     mixed, compiled = strategies.gather(strategy, suits).min(axis=0) > 0
-    changes = {}
+    changes: dict[str, Any] = {}
     if recipe.precision == "auto":
         changes["precision"] = "mixed_bfloat16" if mixed else "float32"
     if recipe.jit_compile is None:

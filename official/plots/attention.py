@@ -88,7 +88,8 @@ def cross_weights(
     )
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(layer[0], np.float32) for layer in encoded["cross_attentions"]]
-    return *([tokenizer.pieces[i] for i in ids] for ids in (inputs, targets)), layers
+    read, written = ([tokenizer.pieces[i] for i in ids] for ids in (inputs, targets))
+    return read, written, layers
 
 
 def _sequence_to_sequence(model: Model) -> Any:
@@ -96,7 +97,7 @@ def _sequence_to_sequence(model: Model) -> Any:
     return next((o for o in model.objectives if o.config.type == "seq2seq_lm"), None)
 
 
-def _with_end(ids: Sequence[int], tokenizer: Tokenizer, max_length: int | None) -> list[int]:
+def _with_end(ids: np.ndarray, tokenizer: Tokenizer, max_length: int | None) -> list[int]:
     """Returns the ids of a text, cut to `max_length` tokens with the end token."""
     return [*ids[: None if max_length is None else max_length - 1], tokenizer.sep_id]
 

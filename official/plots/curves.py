@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -15,8 +17,8 @@ from official.utils.errors import UserError
 
 _WIDTH, _HEIGHT = 5.0, 3.4  # inches of a panel
 _COLUMNS = 3
-Color = tuple[float, ...]
-_STYLES = {"train": "-", "validation": "--"}
+Color = tuple[float, float, float, float]  # red, green, blue, opacity
+_STYLES: dict[str, Literal["-", "--"]] = {"train": "-", "validation": "--"}
 
 
 def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
@@ -69,8 +71,10 @@ def _panels(runs: Mapping[str, Sequence[Record]]) -> list[str]:
 
 def _colors(count: int) -> list[Color]:
     if count <= 10:
-        return list(matplotlib.colormaps["tab10"].colors[:count])
-    return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0.05, 0.95, count))]
+        colors = matplotlib.colormaps["tab10"](range(count))
+    else:
+        colors = matplotlib.colormaps["turbo"](np.linspace(0.05, 0.95, count))
+    return [to_rgba(color) for color in colors]
 
 
 def _line(

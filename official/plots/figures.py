@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any, Literal
 
 import matplotlib
 import matplotlib.style
@@ -23,7 +24,11 @@ from official.utils import atomic, errors
 _DPI = 100
 # Matplotlib's defaults, whatever the user's `matplotlibrc` says. A dollar sign in a token or a path
 # does not start a formula.
-_STYLE = ["default", {"text.parse_math": False, "text.usetex": False, "figure.dpi": _DPI}]
+_STYLE: Sequence[str | dict[str, Any]] = [
+    "default",
+    {"text.parse_math": False, "text.usetex": False, "figure.dpi": _DPI},
+]
+_Layout = Literal["constrained", "compressed", "tight"]
 _CELL = 0.22  # inches; smaller where there are many
 _LARGEST_PANEL, _LARGEST_GRID = 12.0, 60.0  # inches
 _GAP, _BAR = 0.3, 0.18  # inches between panels, and the width of the color bar
@@ -36,7 +41,7 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.style.context(_STYLE)
 
 
-def new(width: float, height: float, layout: str | None = None) -> Figure:
+def new(width: float, height: float, layout: _Layout | None = None) -> Figure:
     """Makes an empty figure.
 
     Args:

@@ -11,15 +11,17 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config.encoders import BilmConfig
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.tokenizers import Characters, extension, word_characters
+from official.tokenizers import extension, word_characters
 from official.utils.errors import UserError
 
 # What becomes of the segment table: row 0 is added to the position table, or the table is dropped
@@ -54,7 +56,7 @@ class StudentPlan:
     transform: bool = False
     seed: int = 0
 
-    def check(self, config: configs.Config, source: str) -> None:
+    def check(self, config: configs.ResolvedConfig, source: str) -> None:
         """Checks that a teacher can give these layers.
 
         Raises:
@@ -62,10 +64,11 @@ class StudentPlan:
             its layers cannot be taken apart.
         """
         encoder = config.encoder
-        if encoder.type not in _ENCODERS or getattr(encoder, "layer_groups", None) is not None:
+        groups = getattr(encoder, "layer_groups", None)
+        if encoder.type not in _ENCODERS or groups is not None:
             what = f"encoder.type: {encoder.type}"
             if encoder.type in _ENCODERS:
-                what = f"encoder.layer_groups: {encoder.layer_groups}: its layers share weights"
+                what = f"encoder.layer_groups: {groups}: its layers share weights"
             raise UserError(
                 f"{source}: {what}: no layers can be copied: take a teacher of the type "
                 f"{' or '.join(_ENCODERS)} with weights of its own in each layer"
@@ -93,11 +96,11 @@ class StudentPlan:
 
 
 def make_student(
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     variables: Mapping[str, np.ndarray],
     plan: StudentPlan,
     source: str = "teacher",
-) -> tuple[configs.Config, dict[str, np.ndarray]]:
+) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
     """Returns the config and the variables of a student.
 
     Args:
@@ -110,7 +113,10 @@ def make_student(
       UserError: see `StudentPlan.check`.
     """
     plan.check(config, source)
-    changes = {"num_layers": len(plan.layers), "pooler": plan.pooler and config.encoder.pooler}
+    changes: dict[str, Any] = {
+        "num_layers": len(plan.layers),
+        "pooler": plan.pooler and config.encoder.pooler,
+    }
     if plan.segments != "keep":
         changes["segment_types"] = 0
     student = dataclasses.replace(
@@ -146,8 +152,8 @@ def parse_layers(text: Sequence[str]) -> tuple[int, ...]:
 
 
 def with_word_table(
-    config: configs.Config, tokenizer: Characters, model: Model, source: str
-) -> tuple[configs.Config, dict[str, np.ndarray]]:
+    config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer, model: Model, source: str
+) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
     """Returns the config and the variables of the model with a table.
 
     Args:
@@ -160,10 +166,10 @@ def with_word_table(
       UserError: the encoder reads no characters.
     """
     encoder = config.encoder
-    if getattr(encoder, "tokens", None) != "characters":
+    if not isinstance(encoder, BilmConfig) or encoder.tokens != "characters":
         raise UserError(
-            f"--word_table: {source}: encoder.type: {encoder.type}: this encoder does not read the "
-            "characters of words: take an ELMo (encoder.type: bilm, tokens: characters)"
+            f"--word_table: {source}: encoder.type: {config.encoder.type}: this encoder does not "
+            "read the characters of words: take an ELMo (encoder.type: bilm, tokens: characters)"
         )
     rows = []
     ids = _characters(tokenizer)
@@ -179,7 +185,7 @@ def with_word_table(
     return dataclasses.replace(config, name=f"{config.name}_words", encoder=encoder), arrays
 
 
-def _characters(tokenizer: Characters) -> np.ndarray:
+def _characters(tokenizer: tokenizers.Tokenizer) -> np.ndarray:
     """Returns the characters of the vocabulary, with the marks of a sentence: int32 [V, C]."""
     ids = word_characters.of_words(tf.constant(tokenizer.pieces)).numpy()
     ids[tokenizer.cls_id] = word_characters.mark(word_characters.SENTENCE_BEGIN)
@@ -188,10 +194,10 @@ def _characters(tokenizer: Characters) -> np.ndarray:
 
 
 def with_rows(
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     variables: Mapping[str, np.ndarray],
     sources: Sequence[Sequence[int]],
-) -> tuple[configs.Config, dict[str, np.ndarray]]:
+) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
     """Changes what has a row for each piece: tables, output biases, and other heads.
 
     Args:
@@ -202,15 +208,14 @@ def with_rows(
     Returns:
       The new config, and the variables.
     """
-    old_size = config.encoder.vocab_size
 
-    def sized(size: int) -> configs.Config:
+    def sized(size: int) -> configs.ResolvedConfig:
         return dataclasses.replace(
             config, encoder=dataclasses.replace(config.encoder, vocab_size=size)
         )
 
     # What grows with the vocabulary has a row for each piece.
-    shapes, larger = model_folder.shapes(config), model_folder.shapes(sized(old_size + 1))
+    shapes, larger = (model_folder.shapes(sized(len(sources) + more)) for more in (0, 1))
     first = np.array([source[0] for source in sources])
     means = {i: list(source) for i, source in enumerate(sources) if len(source) > 1}
     result = {}
@@ -228,7 +233,7 @@ def with_rows(
 
 
 def rows_for_tokenizer(
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     variables: Mapping[str, np.ndarray],
     old: tokenizers.Tokenizer,
     new: tokenizers.Tokenizer,

@@ -149,9 +149,12 @@ def fractions(metrics: Mapping[str, float], task: _Task) -> dict[str, float]:
     """
     percent = percentages(task)
     found = {name: v / 100 if name in percent else v for name, v in metrics.items()}
-    if AVERAGE in percent and AVERAGE in metrics:
-        firsts = [found.get(f"{name}/{each.metrics[0]}") for name, each in task.tasks.items()]
-        found[AVERAGE] = metrics[AVERAGE] if None in firsts else sum(firsts) / len(firsts)
+    if isinstance(task, MixtureDescription) and AVERAGE in percent and AVERAGE in metrics:
+        firsts = [f"{name}/{each.metrics[0]}" for name, each in task.tasks.items()]
+        whole = all(name in found for name in firsts)
+        found[AVERAGE] = (
+            sum(found[name] for name in firsts) / len(firsts) if whole else metrics[AVERAGE]
+        )
     return found
 
 

@@ -34,7 +34,7 @@ _METHODS = {
 
 def text(
     name: str,
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     task: Mapping[str, Any],
     state: Mapping[str, Any],
     metrics: Mapping[str, float],
@@ -68,7 +68,7 @@ def text(
 
 
 def _facts(
-    config: configs.Config, task: Mapping[str, Any], state: Mapping[str, Any]
+    config: configs.ResolvedConfig, task: Mapping[str, Any], state: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
     """Returns the rows of the first table."""
     encoder = config.encoder
@@ -108,7 +108,7 @@ def _facts(
     return facts
 
 
-def _calls(config: configs.Config, task: Mapping[str, Any], mask: str | None) -> list[str]:
+def _calls(config: configs.ResolvedConfig, task: Mapping[str, Any], mask: str | None) -> list[str]:
     """Returns calls of methods that apply the model to text."""
     tasks = [objective.task for objective in config.objectives]
     calls = []

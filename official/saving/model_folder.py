@@ -19,7 +19,7 @@ from official.utils.paths import AnyPath
 
 def restore(
     model_dir: str | os.PathLike, checkpoint: str = "best", precision: str = "float32"
-) -> tuple[configs.Config, tokenizers.Tokenizer, Model]:
+) -> tuple[configs.ResolvedConfig, tokenizers.Tokenizer, Model]:
     """Builds the model of a model folder (see `build`) and loads the weights of a checkpoint.
 
     Raises:
@@ -28,8 +28,6 @@ def restore(
     model_dir = paths.path(model_dir)
     config = config_of(model_dir)
     tokenizer = tokenizers.load(model_dir / "tokenizer")
-    if config.encoder is None:
-        raise UserError(f"{model_dir / 'config.yaml'}: encoder: missing")
     if tokenizer.vocab_size > (config.encoder.vocab_size or 0):
         raise UserError(
             f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
@@ -43,7 +41,9 @@ def restore(
     return config, tokenizer, model
 
 
-def config_of(model_dir: str | os.PathLike, overrides: Sequence[str] = ()) -> configs.Config:
+def config_of(
+    model_dir: str | os.PathLike, overrides: Sequence[str] = ()
+) -> configs.ResolvedConfig:
     """Reads the config of a model folder.
 
     Args:
@@ -51,7 +51,7 @@ def config_of(model_dir: str | os.PathLike, overrides: Sequence[str] = ()) -> co
       overrides: as in `config.load`.
 
     Raises:
-      UserError: it is not a model folder.
+      UserError: it is not a model folder, or its config has no encoder.
     """
     path = paths.path(model_dir) / CONFIG
     if not path.is_file():
@@ -59,10 +59,10 @@ def config_of(model_dir: str | os.PathLike, overrides: Sequence[str] = ()) -> co
             f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
             "(--model_dir), and so does official.convert"
         )
-    return configs.load(path, overrides)
+    return configs.load_resolved(path, overrides)
 
 
-def build(config: configs.Config, precision: str = "float32") -> Model:
+def build(config: configs.ResolvedConfig, precision: str = "float32") -> Model:
     """Builds the model of a config for inference, without mixed precision.
 
     It computes in float32, or in float64 if it was trained in float64. With the precision
@@ -74,7 +74,7 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
     return Model(config, dtype=config.recipe.weights_dtype)
 
 
-def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
+def shapes(config: configs.ResolvedConfig) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of the variables of a model by path, without making the variables."""
     with keras_private.uninitialized_variables():
         variables = build(config).variables_by_path()
@@ -94,7 +94,7 @@ def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescr
     return description_from_dict(values, str(_task_file(model_dir))) if values else None
 
 
-def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
+def max_length(model_dir: str | os.PathLike, config: configs.ResolvedConfig) -> int:
     """Returns the length of the longest training sequence, or else the maximum of the encoder.
 
     Where the training is unknown, the length of `embedding.json` comes first.
@@ -143,7 +143,7 @@ def embedding_file(model_dir: str | os.PathLike) -> AnyPath:
 
 
 def write_new(
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     tokenizer: tokenizers.Tokenizer,
     variables: Mapping[str, np.ndarray],
     output: str | os.PathLike,
@@ -179,7 +179,9 @@ def write_new(
                     json_files.dump(values, stream)
 
 
-def save_card(model_dir: AnyPath, config: configs.Config, tokenizer: tokenizers.Tokenizer) -> None:
+def save_card(
+    model_dir: AnyPath, config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer
+) -> None:
     """Writes `README.md` of a model folder, unless somebody has one of their own there.
 
     If the last checkpoint is damaged, the file stays as it is.

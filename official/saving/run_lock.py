@@ -57,7 +57,7 @@ def held(
     atomic.make_folder(model_dir)
     try:
         with atomic.disk_errors(file):
-            descriptor = None if paths.is_remote(file) else _lock(file)
+            descriptor = _lock(file) if isinstance(file, Path) else None
         if descriptor is None:
             with _lease(file, report) as check:
                 yield check

@@ -13,7 +13,7 @@ from official import tokenizers
 from official.config.distillation import TOKEN_HEADS, DistillationConfig
 from official.config.parts import ObjectiveConfig
 from official.modeling.model import Model
-from official.saving import checkpoints, named_arrays
+from official.saving import checkpoints, model_folder, named_arrays
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -30,7 +30,7 @@ def checksum(folder: str | AnyPath, checkpoint: str = "best") -> str:
     return checkpoints.load_state(checkpoints.find(folder, checkpoint))["sha256"]
 
 
-def described(config: configs.Config) -> configs.Config:
+def described(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
     """Fills in the size, the layers and the checksums of the teachers.
 
     Args:
@@ -132,22 +132,20 @@ def restored(folder: str | AnyPath, checkpoint: str) -> Model:
     return model
 
 
-def _config(folder: str | AnyPath) -> configs.Config:
+def _config(folder: str | AnyPath) -> configs.ResolvedConfig:
     """Returns the config of a teacher, without a memory of earlier rows."""
-    path = paths.path(folder) / "config.yaml"
-    if not path.is_file():
-        raise UserError(
-            f"distillation.teachers: {folder}: not a model folder: there is no config.yaml in it. "
-            "Training makes one (--model_dir), and so does official.convert"
-        )
-    config = configs.load(path)
-    if config.encoder is None:
-        raise UserError(f"{path}: encoder: missing")
+    try:
+        config = model_folder.config_of(folder)
+    except UserError as error:
+        raise UserError(f"distillation.teachers: {error}") from None
     return dataclasses.replace(config, encoder=config.encoder.without_memory())
 
 
 def _check(
-    config: configs.Config, objective: DistillationConfig, folder: str, teacher: configs.Config
+    config: configs.ResolvedConfig,
+    objective: DistillationConfig,
+    folder: str,
+    teacher: configs.ResolvedConfig,
 ) -> None:
     """Checks a teacher against the student's config."""
     ours, theirs = config.encoder, teacher.encoder

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints, derived_models, named_arrays
+from official.saving import checkpoints, derived_models, model_folder, named_arrays
 from official.utils import paths
 
 _POOLER = "encoder/pooler/"
@@ -54,7 +53,7 @@ def start_from(
             known = tokenizers.load(paths.path(init) / "tokenizer")
             if known.fingerprint != tokenizer.fingerprint:
                 size = model.encoder.config.vocab_size
-                initial = configs.load(init)
+                initial = model_folder.config_of(init)
                 arrays = derived_models.rows_for_tokenizer(initial, arrays, known, tokenizer, size)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from official import config as configs
 from official.config.compatibility import check_encoder, check_vocabulary
@@ -14,7 +13,9 @@ from official.utils.errors import UserError
 _DROPOUTS = ("dropout", "attention_dropout", "inner_dropout")
 
 
-def inherit(config: configs.Config, initial: configs.Config | None = None) -> ResolvedConfig:
+def inherit(
+    config: configs.Config, initial: configs.ResolvedConfig | None = None
+) -> ResolvedConfig:
     """Fills in the encoder of a config from the model that the run starts from.
 
     For a task, the encoder gets a pooler if the task needs one, and it has no memory, because
@@ -42,7 +43,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> Re
             )
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
-        return _resolved(config, encoder=_with_dropout(config, config.encoder))
+        return ResolvedConfig.of(config, encoder=_with_dropout(config, config.encoder))
     given = _for_task(config, initial.encoder)
     if config.encoder is not None:
         ours = _for_task(config, config.encoder)
@@ -57,7 +58,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> Re
                 "`encoder`, which then comes from --init"
             )
         given = _like(given, ours)
-    return _resolved(config, encoder=_with_dropout(config, given))
+    return ResolvedConfig.of(config, encoder=_with_dropout(config, given))
 
 
 def resolve(
@@ -83,13 +84,7 @@ def resolve(
         encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
     objectives = tuple(_labelled(o, labels_for(o, labels)) for o in config.objectives)
     check_encoder(objectives, encoder, config.name)
-    return _resolved(config, encoder=encoder, objectives=objectives)
-
-
-def _resolved(config: configs.Config, **changes: Any) -> ResolvedConfig:
-    """Returns a config with changes, among them its encoder."""
-    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    return ResolvedConfig(**{**sections, **changes})
+    return ResolvedConfig.of(config, encoder=encoder, objectives=objectives)
 
 
 def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:

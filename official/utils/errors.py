@@ -2,10 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from official.utils import quiet_import
+
+if TYPE_CHECKING:
+    from absl import flags
 
 # The extra of the distribution that has an optional package, by the name it is imported with.
 _EXTRAS = {
@@ -37,7 +40,7 @@ class UserError(ValueError):
     """
 
 
-def require(options: Mapping[str, Any], *names: str, mode: str | None = None) -> None:
+def require(options: "flags.FlagValues", *names: str, mode: str | None = None) -> None:
     """Checks that options of a command line are given.
 
     Args:
