@@ -12,5 +12,5 @@ setuptools.setup(
         *(f"official.configs.{kind}" for kind in ("pretrain", "finetune", "smoke", "students")),
     ],
     package_dir={"official.configs": "configs"},
-    package_data={"official.configs": ["*/*.yaml"], "": ["*.yaml"]},
+    package_data={"official.configs": ["*/*.yaml"], "": ["*.yaml", "py.typed"]},
 )

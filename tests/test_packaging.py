@@ -102,6 +102,7 @@ def test_a_wheel_holds_every_module_and_config(tmp_path):
     expected = set()
     for folder, pattern in (
         ("official", "*.py"), ("tfrecords_tools", "*.py"), ("configs", "*.yaml"),
+        ("official", "py.typed"), ("tfrecords_tools", "py.typed"),
     ):  # fmt: skip
         for path in (ROOT / folder).rglob(pattern):
             name = path.relative_to(ROOT)
@@ -117,17 +118,21 @@ def test_a_wheel_holds_every_module_and_config(tmp_path):
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
         metadata = wheel.read(next(n for n in wheel.namelist() if n.endswith("/METADATA"))).decode()
     assert held == expected
+    assert {"official/py.typed", "tfrecords_tools/py.typed"} <= held  # a checker reads our types
     assert "License-Expression: Apache-2.0" in metadata and "License-File: LICENSE" in metadata
     assert all(f"Provides-Extra: {extra}\n" in metadata for extra in PROJECT[EXTRAS])
 
 
 def test_the_version_is_one():
-    """CITATION.cff, CHANGELOG.md and pyproject.toml name the same version and licence."""
+    """CITATION.cff, the newest release of CHANGELOG.md and pyproject.toml have the same version."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
     changes = (ROOT / "CHANGELOG.md").read_text().splitlines()
-    assert any(line.startswith(f"## {PROJECT['version']}") for line in changes)
+    assert [line.split()[1] for line in changes if line.startswith("## ")][:2] == [
+        "Unreleased",
+        PROJECT["version"],
+    ]
 
 
 def test_hooks_and_workflow_run_what_exists():

@@ -5,6 +5,7 @@ in, and says what came of it. Its address space is limited: what would take more
 fails.
 """
 
+import functools
 import json
 import resource
 import select
@@ -17,14 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.torture import (
-    children,
-    hostile_data,
-    hostile_folders,
-    hostile_weights,
-    parts,
-    spoiling,
-)
+from benchmarks.torture import children, hostile_folders, hostile_weights, parts
 from benchmarks.torture.materials import Materials
 from official import config as configs
 from official import tokenizers
@@ -45,12 +39,12 @@ CASES = (
     *hostile_folders.CASES,
     *hostile_weights.TORCH_CASES,
     *hostile_weights.ELMO_CASES,
-    *hostile_data.EXAMPLE_CASES,
-    *hostile_data.TASK_CASES,
+    *hostile_folders.EXAMPLE_CASES,
+    *hostile_folders.TASK_CASES,
 )
 
 
-def copy(case: spoiling.Case, materials: Materials, folder: Path) -> None:
+def copy(case: hostile_folders.Case, materials: Materials, folder: Path) -> None:
     """Makes the hostile folder."""
     sources = {
         "hf": materials.hugging_face,
@@ -80,7 +74,7 @@ class Hostile(parts.Part):
         self,
         seed: int,
         materials: Materials,
-        cases: Sequence[spoiling.Case] = CASES,
+        cases: Sequence[hostile_folders.Case] = CASES,
         child: str = "benchmarks.torture.hostile",
     ):
         super().__init__(seed)
@@ -94,7 +88,7 @@ class Hostile(parts.Part):
             folder = Path(scratch) / "folder"
             copy(hostile, self._materials, folder)
             answer = self._ask({"folder": str(folder), "how": hostile.how})
-            if list(Path(scratch).rglob(spoiling.TRACE)):
+            if list(Path(scratch).rglob(hostile_folders.TRACE)):
                 answer = {"error": "hostile code ran"}
         if problem := _problem(answer, hostile, str(folder)):
             outcome.fail(f"{hostile.name}: {problem}")
@@ -108,16 +102,16 @@ class Hostile(parts.Part):
             self.child = children.start(
                 children.command(self._module), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
+            shards = functools.partial(self._materials.shards, "bert")
             good = {
-                "hf": str(self._materials.hugging_face()),
-                "tf1": str(self._materials.tf1()),
-                "elmo": str(self._materials.elmo()),
-                "load": str(self._materials.tuned()),
-                "shards": str(self._materials.shards("bert")),
-                "examples": str(self._materials.shards("bert")),
-                "verify": str(self._materials.shards("bert")),
+                "hf": self._materials.hugging_face,
+                "tf1": self._materials.tf1,
+                "elmo": self._materials.elmo,
+                "load": self._materials.tuned,
+                **dict.fromkeys(("shards", "examples", "verify"), shards),
             }
-            self._send(good, 120.0)
+            needed = {case.how for case in self._cases}
+            self._send({how: str(make()) for how, make in good.items() if how in needed}, 120.0)
         return self._send(question, 3 * _MAX_SECONDS)
 
     def _send(self, question: dict, seconds: float) -> dict:
@@ -131,7 +125,7 @@ class Hostile(parts.Part):
         return {"error": f"the process died ({status})" if ready else f"no end after {seconds} s"}
 
 
-def _problem(answer: dict, hostile: spoiling.Case, folder: str) -> str | None:
+def _problem(answer: dict, hostile: hostile_folders.Case, folder: str) -> str | None:
     """What is wrong with an answer."""
     if "error" in answer:
         return answer["error"]

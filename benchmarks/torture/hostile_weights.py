@@ -12,7 +12,6 @@ import numpy as np
 import safetensors.numpy
 from h5py import h5d, h5p, h5s, h5t, h5z
 
-from benchmarks.torture import spoiling
 from benchmarks.torture.foreign_files import (
     SAFETENSORS,
     TORCH,
@@ -23,13 +22,14 @@ from benchmarks.torture.foreign_files import (
     to_torch,
     torch_archive,
 )
-from benchmarks.torture.spoiling import (
+from benchmarks.torture.hostile_folders import (
     DEEP,
     HUGE,
     NESTED,
     TRACE,
     Case,
     changed,
+    cut,
     holds,
     linked,
     pickled,
@@ -77,7 +77,7 @@ def _hidden(folder: Path) -> bytes:
 def _truncated(write: Callable[..., None]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         to_torch(folder, write)
-        spoiling.cut(folder / TORCH, 2, 3)
+        cut(folder / TORCH, 2, 3)
 
     return spoil
 
@@ -345,7 +345,7 @@ ELMO_CASES = [
     _case("float64 in gzipped chunks",
           _instead(data=np.arange(16.0), dtype="f8", chunks=(8,), compression=9), harmless=True),
     # The format itself.
-    _case("weights.hdf5 cut in half", lambda folder: spoiling.cut(folder / _WEIGHTS, 1, 2)),
+    _case("weights.hdf5 cut in half", lambda folder: cut(folder / _WEIGHTS, 1, 2)),
     _case("weights.hdf5 of random bytes", _noise),
     _case("a pickle named weights.hdf5", pickled(_WEIGHTS)),
     # Options.

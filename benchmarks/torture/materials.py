@@ -287,10 +287,10 @@ class Materials:
         """A folder with a small file of each format of tasks."""
         with self._made("tasks") as path:
             if path:
-                from benchmarks.torture import hostile_data
+                from benchmarks.torture import hostile_folders
 
                 with atomic.folder(path) as folder:
-                    hostile_data.write_tasks(folder)
+                    hostile_folders.write_tasks(folder)
         return self.folder / "tasks"
 
 

@@ -160,6 +160,7 @@ def test_our_side_is_served_and_tabled(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_side_that_ends_is_shown(tmp_path):
     with pytest.raises(SystemExit, match="ended early:\n(?s:.*)requests.json"):
         serving.Server(OURS, tmp_path, 1, 1)

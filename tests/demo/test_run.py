@@ -3,7 +3,8 @@
 import pytest
 
 from demo import run
-from tests import ROOT, commands
+from official import config as configs
+from tests import ROOT, commands, test_docs
 
 
 def forked(*arguments):
@@ -14,6 +15,7 @@ def forked(*arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_demo_runs_from_text_to_answers(tmp_path, monkeypatch, capsys):
     output = tmp_path / "out"
     monkeypatch.setattr(run, "_command", forked)
@@ -29,6 +31,29 @@ def test_the_demo_runs_from_text_to_answers(tmp_path, monkeypatch, capsys):
     assert 8 < before < 9 and after < before  # ln 4000 = 8.3
     answers = [line for line in table.splitlines() if line.startswith("answer ")]
     assert [answer.partition("): ")[2] for answer in answers] == run.QUESTIONS
+
+
+def test_the_commands_have_their_flags(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(run, "_command", lambda *arguments: lines.append(arguments))
+    for step in (run._build_vocabulary, run._build_shards, run._export):
+        step(tmp_path)
+    for step in (run._pretrain, run._fine_tune):
+        step(tmp_path, True)
+    (script,) = [words[0] for words in lines if words[0] != "-m"]
+    assert (ROOT / script).is_file()
+    modules = [words[1:] for words in lines if words[0] == "-m"]
+    assert len(modules) == 10
+    for module, *options in modules:
+        overrides = []
+        for option in map(str, options):
+            if option.startswith("--"):
+                flag, _, value = option.removeprefix("--").partition("=")
+                assert test_docs.has_flag(module, flag), f"{module} --{flag}"
+                overrides += [value] if flag == "override" else []
+        for config in (run.PRETRAIN, run.FINETUNE):
+            if f"--config={config}" in options:
+                configs.load(ROOT / config, overrides)
 
 
 def test_a_command_is_shown_with_its_output_and_ends_the_demo_if_it_fails(capsys):

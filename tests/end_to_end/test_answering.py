@@ -42,7 +42,10 @@ def byte_bpe():
     return tokenizers.ByteBPE(golden["vocab.json"], merges)
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module",
+    params=["bert", *(pytest.param(name, marks=pytest.mark.long) for name in ("xlnet", "bytes"))],
+)
 def trained(request, tmp_path_factory):
     """A model folder after a few steps, its data, and the figures on the validation split."""
     encoder, objective, no_answers, tokenizer = CASES[request.param]

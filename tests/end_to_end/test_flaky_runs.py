@@ -20,10 +20,16 @@ GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "pretraining"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder of local files that is also `flaky://`, with shards and a local run."""
+def folder(tmp_path_factory):
+    """A folder of local files that is also `flaky://`."""
     folder = tmp_path_factory.mktemp("flaky")
     flaky.environment(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(folder):
+    """The folder, with shards and a local run."""
     config = small.config(
         encoder__dropout=0.0,
         encoder__attention_dropout=0.0,
@@ -105,6 +111,7 @@ def test_killed_runs_end_at_the_bits_of_a_local_run(place, local_figures):
     assert evaluated("flaky://", "killed", unsteady) == local_figures
 
 
+@pytest.mark.long
 def test_the_newest_checkpoint_is_found_before_listings_have_it(place, local_figures):
     environment = flaky.environment(place, late=3600)
     options = flags("flaky://", "late")
@@ -142,11 +149,11 @@ def test_two_workers_on_a_failing_file_system(place):
     assert_same_run(place, "workers", tolerance=1e-9)
 
 
-def test_a_killed_conversion_is_refused_and_made_again(place):
-    environment = flaky.environment(place, every=31, late=3)
+def test_a_killed_conversion_is_refused_and_made_again(folder):
+    environment = flaky.environment(folder, every=31, late=3)
     options = ["official.convert", "--source=hf", f"--input={GOLDEN}", "--output=flaky://converted"]
     process = commands.Command(*options, environment=environment, merge=True)
-    sign, marker = place / "converted" / atomic.UNFINISHED, place / "converted/config.yaml"
+    sign, marker = folder / "converted" / atomic.UNFINISHED, folder / "converted/config.yaml"
     while not sign.exists():
         assert process.returncode is None, process.output()
         time.sleep(0.001)
@@ -157,9 +164,9 @@ def test_a_killed_conversion_is_refused_and_made_again(place):
         sign.touch()
     embed = [
         "official.main", "--mode=embed", "--model_dir=flaky://converted",
-        f"--texts={place / 'texts'}", "--output=flaky://vectors.npy",
+        f"--texts={folder / 'texts'}", "--output=flaky://vectors.npy",
     ]  # fmt: skip
-    (place / "texts").write_text("the cat sat\n")
+    (folder / "texts").write_text("the cat sat\n")
     refused = commands.Command(*embed, environment=environment, merge=True)
     assert refused.wait() == 2
     assert "flaky://converted: not a model folder: there is no config.yaml" in refused.output()
@@ -168,9 +175,9 @@ def test_a_killed_conversion_is_refused_and_made_again(place):
     assert not sign.exists()
     done = commands.Command(*embed, environment=environment, merge=True)
     assert done.wait() == 0, done.output()
-    commands.run(*options[:3], f"--output={place / 'here'}", status=0)
-    local = [*embed[:2], f"--model_dir={place / 'here'}", embed[3], f"--output={place}/here.npy"]
+    commands.run(*options[:3], f"--output={folder / 'here'}", status=0)
+    local = [*embed[:2], f"--model_dir={folder / 'here'}", embed[3], f"--output={folder}/here.npy"]
     commands.run(*local, status=0)
-    assert (place / "vectors.npy").read_bytes() == (place / "here.npy").read_bytes()
+    assert (folder / "vectors.npy").read_bytes() == (folder / "here.npy").read_bytes()
     exists = commands.Command(*options, environment=environment, merge=True)
     assert exists.wait() == 2 and "flaky://converted is there already" in exists.output()

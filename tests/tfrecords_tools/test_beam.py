@@ -16,6 +16,7 @@ from tfrecords_tools.vocabulary import phrases
 from tfrecords_tools.writing.execution import Execution
 
 HERE, BEAM = Execution(), Execution(beam=())
+PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 SILENT = {"report": lambda line: None}
 TEXTS = small.documents(120)
 # Settings of the segments and of the whole config.
@@ -83,14 +84,28 @@ def test_rows_of_sentences(tmp_path, text):
 
 
 @pytest.mark.slow
-def test_several_processes(tmp_path, text):
+def test_several_processes_count_words(tmp_path, text):
     """The command, whose workers are processes that Beam starts."""
+    command = (
+        "tfrecords_tools.build_phrases",
+        f"--input={text}",
+        "--threshold=-1",
+        "--min_count=2",
+    )
+    for name, more in (("beam", ["--runner=beam", "--", *PROCESSES]), ("here", [])):
+        commands.run(*command, f"--output={tmp_path / name}", *more, status=0)
+    assert (tmp_path / "here").read_text() == (tmp_path / "beam").read_text() != ""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_several_processes(tmp_path, text):
+    """The same of a build of shards."""
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
     config = tmp_path / "config.yaml"
     configs.save(small.config(), config)
     options = [f"--config={config}", f"--input={text}", f"--tokenizer={tokenizer}"]
-    beam = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
-    for name, more in (("beam", ["--runner=beam", "--", *beam]), ("here", ["--workers=1"])):
+    for name, more in (("beam", ["--runner=beam", "--", *PROCESSES]), ("here", ["--workers=1"])):
         output = f"--output={tmp_path / name}"
         commands.run("tfrecords_tools.build_shards", *options, output, *more, status=0)
     assert contents(tmp_path / "beam") == contents(tmp_path / "here")

@@ -310,7 +310,10 @@ def test_two_streams_in_a_functional_model(tmp_path):
     np.testing.assert_allclose(model(short)[0][:, :3], states[2:3, :3], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("names", [["BERT"], pytest.param(list(ENCODERS), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "names",
+    [["BERT"], pytest.param(list(ENCODERS), marks=[pytest.mark.slow, pytest.mark.long])],
+)
 def test_fitted_saved_loaded_and_cloned(names, tmp_path):
     made = {name: kind(config, seed=3, name=name) for name, (kind, config) in ENCODERS.items()}
     encoders, batch = (

@@ -35,6 +35,7 @@ def unavailable():
     )
 
 
+@pytest.mark.long
 def test_training_goes_on_from_its_last_checkpoint(tmp_path, pauses, monkeypatch):
     config = small.replace(small.config(), eval_every=2, report_every=1, save_every=2)
     shards = small.shard_folder(tmp_path / "shards", config)

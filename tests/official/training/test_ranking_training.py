@@ -64,6 +64,7 @@ def config(objective, **recipe):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored, name):
     result = {}

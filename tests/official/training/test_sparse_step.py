@@ -85,16 +85,16 @@ def train(strategy, kind, accumulation=1, samples=8):
     whole = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     data = tf.data.Dataset.from_tensor_slices(whole)
     if replicas > 1:
-        read = iter(data.batch(replicas, drop_remainder=True))
+        replica_step = tf.function(lambda x: strategy.run(step.replica_step, (x,)))
         rows = []
-        for batch in read:
+        for batch in data.batch(replicas, drop_remainder=True):
             value = strategy.experimental_distribute_values_from_function(
                 lambda context, batch=batch: {
                     name: each[context.replica_id_in_sync_group] for name, each in batch.items()
                 }
             )
-            result = tf.function(lambda x: strategy.run(step.replica_step, (x,)))(value)
-            rows.append(strategy.experimental_local_results(result)[0].numpy())
+            result = strategy.experimental_local_results(replica_step(value))
+            rows.append(result[0].numpy())
     else:
         taken = step.run(iter(data), STEPS)
         rows = np.concatenate([taken.sums, taken.gradient_norms[:, None]], axis=1)

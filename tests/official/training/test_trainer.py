@@ -68,20 +68,33 @@ def whole(shards, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
-    """Fifty steps in float64, with dropout, gradients clipped, tokens repeated within a batch."""
-    config = small.replace(small.config(recipe__precision="float64"), steps=50, report_every=1)
+@pytest.mark.parametrize(
+    ("steps", "accumulation", "objectives"),
+    [
+        (10, 2, ["masked_lm"]),
+        pytest.param(50, 4, ["masked_lm", "sentence_pair"], marks=pytest.mark.long),
+    ],
+)
+def test_replicas_and_accumulation_change_nothing(
+    shards, tmp_path, mirrored, steps, accumulation, objectives
+):
+    """In float64, with dropout, gradients clipped, tokens repeated within a batch."""
+    config = small.config(
+        recipe__precision="float64", objectives=[{"type": name} for name in objectives]
+    )
+    config = small.replace(config, steps=steps, report_every=1)
     assert config.encoder.dropout == config.encoder.attention_dropout == 0.1
     with precision("float64"):
         one = trainer(config, shards, tmp_path / "one")
         one.train()
-        shared = small.replace(config, accumulation=4)
+        shared = small.replace(config, accumulation=accumulation)
         two = trainer(shared, shards, tmp_path / "two", mirrored(2))
         two.train()
         expected, actual = weights(one), weights(two)
     curve = list(losses(tmp_path / "one").values())
-    assert len(curve) == 50
-    assert np.mean(curve[-10:]) < np.mean(curve[:10]) - 0.02
+    assert len(curve) == steps
+    part = steps // 5
+    assert np.mean(curve[-part:]) < np.mean(curve[:part]) - 0.02
     assert expected.keys() == actual.keys()
     for path, value in expected.items():
         # The index of a bad variable and the like are whole numbers; the rest agree relatively.
@@ -242,6 +255,7 @@ def test_the_entropy_of_what_is_asked_for(shards):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_step_compiles_with_xla(shards, tmp_path):
     training = trainer(small.replace(small.config(), accumulation=2), shards, tmp_path)
     batch = next(iter(training.source.dataset(8)))

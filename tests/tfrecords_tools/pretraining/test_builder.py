@@ -663,6 +663,7 @@ def processes_with(mark):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
     """Killed once when some groups are done, and once when shards are written."""
     write_text(tmp_path / "a.txt", 500, times=40)

@@ -216,6 +216,7 @@ def test_the_same_bytes_from_any_runner(tmp_path, tokenizer, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_several_processes_of_beam(tmp_path, tokenizer):
     """The command, whose workers are processes that Beam starts."""
     tokenizer.save(tmp_path / "tokenizer")

@@ -40,20 +40,29 @@ def blocks(kind):
 
 @pytest.fixture(scope="module")
 def signatures(tmp_path_factory):
-    """Signatures by the name that a request gives."""
-    folder = tmp_path_factory.mktemp("served")
-    test_export.make(folder / "model", "classification")
-    saved_model.export(folder / "model", folder / "saved")
-    actual = dict(tf.saved_model.load(str(folder / "saved")).signatures)
-    for name, head in HEADS.items():
-        more = {"encoder": test_export.causal_encoder()} if name == "sample" else {}
-        test_export.make(folder / name, "bare", objectives=(head,), **more)
+    """Gives the signature that a request names, of a model that is exported when it is needed."""
+    parent, models = tmp_path_factory.mktemp("served"), {}
+
+    def signature(name):
+        model = name if name in HEADS else "classification"
+        if model not in models:
+            models[model] = exported(parent / model, model)
+        return models[model].signatures[name]
+
+    return signature
+
+
+def exported(folder, model):
+    """The SavedModel of a classifier, or of one of `HEADS`."""
+    if model == "classification":
+        test_export.make(folder / "model", model)
+    else:
+        more = {"encoder": test_export.causal_encoder()} if model == "sample" else {}
+        test_export.make(folder / "model", "bare", objectives=(HEADS[model],), **more)
         task = {"doc_stride": 4, "max_query_length": 4, "max_length": 12}
-        (folder / name / "task.json").write_text(json.dumps(task))
-        saved_model.export(folder / name, folder / f"{name}-saved")
-        loaded = tf.saved_model.load(str(folder / f"{name}-saved"))
-        actual[name] = loaded.signatures[name]
-    return actual
+        (folder / "model" / "task.json").write_text(json.dumps(task))
+    saved_model.export(folder / "model", folder / "saved")
+    return tf.saved_model.load(str(folder / "saved"))
 
 
 def columns(body):
@@ -94,7 +103,7 @@ def rows_of(given):
 def test_a_rest_body_is_answered(signatures, block):
     body = json.loads(block)
     given = columns(body)
-    signature = signatures[body["signature_name"]]
+    signature = signatures(body["signature_name"])
     if None in given:
         (name,) = signature.structured_input_signature[1]
         given = {name: given.pop(None)}
@@ -156,7 +165,7 @@ def predict_request():
 @pytest.mark.parametrize("block", blocks("textproto"))
 def test_a_grpc_body_is_answered(signatures, block):
     request = text_format.Parse(block, predict_request()())
-    signature = signatures[request.model_spec.signature_name]
+    signature = signatures(request.model_spec.signature_name)
     specs = signature.structured_input_signature[1]
     given = {}
     for name, value in request.inputs.items():
