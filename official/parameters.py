@@ -42,14 +42,28 @@ def main(argv: list[str]) -> None:
             size = config.encoder.vocab_size or flags.FLAGS.vocab_size
             encoder = dataclasses.replace(config.encoder, vocab_size=size)
             config = dataclasses.replace(config, encoder=encoder)
-        if (reason := weight_counts.why_not(config)) and len(argv) > 2:
+        if reason := _why_not(config):
+            if len(argv) == 2:
+                raise UserError(f"{path}: {reason}")
             print(f"{path}\n  not counted: {reason}")
             continue
         try:
-            counts = weight_counts.count(config)
+            counts = weight_counts.count(configs.ResolvedConfig.of(config))
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         print("\n".join([path, *counts.lines()]))
+
+
+def _why_not(config: configs.Config) -> str:
+    """Returns the reason why the weights of a config cannot be counted, or an empty string."""
+    if config.encoder is None:
+        return (
+            "encoder: the config has none (it comes with --init): name a pretraining config or a "
+            "model folder"
+        )
+    if config.encoder.vocab_size is None:
+        return "encoder.vocab_size: left to the tokenizer: give --vocab_size=N"
+    return ""
 
 
 run = errors.command(main, define_flags, positional=True)

@@ -57,11 +57,11 @@ def check(config: Config, source: str) -> None:
     if config.recipe.layer_states:
         _check_layer_states(config, source)
     _check_memory(config, source)
-    positions = getattr(config.encoder, "max_positions", None)
-    if positions and config.segments and config.segments.max_length > positions:
+    encoder, segments = config.encoder, config.segments
+    if encoder and segments and segments.max_length > encoder.max_positions:
         raise UserError(
-            f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
-            f"encoder.max_positions: {positions}"
+            f"{source}: segments.max_length: {segments.max_length} tokens do not fit "
+            f"encoder.max_positions: {encoder.max_positions}"
         )
 
 
@@ -196,7 +196,7 @@ def _check_layer_states(config: Config, source: str) -> None:
 def _check_memory(config: Config, source: str) -> None:
     """Checks that an encoder with memory has rows that continue, and keeps the right tokens."""
     segments, encoder = config.segments, config.encoder
-    if segments is None or not getattr(encoder, "memory_length", 0):
+    if segments is None or encoder is None or not encoder.memory_length:
         return
     if segments.format != "stream":
         raise UserError(
@@ -210,7 +210,7 @@ def _check_memory(config: Config, source: str) -> None:
             f"{segments.reuse_length}: the memory keeps what the next row continues from, so make "
             "them the same"
         )
-    if segments.reuse_length and _hides(config) and encoder.attention == "bi":
+    if segments.reuse_length and _hides(config) and not encoder.causal:
         raise UserError(
             f"{source}: corruption.block_size: missing: the next row predicts the text after the "
             f"first {segments.reuse_length} tokens (segments.reuse_length), which these see before "

@@ -12,6 +12,7 @@ Shapes: n raw tokens of a row, L tokens of the encoder, U targets.
 import dataclasses
 import math
 import struct
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from official.config.parts import CorruptionConfig
@@ -155,8 +156,10 @@ class TokenMasksConfig(CorruptionConfig):
         tokens = segments.max_length - specials
         exact = self.mask_rate * tokens
         # No TensorFlow here: a config is read before its devices are set up.
-        number = {"nearest": round, "up": math.ceil, "random": int}[self.count](exact)
-        number = max(1, number)
+        rounding: dict[str, Callable[[float], int]] = {
+            "nearest": round, "up": math.ceil, "random": int,
+        }  # fmt: skip
+        number = max(1, rounding[self.count](exact))
         bound = f"{self.mask_rate:g} × {tokens} tokens = {exact:g}"
         raised = "mask_rate or max_length"
         if self.max_predictions < number:
@@ -184,8 +187,9 @@ class TokenMasksConfig(CorruptionConfig):
         if self.count == "each":
             return min(parts * self.max_predictions, length)
         rate = self.mask_rate
-        more = {"nearest": max(0.5, 1 - 3 * rate), "up": max(0, 1 - 2 * rate), "random": 1.0}
-        more = more[self.count]
+        more = {"nearest": max(0.5, 1 - 3 * rate), "up": max(0, 1 - 2 * rate), "random": 1.0}[
+            self.count
+        ]
         return min(parts * self.max_predictions, math.floor(rate * length + more * parts + 1e-6))
 
     @property

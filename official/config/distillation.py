@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from official.config.heads import SpanAnswerConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.strict import above, at_least, one_of
 
@@ -180,7 +181,7 @@ class DistillationConfig(ObjectiveConfig):
             head = self.head_of(whole.objectives)
             if head.type == "regression" and self.cross_entropy:
                 raise ValueError("cross_entropy: a regression has one output: take logits")
-            if head.type == "span_answer" and head.form != "independent":
+            if isinstance(head, SpanAnswerConfig) and head.form != "independent":
                 raise ValueError(
                     f"head: span_answer.form: {head.form} has ends that depend on the start: take "
                     "independent"
@@ -194,8 +195,10 @@ class DistillationConfig(ObjectiveConfig):
                 "means: released counts the padding of rows of one sequence: take intended, or "
                 "segments.packing: 1"
             )
-        encoder = whole.encoder
-        if encoder is not None and (self.relation or self.scores) and not _has_parts(encoder):
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder does not give what is matched."""
+        if (self.relation or self.scores) and not _has_parts(encoder):
             raise ValueError(
                 f"encoder.type: {encoder.type} does not give its attention scores: take "
                 "transformer, or remove relation and scores"

@@ -88,7 +88,7 @@ class TransformerConfig(EncoderConfig):
     inner_layers: int = 1
     pooler: bool = True
     pooler_activation: str = "tanh"
-    pooled_position: str | None = None
+    pooled_position: str | None = None  # type: ignore[assignment]  # set in __post_init__
     initializer: str = "truncated_normal"
     initializer_range: float = 0.02
     position_initializer_range: float | None = None
@@ -246,7 +246,7 @@ class TransformerXLConfig(EncoderConfig):
             )
 
     @property
-    def layout(self):
+    def layout(self) -> str:
         """The layout of a task's texts; see `official.tokenizers.pair_packing`."""
         return f"cls_{self.pooled_position}"
 

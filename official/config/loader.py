@@ -163,7 +163,7 @@ def _key(container: dict | list, key: str, override: str) -> str | int:
 def _child(container: Any, key: str | int, override: str) -> Any:
     """Returns the mapping or list under a key; adds a mapping if there is nothing."""
     if isinstance(container, list):
-        return container[key]
+        return container[int(key)]
     if container.get(key) is None:
         container[key] = {}
     if not isinstance(container[key], dict | list):

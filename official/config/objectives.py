@@ -6,6 +6,7 @@ discriminator of what it replaces.
 
 import dataclasses
 
+from official.config.encoders import TransformerXLConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.config.segments import RELATIONS
 from official.utils.strict import above, at_least, one_of
@@ -104,7 +105,7 @@ class CausalLMConfig(ObjectiveConfig):
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
         if not encoder.causal:
-            relative = hasattr(encoder, "attention")
+            relative = isinstance(encoder, TransformerXLConfig)
             wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
             raise ValueError(f"the encoder sees the tokens that are predicted: set {wanted}")
         size = encoder.embedding_size
@@ -133,12 +134,12 @@ class PermutationLMConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
-        if not getattr(encoder, "query_stream", False):
+        if not isinstance(encoder, TransformerXLConfig) or not encoder.query_stream:
             raise ValueError(
                 "the encoder has no query stream, which a target is predicted from: take "
                 "encoder.type: transformer_xl with query_stream: true"
             )
-        if getattr(encoder, "attention", "bi") != "bi":
+        if encoder.attention != "bi":
             raise ValueError(
                 f"encoder.attention: {encoder.attention} hides what the order lets a target see: "
                 "take bi"

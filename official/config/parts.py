@@ -51,20 +51,37 @@ class EncoderConfig(Part):
     """
 
     vocab_size: int | None
-    hidden_size: int
     embedding_size: int | None
     num_layers: int
-    num_heads: int
     max_positions: int
     segment_types: int
     pooler: bool
     pooled_position: str
-    layout: ClassVar[str]
     initializer: str
     initializer_range: float
     memory_length: int = 0
     reuse_length: int = 0
-    causal: bool = False
+
+    # An encoder has these as fields, or computes them from others.
+    @property
+    def hidden_size(self) -> int:
+        """See the class."""
+        raise NotImplementedError
+
+    @property
+    def num_heads(self) -> int:
+        """See the class."""
+        raise NotImplementedError
+
+    @property
+    def layout(self) -> str:
+        """See the class."""
+        raise NotImplementedError
+
+    @property
+    def causal(self) -> bool:
+        """See the class."""
+        return False
 
     @property
     def text_layout(self) -> str:

@@ -3,12 +3,15 @@
 import importlib
 import types
 from collections.abc import Iterable
+from typing import TypeVar
 
 from official.config import corruptions, distillation, encoders, heads, objectives
 from official.config.parts import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
+P = TypeVar("P", bound=Part)
 
-def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
+
+def _by_type(*parts: type[P]) -> dict[str, type[P]]:
     return {part.type: part for part in parts}
 
 

@@ -187,6 +187,7 @@ class Segments:
     @property
     def label(self) -> str | None:
         """The feature with the relation of the two segments; None = the relation is `none`."""
+        assert self.relation is not None  # since __post_init__
         return RELATIONS[self.relation]
 
     @property
@@ -197,13 +198,14 @@ class Segments:
     @property
     def fields(self) -> frozenset[str]:
         """The batch fields of such sequences."""
-        fields = {"token_ids", "segment_ids", "padding_mask", self.label}
-        fields |= PART_FIELDS if self.packing > 1 else set()
+        fields = self.row_features | {"token_ids", "segment_ids", "padding_mask"}
+        if self.label is not None:
+            fields |= {self.label}
+        if self.packing > 1:
+            fields |= PART_FIELDS
         if self.sentences:
-            return (frozenset(fields - {None}) | self.row_features | SENTENCE_FIELDS) - (
-                SENTENCE_FEATURES - SENTENCE_FIELDS
-            )
-        return frozenset(fields - {None}) | self.row_features
+            fields = (fields | SENTENCE_FIELDS) - (SENTENCE_FEATURES - SENTENCE_FIELDS)
+        return fields
 
     @property
     def row_features(self) -> frozenset[str]:

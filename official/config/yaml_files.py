@@ -109,7 +109,7 @@ def _read(path: AnyPath, above: tuple[AnyPath, ...], named: str = "") -> Documen
         values = None if node is None else _construct(node)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not YAML: {error}") from None
-    if not isinstance(values, dict):
+    if node is None or not isinstance(values, dict):
         raise UserError(f"{path}: a config is a mapping, such as `name: my_run`")
     places = {key: f"{path}:{line}" for key, line in _lines(node)}
     if _BASE not in values:
@@ -193,7 +193,7 @@ def find(path: str | os.PathLike) -> AnyPath:
     in the checkout that this module belongs to.
     """
     path = paths.path(path)
-    if path.exists() or path.is_absolute() or path.parts[:1] != (_FOLDER,):
+    if path.exists() or path.is_absolute() or not str(path).startswith(f"{_FOLDER}/"):
         return path
     return next((p for parent in _PARENTS if (p := parent / path).is_file()), path)
 

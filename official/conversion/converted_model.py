@@ -47,7 +47,7 @@ class Converted:
       notes: sentences about what was corrected.
     """
 
-    config: configs.Config
+    config: configs.ResolvedConfig
     tokenizer: tokenizers.Tokenizer
     variables: Mapping[str, np.ndarray]
     leftover: Sequence[str]
@@ -107,7 +107,9 @@ def check_types(described: Mapping[str, Any], source: str | os.PathLike) -> None
         strict.typed(hint | None, described.get(key), key, str(source))
 
 
-def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System) -> configs.Config:
+def config_of(
+    name: str, encoder: Any, objectives: Sequence[Any], system: System
+) -> configs.ResolvedConfig:
     """Returns the config of a converted model. Heads of pretraining have settings for training."""
     kinds = [kind_of(objective) for objective in objectives]
     raw: dict[str, Any] = {"name": name}
@@ -117,7 +119,7 @@ def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System
     if any(kind.corruption for kind in kinds):
         raw["corruption"] = {"type": "token_masks", **system.corruption}
     config = configs.from_dict(raw, name)
-    return dataclasses.replace(config, encoder=encoder, objectives=tuple(objectives))
+    return configs.ResolvedConfig.of(config, encoder=encoder, objectives=tuple(objectives))
 
 
 def tokenizer_of(

@@ -247,8 +247,8 @@ def join(
 
 
 def split(
-    config: configs.Config, variables: Mapping[str, np.ndarray]
-) -> dict[str, tuple[configs.Config, dict[str, np.ndarray]]]:
+    config: configs.ResolvedConfig, variables: Mapping[str, np.ndarray]
+) -> dict[str, tuple[configs.ResolvedConfig, dict[str, np.ndarray]]]:
     """Splits a model into its encoder with heads and its generator, by the folder of each.
 
     Args:

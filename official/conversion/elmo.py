@@ -66,8 +66,8 @@ def read(
     options, weights = (_only(folder, ending) for ending in (OPTIONS, WEIGHTS))
     tokenizer = _tokenizer(folder, vocabulary)
     encoder = dataclasses.replace(read_options(options), vocab_size=tokenizer.vocab_size)
-    config = dataclasses.replace(
-        configs.from_dict({"name": folder.resolve().name}), encoder=encoder, objectives=()
+    config = configs.ResolvedConfig.of(
+        configs.from_dict({"name": folder.resolve().name}), encoder=encoder
     )
     variables = read_weights(weights, encoder, model_folder.shapes(config))
     return converted_model.Converted(config, tokenizer, variables, ())

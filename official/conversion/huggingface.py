@@ -149,7 +149,9 @@ def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list
     return own, [name for name in dict.fromkeys(every) if name not in set(own)]
 
 
-def system_of(config: configs.Config, tokenizer: tokenizers.Tokenizer | None = None) -> System:
+def system_of(
+    config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer | None = None
+) -> System:
     """Returns the system that a model is written as: the first one that can express it."""
     encoder = config.encoder
     if encoder.type == "transformer_xl":
@@ -227,14 +229,14 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
-def without_distillation(config: configs.Config) -> configs.Config:
+def without_distillation(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
     """Returns the config of a student without the objective that its teacher was needed for."""
     kept = tuple(o for o in config.objectives if o.type != "distillation")
     return dataclasses.replace(config, objectives=kept)
 
 
 def _files(
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     variables: Mapping[str, np.ndarray],
     system: System,
     tokenizer: tokenizers.Tokenizer,

@@ -450,7 +450,7 @@ class System:
             return tuple(self._head(head).objective(config, dropout) for head in heads)
 
     def huggingface_config(
-        self, config: configs.Config, heads: Collection[str], pad_id: int = 0
+        self, config: configs.ResolvedConfig, heads: Collection[str], pad_id: int = 0
     ) -> dict[str, Any]:
         """Returns what config.json says about a model of ours.
 

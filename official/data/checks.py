@@ -14,7 +14,9 @@ from official.shards import features, manifest, shard_folder
 from official.utils.errors import UserError
 
 
-def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:
+def shards(
+    shards: Shards, config: configs.ResolvedConfig, training: bool, shares: Sequence[float]
+) -> None:
     """Checks that shards are what the segments, the corruption and the recipe of a config expect.
 
     Args:
@@ -47,7 +49,7 @@ def _folders(shards: Shards, training: bool) -> None:
         )
 
 
-def _packing(shards: Shards, config: configs.Config) -> None:
+def _packing(shards: Shards, config: configs.ResolvedConfig) -> None:
     """Checks whether rows hold one example or several."""
     segments, parts = config.segments, "part_lengths" in shards.features
     if segments is not None and (segments.packing > 1) != parts:
@@ -58,7 +60,7 @@ def _packing(shards: Shards, config: configs.Config) -> None:
         )
 
 
-def _bare_rows(shards: Shards, config: configs.Config) -> None:
+def _bare_rows(shards: Shards, config: configs.ResolvedConfig) -> None:
     """Checks that rows without special tokens have the format, and the length, of the config.
 
     Blocks have separators at other positions than other rows, so a model of one format predicts
@@ -86,7 +88,7 @@ def _bare_rows(shards: Shards, config: configs.Config) -> None:
         )
 
 
-def _stream(shards: Shards, config: configs.Config) -> None:
+def _stream(shards: Shards, config: configs.ResolvedConfig) -> None:
     """Checks that a stream has the rows of the config, and that all folders have as many."""
     theirs, ours = shards.manifest.segments, config.segments
     stream = shards.rows is not None
@@ -135,7 +137,7 @@ def _shares(shards: Shards, training: bool, shares: Sequence[float]) -> None:
         )
 
 
-def _static_masks(shards: Shards, config: configs.Config) -> None:
+def _static_masks(shards: Shards, config: configs.ResolvedConfig) -> None:
     """Checks that the config has static masks, and as many."""
     _expects_static(shards, config)
     theirs = shards.manifest.corruption.max_predictions
@@ -147,7 +149,7 @@ def _static_masks(shards: Shards, config: configs.Config) -> None:
         )
 
 
-def _drawn_masks(shards: Shards, config: configs.Config) -> None:
+def _drawn_masks(shards: Shards, config: configs.ResolvedConfig) -> None:
     """Checks that the shards and their tokenizer have what the corruption reads."""
     _expects_static(shards, config)
     if (corruption := config.corruption) is None:
@@ -160,7 +162,7 @@ def _drawn_masks(shards: Shards, config: configs.Config) -> None:
     check_tokens(corruption, shards.tokenizer, f"the tokenizer of {shards.folder}")
 
 
-def _expects_static(shards: Shards, config: configs.Config) -> None:
+def _expects_static(shards: Shards, config: configs.ResolvedConfig) -> None:
     """Checks that shards have static masks if the config says so, and none if not."""
     if config.segments is not None and config.segments.static_masks != shards.static_masks:
         kind = "static masks" if shards.static_masks else "no static masks"
@@ -171,7 +173,9 @@ def _expects_static(shards: Shards, config: configs.Config) -> None:
         )
 
 
-def objectives(folder: str, split: str, fields: frozenset[str], config: configs.Config) -> None:
+def objectives(
+    folder: str, split: str, fields: frozenset[str], config: configs.ResolvedConfig
+) -> None:
     """Checks that the batches have the fields that the objectives read."""
     for objective in config.objectives:
         if lacking := sorted(objective.needs() - fields):
@@ -182,7 +186,7 @@ def objectives(folder: str, split: str, fields: frozenset[str], config: configs.
             )
 
 
-def positions(folder: str, longest: int, config: configs.Config) -> None:
+def positions(folder: str, longest: int, config: configs.ResolvedConfig) -> None:
     """Checks that the encoder has positions for the longest sequence, in tokens."""
     limit = getattr(config.encoder, "max_positions", None)
     if limit and longest > limit:
@@ -229,7 +233,7 @@ def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:
     return {name: task.labels for name, task in tasks.items()}
 
 
-def check_labels(config: configs.Config, content: manifest.Manifest, folder: str) -> None:
+def check_labels(config: configs.ResolvedConfig, content: manifest.Manifest, folder: str) -> None:
     """Checks that the labels of the data are those of a trained model.
 
     The names may differ, as they do for converted models. The number of labels must be the same,

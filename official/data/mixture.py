@@ -64,7 +64,7 @@ def parse(text: str) -> list[str] | dict[str, float]:
 
 def open_data(
     data: str | os.PathLike | Sequence[str | os.PathLike] | Mapping[str | os.PathLike, float],
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     split: str,
     training: bool = False,
     verify: bool | None = None,
@@ -109,7 +109,7 @@ class Mixture:
 
     rows = None
 
-    def __init__(self, sources: Sequence[ShardDataset], config: configs.Config):
+    def __init__(self, sources: Sequence[ShardDataset], config: configs.ResolvedConfig):
         """Checks that the sources can be mixed.
 
         Args:
@@ -165,7 +165,9 @@ class Mixture:
         )
         self._choices = choices(shares, config.seed)
 
-    def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
+    def check(
+        self, config: configs.ResolvedConfig, replicas: int = 1, predicting: bool = False
+    ) -> None:
         """Checks that every task has a head and every head a task, and each source; see there."""
         heads = {objective.task for objective in config.objectives}
         tasks = set(self.manifest.task.tasks)

@@ -50,7 +50,7 @@ class ShardDataset:
     def __init__(
         self,
         folders: str | os.PathLike | Sequence[str | os.PathLike],
-        config: configs.Config,
+        config: configs.ResolvedConfig,
         split: str = "train",
         training: bool = False,
         numbered: bool = False,
@@ -171,7 +171,9 @@ class ShardDataset:
                 makers.append(fields.DrawnMasks(corruption, vocabulary))
         return makers
 
-    def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
+    def check(
+        self, config: configs.ResolvedConfig, replicas: int = 1, predicting: bool = False
+    ) -> None:
         """Checks that the data suits a model.
 
         Args:

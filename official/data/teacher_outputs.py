@@ -28,7 +28,7 @@ class TeacherOutputs:
     record: teacher_outputs.Record
     outputs: np.ndarray
 
-    def check(self, config: configs.Config) -> None:
+    def check(self, config: configs.ResolvedConfig) -> None:
         """Checks that the outputs are of the config's teachers and of the head that learns them.
 
         Raises:
@@ -51,7 +51,7 @@ class TeacherOutputs:
 
 
 def read(
-    config: configs.Config, split: str, fingerprint: str, count: int, training: bool
+    config: configs.ResolvedConfig, split: str, fingerprint: str, count: int, training: bool
 ) -> TeacherOutputs | None:
     """Reads the cached outputs that a config names.
 
@@ -89,5 +89,5 @@ def read(
     return TeacherOutputs(objective.cache, record, outputs)
 
 
-def _distillation(config: configs.Config) -> DistillationConfig | None:
+def _distillation(config: configs.ResolvedConfig) -> DistillationConfig | None:
     return next((o for o in config.objectives if isinstance(o, DistillationConfig)), None)

@@ -110,7 +110,7 @@ def gather_texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
 
 def check_run(
     strategy: tf.distribute.Strategy,
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     flags: Mapping[str, Any],
     data: Mapping[str, ShardDataset | Mixture | None],
 ) -> None:
@@ -301,7 +301,7 @@ def _multi_worker() -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def build_model(config: configs.Config, strategy: tf.distribute.Strategy) -> Model:
+def build_model(config: configs.ResolvedConfig, strategy: tf.distribute.Strategy) -> Model:
     """Makes a model with its variables on the devices of a strategy."""
     with strategy.scope():
         return Model(config)

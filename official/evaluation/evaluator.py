@@ -172,7 +172,7 @@ class Evaluator:
 
     def __init__(
         self,
-        config: configs.Config,
+        config: configs.ResolvedConfig,
         model: Model,
         strategy: tf.distribute.Strategy,
         before_batch: Callable[[], None] = lambda: None,

@@ -39,7 +39,7 @@ class Scorer:
 
     outputs = ("generated_ids",)
 
-    def __init__(self, config: configs.Config, source: ShardDataset):
+    def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         del config
         self._source = source
         self.task = source.manifest.task

@@ -61,7 +61,7 @@ def perplexities(metrics: Mapping[str, float]) -> dict[str, float]:
     return {f"{name}_perplexity": float(np.exp(metrics[name])) for name in names}
 
 
-def reading_config(config: configs.Config) -> configs.Config:
+def reading_config(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
     """Returns a config that reads the tokens of a model's shards, with nothing hidden.
 
     Raises:

@@ -80,7 +80,10 @@ def write(
 
 
 def _source(
-    model_dir: str | os.PathLike, data: str | os.PathLike, reading: configs.Config, split: str
+    model_dir: str | os.PathLike,
+    data: str | os.PathLike,
+    reading: configs.ResolvedConfig,
+    split: str,
 ) -> ShardDataset:
     """Opens a split, and checks that it suits the encoder."""
     source = ShardDataset(data, reading, split, numbered=True)

@@ -28,7 +28,7 @@ class Scorer:
 
     outputs = ("score",)
 
-    def __init__(self, config: configs.Config, source: ShardDataset):
+    def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         self._config, self._source = config, source
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:

@@ -29,7 +29,7 @@ SUFFIXES = (".tsv", ".jsonl")
 class Scorer:
     """See `official.evaluation.evaluator.Scorer`."""
 
-    def __init__(self, config: configs.Config, source: ShardDataset):
+    def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         self._config, self._source = config, source
         self.outputs = (KINDS[source.manifest.task.kind].output,)
 

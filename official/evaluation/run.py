@@ -196,7 +196,7 @@ class _TrainedModel:
 
     model_dir: AnyPath
     checkpoint: str
-    config: configs.Config
+    config: configs.ResolvedConfig
     strategy: tf.distribute.Strategy
 
     @classmethod
@@ -241,7 +241,7 @@ class _TrainedModel:
         self, data: Paths, splits: Sequence[str], predicting: bool
     ) -> Iterator[tuple[str, ShardDataset | Mixture, Model]]:
         """Yields each split, checked against the model, and the model with its weights."""
-        trained_memory = _memory_length(configs.load(self.model_dir))
+        trained_memory = _memory_length(configs.load_resolved(self.model_dir))
         model = None
         for split in splits:
             source = open_data(data, self.config, split)
@@ -281,5 +281,5 @@ class _TrainedModel:
         )
 
 
-def _memory_length(config: configs.Config) -> int:
+def _memory_length(config: configs.ResolvedConfig) -> int:
     return getattr(config.encoder, "memory_length", 0)

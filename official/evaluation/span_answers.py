@@ -49,7 +49,7 @@ class Result(NamedTuple):
         return self.spans[0].text if self.spans else ""
 
 
-def objective_of(config: configs.Config) -> SpanAnswerConfig:
+def objective_of(config: configs.ResolvedConfig) -> SpanAnswerConfig:
     """Returns the objective `span_answer` of a config.
 
     Raises:
@@ -69,7 +69,7 @@ class Scorer:
 
     outputs = ("span_scores", "span_starts", "span_ends", "null_scores")
 
-    def __init__(self, config: configs.Config, source: ShardDataset):
+    def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         """Reads the questions of the split and computes the offsets of their tokens.
 
         Args:

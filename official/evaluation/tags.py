@@ -53,7 +53,7 @@ class Scorer:
 
     outputs = ("tags", "tag_probabilities", "word_ids")
 
-    def __init__(self, config: configs.Config, source: ShardDataset):
+    def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         """Reads the words of the split.
 
         Raises:

@@ -73,7 +73,7 @@ def write(
     )
 
 
-def _head(config: configs.Config, folder: str) -> ObjectiveConfig:
+def _head(config: configs.ResolvedConfig, folder: str) -> ObjectiveConfig:
     """Returns the only objective of a teacher that has outputs for each example."""
     heads = [o for o in config.objectives if o.type in EXAMPLE_HEADS]
     if len(heads) != 1:
@@ -109,7 +109,9 @@ def _source(
     return source
 
 
-def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> configs.Config:
+def _reading(
+    config: configs.ResolvedConfig, head: ObjectiveConfig, batch_size: int
+) -> configs.ResolvedConfig:
     """Returns a config that reads shards with or without labels, in batches of similar lengths."""
     if head.type in ("classification", "regression"):  # the heads that may lack labels
         head = dataclasses.replace(head, weight=0.0, task="")

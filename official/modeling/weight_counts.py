@@ -10,7 +10,6 @@ from official import config as configs
 from official.config import registry
 from official.modeling.model import Model
 from official.utils import keras_private
-from official.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,14 +33,12 @@ class Counts:
             yield f"  {part:28} {number:>13,}"
 
 
-def count(config: configs.Config) -> Counts:
+def count(config: configs.ResolvedConfig) -> Counts:
     """Counts the weights of a config whose encoder has a vocabulary size.
 
     Raises:
-      UserError: the config has no encoder or no vocabulary size, or its parts do not fit together.
+      UserError: the config has no vocabulary size, or its parts do not fit together.
     """
-    if reason := why_not(config):
-        raise UserError(reason)
     with keras_private.uninitialized_variables():
         model = Model(config)
     kinds = tuple(registry.module_of(part()).Encoder for part in registry.ENCODERS.values())
@@ -69,15 +66,3 @@ def count(config: configs.Config) -> Counts:
 
 def _size(variables: Iterable[keras.Variable]) -> int:
     return sum(math.prod(variable.shape) for variable in variables)
-
-
-def why_not(config: configs.Config) -> str:
-    """Returns the reason why the weights of a config cannot be counted, or an empty string."""
-    if config.encoder is None:
-        return (
-            "encoder: the config has none (it comes with --init): name a pretraining config or a "
-            "model folder"
-        )
-    if config.encoder.vocab_size is None:
-        return "encoder.vocab_size: left to the tokenizer: give --vocab_size=N"
-    return ""

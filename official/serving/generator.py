@@ -286,7 +286,7 @@ class Generator:
         return Processors(rows.prompt, rows.padding, self.end_id, **rules) if rules else None
 
 
-def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
+def ends(config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
     """Returns the first and the last token of a text of a causal LM, in reading order.
 
     These are [CLS] and [SEP]. Blocks and streams have no [CLS]: their documents are separated by

@@ -199,7 +199,7 @@ def check_data(
         ShardDataset(data, config, "validation")
 
 
-def _source(config: configs.Config, model_dir: AnyPath, data: str) -> ShardDataset:
+def _source(config: configs.ResolvedConfig, model_dir: AnyPath, data: str) -> ShardDataset:
     source = ShardDataset(data, config, "validation")
     source.check(config)
     check_labels(config, source.manifest, data)
@@ -208,7 +208,7 @@ def _source(config: configs.Config, model_dir: AnyPath, data: str) -> ShardDatas
 
 
 def _metrics(
-    config: configs.Config, model: Model, model_dir: AnyPath, data: str
+    config: configs.ResolvedConfig, model: Model, model_dir: AnyPath, data: str
 ) -> dict[str, float]:
     source = _source(config, model_dir, data)
     return Evaluator(config, model, tf.distribute.get_strategy()).run(source)

@@ -26,7 +26,7 @@ class ServedModel:
       embedding: the settings of the vectors of texts.
     """
 
-    config: configs.Config
+    config: configs.ResolvedConfig
     tokenizer: tokenizers.Tokenizer
     model: Model
     max_length: int
@@ -35,7 +35,9 @@ class ServedModel:
     embedding: EmbeddingSettings = EmbeddingSettings()
 
 
-def with_one_head(config: configs.Config, model: Model, task: str | None) -> configs.Config:
+def with_one_head(
+    config: configs.ResolvedConfig, model: Model, task: str | None
+) -> configs.ResolvedConfig:
     """Removes all heads but that of one task from a model; returns the config of the result.
 
     Raises:

@@ -102,7 +102,7 @@ _HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_ch
              "recipe.eval_batch_size", "recipe.max_bad_steps", "recipe.patience")  # fmt: skip
 
 
-def check_same_run(config: configs.Config, model_dir: AnyPath) -> None:
+def check_same_run(config: configs.ResolvedConfig, model_dir: AnyPath) -> None:
     """Refuses to resume a run with another config."""
     path = model_dir / model_folder.CONFIG
     if not path.exists():

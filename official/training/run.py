@@ -163,8 +163,8 @@ def _opened(
 
 
 def _with_vocabulary(
-    config: configs.Config, folder: AnyPath, source: ShardDataset | Mixture
-) -> configs.Config:
+    config: configs.ResolvedConfig, folder: AnyPath, source: ShardDataset | Mixture
+) -> configs.ResolvedConfig:
     """Gives the encoder of `--init` rows for the vocabulary of the data, if that is a larger one.
 
     Raises:
@@ -204,8 +204,8 @@ def _locked(
 
 
 def _on_devices(
-    config: configs.Config, strategy: tf.distribute.Strategy, model_dir: AnyPath
-) -> configs.Config:
+    config: configs.ResolvedConfig, strategy: tf.distribute.Strategy, model_dir: AnyPath
+) -> configs.ResolvedConfig:
     """Decides what the recipe leaves to the devices; a run that goes on keeps it."""
     earlier = model_dir / model_folder.CONFIG
     if earlier.exists():
@@ -258,7 +258,7 @@ def _nothing(line: str) -> None:
 def _held_out(
     data: Paths,
     validation_data: Paths | None,
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
     verify: bool,
@@ -281,7 +281,7 @@ def _held_out(
 
 
 def _trainer(
-    config: configs.Config,
+    config: configs.ResolvedConfig,
     source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
     model_dir: AnyPath,

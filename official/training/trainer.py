@@ -55,7 +55,7 @@ class Trainer:
 
     def __init__(
         self,
-        config: configs.Config,
+        config: configs.ResolvedConfig,
         model: Model,
         source: ShardDataset,
         strategy: tf.distribute.Strategy,

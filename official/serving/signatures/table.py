@@ -56,7 +56,7 @@ def module_of(objective: str) -> Signatures:
     return kinds.load(_KINDS[objective].signatures)
 
 
-def served(config: configs.Config, model: Model) -> tuple[Signatures, Objective | None]:
+def served(config: configs.ResolvedConfig, model: Model) -> tuple[Signatures, Objective | None]:
     """Returns the module of signatures of a model and the objective that is served.
 
     The objective is None if the encoder alone is served.
