@@ -33,14 +33,12 @@ def corrupt(
     """
     ids, real = batch["token_ids"], batch["padding_mask"]
     lengths = config.lengths_of_row(ids.shape[1])
-    inputs = _METHODS[config.method](config, vocabulary, ids, real, seeds)
-    kept = real
-    if config.method == "prefix_lm":
-        kept = real & ~inputs[1]
+    shown, is_input = _METHODS[config.method](config, vocabulary, ids, real, seeds)
+    is_target = real & ~is_input if config.method == "prefix_lm" else real
     return batch_of(
         batch,
-        compact(*inputs, lengths.inputs, vocabulary),
-        compact(ids, kept, lengths.targets, vocabulary),
+        compact(shown, is_input, lengths.inputs, vocabulary),
+        compact(ids, is_target, lengths.targets, vocabulary),
     )
 
 

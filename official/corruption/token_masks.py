@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from official.config.corruptions import RUNS, TokenMasksConfig
+from official.config.corruptions import RUNS, RareTokenMasksConfig, TokenMasksConfig
 from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
@@ -95,7 +95,7 @@ def run_lengths(config: TokenMasksConfig, seeds: tf.Tensor, number: int | tf.Ten
     """
     lengths = np.arange(1, config.longest_run + 1)
     if config.unit == "ngram":
-        shares = 1.0 / lengths
+        shares: np.ndarray = 1.0 / lengths
     else:
         shares = config.span_prob * (1 - config.span_prob) ** (lengths - 1)
     return units.draw_lengths(shares, seeds, number)
@@ -155,7 +155,7 @@ def _number(
 
 
 def replaced(
-    config: TokenMasksConfig,
+    config: TokenMasksConfig | RareTokenMasksConfig,
     vocabulary: Vocabulary,
     token_ids: tf.Tensor,
     taken: tf.Tensor,
@@ -165,7 +165,7 @@ def replaced(
     """Returns the token ids, with the hidden ones masked, randomized or kept.
 
     Args:
-      config: has `mask_prob`, `random_prob`, `random_tokens`, `action` and `replacement`.
+      config: the config of the corruption.
       vocabulary: the vocabulary of the tokens.
       token_ids: int32 [B, T].
       taken: the number of the hidden unit that each token is in, int32 [B, T], -1 = not hidden.

@@ -27,10 +27,12 @@ def serialize(columns: Mapping[str, Column]) -> list[bytes]:
     """Returns E serialized examples, with their features in alphabetical order."""
     items = (_items(name, *columns[name]) for name in sorted(columns))
     parts: list[list[bytes]] = []
-    for are_matrices, group in itertools.groupby(items, lambda each: isinstance(each, np.ndarray)):
-        neighbours = list(group)
-        # Items of one size that follow one another are cut together.
-        parts += [_rows_of(np.concatenate(neighbours, axis=1))] if are_matrices else neighbours
+    for _, group in itertools.groupby(items, lambda each: isinstance(each, np.ndarray)):
+        neighbors = list(group)
+        # Matrices that follow one another are cut together.
+        matrices = [each for each in neighbors if isinstance(each, np.ndarray)]
+        parts += [_rows_of(np.concatenate(matrices, axis=1))] if matrices else []
+        parts += [each for each in neighbors if isinstance(each, list)]
     return [_head(len(example)) + example for example in map(b"".join, zip(*parts, strict=True))]
 
 
@@ -53,9 +55,9 @@ def _items(name: str, values: np.ndarray, row_splits: np.ndarray) -> list[bytes]
         head = np.frombuffer(_item_head(name, kind, size), np.uint8)
         data = np.ascontiguousarray(data).view(np.uint8).reshape(len(sizes), size)
         return np.concatenate([np.tile(head, (len(sizes), 1)), data], axis=1)
-    data = data.tobytes()
+    together = data.tobytes()
     ranges = itertools.pairwise(splits.tolist())
-    return [_item_head(name, kind, stop - start) + data[start:stop] for start, stop in ranges]
+    return [_item_head(name, kind, stop - start) + together[start:stop] for start, stop in ranges]
 
 
 def _rows_of(matrix: np.ndarray) -> list[bytes]:
@@ -82,9 +84,9 @@ def _varints(values: np.ndarray, row_splits: np.ndarray) -> Column:
     for i in range(1, -(-largest.bit_length() // 7)):
         more = values >= 1 << 7 * i
         sizes += more
-        more = more.astype(words.dtype) << 8 * i
-        used |= more
-        words |= more >> 1 | (values >> 7 * i & 127) << 8 * i
+        bit = more.astype(words.dtype) << 8 * i
+        used |= bit
+        words |= bit >> 1 | (values >> 7 * i & 127) << 8 * i
     ends = np.concatenate([[0], np.cumsum(sizes)])
     return np.compress(used.view(bool), words.view(np.uint8)), ends[row_splits]
 

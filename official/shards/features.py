@@ -7,6 +7,7 @@ An example on disk is a `tf.train.Example` without padding. A new feature is a n
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -157,10 +158,14 @@ TF_MODELS_FEATURES: dict[str, Feature] = {
 LEXICONS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
 
 
-def serialize(examples: Iterable[Mapping[str, Iterable[int] | int | float | bytes]]) -> list[bytes]:
+def serialize(examples: Iterable[Mapping[str, Any]]) -> list[bytes]:
     """Returns examples as serialized `tf.train.Example`s; the same values give the same bytes.
 
     It is fastest where neighboring examples have the same features.
+
+    Args:
+      examples: the value of each feature, as its `kind` in the table says: a sequence of integers,
+        an integer, a float or bytes.
 
     Raises:
       UserError: an example has a feature that is not in the table.
@@ -173,9 +178,7 @@ def serialize(examples: Iterable[Mapping[str, Iterable[int] | int | float | byte
     return serialized
 
 
-def _column(
-    name: str, values: Sequence[Iterable[int] | int | float | bytes]
-) -> example_bytes.Column:
+def _column(name: str, values: Sequence[Any]) -> example_bytes.Column:
     """Returns the values of a feature in several examples."""
     if name not in FEATURES:
         raise UserError(

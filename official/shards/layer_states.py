@@ -69,7 +69,8 @@ class Writer:
 
     def __init__(self, folder: Path, model: str, encoder: str):
         self._folder = folder
-        self._record = Record(model, encoder, {})
+        self._splits: dict[str, Split] = {}
+        self._record = Record(model, encoder, self._splits)
 
     def write(
         self,
@@ -91,18 +92,23 @@ class Writer:
         """
         lengths = np.asarray(lengths, np.int32)
         starts = _starts(lengths)
-        names = f"{split}.npy", f"{split}-lengths.npy"
-        path = self._folder / names[0]
-        states = np.lib.format.open_memmap(path, "w+", np.float32, (int(starts[-1]), *shape))
+        states_file = self._folder / f"{split}.npy"
+        lengths_file = self._folder / f"{split}-lengths.npy"
+        states = np.lib.format.open_memmap(states_file, "w+", np.float32, (int(starts[-1]), *shape))
         for numbers, rows in batches:
             ends = np.cumsum(lengths[numbers])[:-1]
             for number, row in zip(numbers, np.split(rows, ends), strict=True):
                 states[starts[number] : starts[number + 1]] = row
         states.flush()
         del states
-        np.save(self._folder / names[1], lengths, allow_pickle=False)
-        sums = [checksums.hash_file(self._folder / name) for name in names]
-        self._record.splits[split] = Split(*names, *sums, fingerprint)
+        np.save(lengths_file, lengths, allow_pickle=False)
+        self._splits[split] = Split(
+            states=states_file.name,
+            lengths=lengths_file.name,
+            sha256=checksums.hash_file(states_file),
+            lengths_sha256=checksums.hash_file(lengths_file),
+            fingerprint=fingerprint,
+        )
 
     def finish(self) -> None:
         """Writes `layer_states.json`."""

@@ -219,9 +219,10 @@ class Manifest:
       max_length: the largest number of tokens of an example, or of a row that several share.
       seed: the seed that the examples were made with.
       shards: the files, in the order that numbers their examples.
-      config: the settings that the examples were made with; None = the defaults of the kind.
+      config: the settings that the examples were made with; without them, the defaults of the
+        kind.
       task: the task; None for pretraining.
-      totals: counts over the folder; None = no counts.
+      totals: counts over the folder; without them, the kind's counts of nothing.
       length_histogram: element n is the number of examples with n tokens.
       token_counts: SHA-256 of the file with the count of each vocabulary entry in the corpus;
         "" = there is none.
@@ -238,9 +239,9 @@ class Manifest:
     max_length: int
     seed: int
     shards: tuple[Shard, ...]
-    config: PretrainingSettings | TaskSettings | None = None
+    config: PretrainingSettings | TaskSettings = omitted()
     task: Description | MixtureDescription | None = None
-    totals: PretrainingTotals | TaskTotals | None = None
+    totals: PretrainingTotals | TaskTotals = omitted()
     length_histogram: tuple[int, ...] = ()
     token_counts: str = ""
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -272,7 +273,7 @@ class Manifest:
 
     def features_of(self, split: str) -> frozenset[str]:
         """Returns the features of a split's examples; without labels, some lack their targets."""
-        unlabelled = self.task is not None and split in self.task.unlabelled
+        unlabelled = isinstance(self.task, Description) and split in self.task.unlabelled
         return frozenset(self.features) - (TARGETS if unlabelled else frozenset())
 
     @property
@@ -367,7 +368,7 @@ def _check_totals(manifest: Manifest, source: str) -> None:
     Raises:
       UserError: they differ.
     """
-    made = {"": manifest.totals.examples}
+    made: dict[str, int | None] = {"": manifest.totals.examples}
     if isinstance(manifest.totals, TaskTotals):
         made |= {split: counts.examples for split, counts in manifest.totals.splits.items()}
     for split, examples in made.items():

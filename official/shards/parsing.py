@@ -9,7 +9,7 @@ Shapes: B examples of a batch.
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
@@ -23,7 +23,7 @@ _NO_EXAMPLE = "an example cannot be parsed"
 _QUOTES = b"Could not parse example"
 _LARGEST = 1 << 31
 
-Parsed = Mapping[str, tf.Tensor | tf.RaggedTensor]
+Parsed = dict[str, tf.Tensor | tf.RaggedTensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +64,7 @@ class Limits:
         )
 
 
-def parse(
-    serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = None
-) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+def parse(serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = None) -> Parsed:
     """Parses a batch of serialized examples.
 
     Args:
@@ -89,9 +87,7 @@ def parse(
     }
 
 
-def parse_wide(
-    serialized: tf.Tensor, names: Iterable[str]
-) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+def parse_wide(serialized: tf.Tensor, names: Iterable[str]) -> Parsed:
     """Does what `parse` does, with whole numbers as they are stored: int64."""
     names = set(names)
     kinds = {
@@ -129,7 +125,11 @@ def broken(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
             outside = tf.reduce_any((flat < feature.low) | (flat >= below))
             found[f"{name}: a number is not from {feature.low} to {words}"] = outside
         for other, amounts in ((feature.as_many_as, _counts), (feature.sum_of, _sums)):
-            if other in parsed and not (amounts is _counts and values.shape.rank == 1):
+            if (
+                other is not None
+                and other in parsed
+                and not (amounts is _counts and values.shape.rank == 1)
+            ):
                 what = "number of values" if amounts is _counts else "sum"
                 differ = amounts(values) != _counts(parsed[other])
                 found[f"{name}: the {what} is not the length of {other}"] = tf.reduce_any(differ)
@@ -240,11 +240,11 @@ def _below(
             counts = tf.gather(counts, parsed[name].value_rowids())
         return counts, "the last token"
     if below == "sequences":
-        below = limits.sequences
-    elif isinstance(below, str):
-        below = getattr(limits, below)
-    below = below or _LARGEST
-    return below, f"{below - 1:,}"
+        limit = limits.sequences
+    else:
+        limit = getattr(limits, below) if isinstance(below, str) else below
+    limit = limit or _LARGEST
+    return limit, f"{limit - 1:,}"
 
 
 def _flat(values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from official import config as configs
 from official.shards import manifest
+from official.tasks import Description
 from official.utils import checksums, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -78,13 +79,18 @@ def check_alike(
         ("tokenizer", a.tokenizer_fingerprint, b.tokenizer_fingerprint),
         ("features", sorted(a.features), sorted(b.features)),
         ("static masks", strict.to_dict(a.corruption), strict.to_dict(b.corruption)),
-        ("labels", *(list(m.task.labels) if m.task else None for m in (a, b))),
+        ("labels", _labels(a), _labels(b)),
     ):
         if ours != theirs:
             raise UserError(
                 f"{first} and {second} cannot be read together: {what} {ours} in the first, "
                 f"{theirs} in the second; make both in the same way"
             )
+
+
+def _labels(content: manifest.Manifest) -> list[str] | None:
+    """Returns the labels of the task of a folder; None if it has no task."""
+    return list(content.task.labels) if isinstance(content.task, Description) else None
 
 
 def check_batch(folder: str, rows: int, batch_size: int, training: bool) -> None:
@@ -111,7 +117,9 @@ def check_memory(folder: str, config: configs.Config, content: manifest.Manifest
     memory = getattr(config.encoder, "memory_length", 0)
     if not memory or config.segments is None:
         return
-    longest = content.totals.longest_memory or 0
+    totals = content.totals
+    longest = totals.longest_memory if isinstance(totals, manifest.PretrainingTotals) else None
+    longest = longest or 0
     if memory > longest:
         raise UserError(
             f"{folder}: encoder.memory_length: {memory}, and the longest text that a row continues "

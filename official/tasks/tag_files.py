@@ -174,7 +174,7 @@ class _Table:
         self._path = path
         self._names = columns.text, columns.label or "-1"
         self._indices = [_index(column) for column in self._names]
-        self._has_tags = labelled or None  # None = the first line tells
+        self._has_tags: bool | None = labelled or None  # None = the first line tells
         self._first: tuple[int, str, int] | None = None  # line, separator and number of columns
         self._tags: set[str] = set()  # those that are checked
 
@@ -267,14 +267,18 @@ def _objects(
     for _, line, value in text_lines.objects(path, bad):
         where = location(path, line)
         try:
-            if _is_text(value):
-                record = _text_with_spans(value, labelled, where, line)
-            else:
-                record = _words_and_tags(value, labelled, where, line, labels)
+            record = _record(value, labelled, where, line, labels)
         except Unusable as fault:
             bad(*fault.args)
             continue
         yield record
+
+
+def _record(value: dict, labelled: bool, where: str, line: int, labels: Sequence[str]) -> Record:
+    """Returns the text of an object."""
+    if _is_text(value):
+        return _text_with_spans(value, labelled, where, line)
+    return _words_and_tags(value, labelled, where, line, labels)
 
 
 def _is_text(value: dict) -> bool:
@@ -314,8 +318,8 @@ def _words_and_tags(
             "wrong number of tags",
             f"{where}: {len(words)} tokens and {len(tags)} tags: give each word one tag",
         )
-    tags = tuple(_checked_tag(_name(tag, labels, where), where) for tag in tags)
-    return TaggedWords(tuple(map(_clean, words)), tags, where, lines)
+    names = tuple(_checked_tag(_name(tag, labels, where), where) for tag in tags)
+    return TaggedWords(tuple(map(_clean, words)), names, where, lines)
 
 
 def _name(tag: str | int, labels: Sequence[str], where: str) -> str:
@@ -352,11 +356,7 @@ def _text_with_spans(value: dict, labelled: bool, where: str, line: int) -> Text
 
 def _span(value: dict | list, length: int, where: str) -> Span:
     """Checks a span: an object, or a list of the start, the end and the type."""
-    if isinstance(value, list):
-        given = value if len(value) == 3 else [None] * 3
-    else:
-        given = [value.get(key) for key in ("start", "end", _key(value, "type"))]
-    start, end, kind = given
+    start, end, kind = _start_end_type(value)
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end))
     if not whole or not isinstance(kind, str) or not kind or _SPACE.search(kind):
         raise Unusable(
@@ -373,6 +373,13 @@ def _span(value: dict | list, length: int, where: str) -> Span:
     return span
 
 
+def _start_end_type(value: dict | list) -> Sequence[Any]:
+    """Returns the values of a span, which are not checked; None = there is none."""
+    if isinstance(value, dict):
+        return [value.get(key) for key in ("start", "end", _key(value, "type"))]
+    return value if len(value) == 3 else [None] * 3
+
+
 def _key(value: dict, name: str) -> str | None:
     """Returns the first name of a key that an object has, or None."""
     return next((key for key in KEYS[name] if key in value), None)
@@ -380,10 +387,9 @@ def _key(value: dict, name: str) -> str | None:
 
 def _list(value: dict, key: str, kind: Any, where: str) -> list:
     found = value.get(key)
-    wrong = not isinstance(found, list) or any(
-        not isinstance(each, kind) or isinstance(each, bool) for each in found
-    )
-    if wrong:
+    if not isinstance(found, list) or any(
+        not isinstance(item, kind) or isinstance(item, bool) for item in found
+    ):
         names = {str: "texts", str | int: "texts or numbers", dict | list: "objects"}
         raise Unusable(
             "wrong type",

@@ -112,8 +112,9 @@ def description_from_dict(
     Raises:
       UserError: an entry is unknown, missing or of the wrong type.
     """
-    mixture = isinstance(values, Mapping) and "tasks" in values
-    return strict.build(MixtureDescription if mixture else Description, values, source, place)
+    if isinstance(values, Mapping) and "tasks" in values:
+        return strict.build(MixtureDescription, values, source, place)
+    return strict.build(Description, values, source, place)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,8 +121,8 @@ def field_names(task: Task) -> tuple[str, ...]:
         return "context", "question"
     if task.name in _FIELDS:
         return _FIELDS[task.name]
-    columns = [task.columns.text, task.columns.text_pair]
-    columns = [column for column in columns if column is not None]
+    both = task.columns.text, task.columns.text_pair
+    columns = [column for column in both if column is not None]
     if all(_COLUMN_NAME.fullmatch(column) for column in columns):
         return tuple(columns)
     return ("text",) if len(columns) == 1 else ("sentence1", "sentence2")
