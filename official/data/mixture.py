@@ -102,6 +102,7 @@ class Mixture:
       folder: all folders, for messages.
       manifest: the manifest of the first source, with a `MixtureDescription` as its task.
       tokenizer: the tokenizer of all sources.
+      tasks: the task of each source, by name.
       num_examples: the number of examples of all sources.
       fingerprint: a checksum of the examples of all sources and their order.
       rows: None, because the examples are independent.
@@ -122,9 +123,9 @@ class Mixture:
         """
         self.sources = list(sources)
         first = self.sources[0]
-        tasks: dict[str, Description] = {}
+        self.tasks = tasks = dict[str, Description]()
         for source in self.sources:
-            task = source.manifest.task
+            task = source.task if source.manifest.task else None
             if task is not None and task.kind not in LEARNT_TOGETHER:
                 raise UserError(
                     f"{source.folder}: a task of the kind {task.kind} is trained and scored by "
@@ -170,7 +171,7 @@ class Mixture:
     ) -> None:
         """Checks that every task has a head and every head a task, and each source; see there."""
         heads = {objective.task for objective in config.objectives}
-        tasks = set(self.manifest.task.tasks)
+        tasks = set(self.tasks)
         if self._texts:
             heads = tasks
         if not tasks <= heads or (heads != tasks and self.sources[0].training):
@@ -187,7 +188,7 @@ class Mixture:
         for source in self.sources:
             source.keep_earlier_order()
 
-    def check_tokenizer(self, folder: str) -> None:
+    def check_tokenizer(self, folder: str | os.PathLike) -> None:
         """See `ShardDataset.check_tokenizer`."""
         self.sources[0].check_tokenizer(folder)
 
@@ -208,7 +209,7 @@ class Mixture:
             for source, start, end in zip(self.sources, before, ends, strict=True)
         ]
         shared = set.intersection(*(set(part.element_spec) for part in batches))
-        lengths = [source.manifest.task.max_target_length or 0 for source in self.sources]
+        lengths = [source.task.max_target_length or 0 for source in self.sources]
         batches = [part.map(lambda batch: _alike(batch, shared, max(lengths))) for part in batches]
         order = np.repeat(self._choices[start_step:], replicas_per_worker)
         return tf.data.Dataset.choose_from_datasets(
@@ -218,10 +219,10 @@ class Mixture:
 
 def _text_to_text(sources: Sequence[ShardDataset]) -> bool:
     """Returns whether the tasks are text to text, which all or none of them are."""
-    others = [source for source in sources if source.manifest.task.kind != "text_to_text"]
+    others = [source for source in sources if source.task.kind != "text_to_text"]
     if 0 < len(others) < len(sources):
         raise UserError(
-            f"{others[0].folder} is of the kind {others[0].manifest.task.kind}, and other folders "
+            f"{others[0].folder} is of the kind {others[0].task.kind}, and other folders "
             "are text to text: make all of them with --text_to_text, or none"
         )
     return not others

@@ -22,6 +22,7 @@ from official.data.batches import BatchBuilder
 from official.data.order import Order
 from official.data.shards import Shards
 from official.shards import layer_states, manifest, parsing, shard_folder
+from official.tasks import Description
 from official.utils import gfile
 from official.utils.errors import UserError
 
@@ -232,9 +233,14 @@ class ShardDataset:
         self._order = dataclasses.replace(self._order, version=1)
 
     @property
+    def task(self) -> Description:
+        """The task of the examples; UserError if they are for pretraining."""
+        return self.manifest.task_of(self.folder)
+
+    @property
     def task_name(self) -> str | None:
         """The name of the task; None for pretraining."""
-        return self.manifest.task.name if self.manifest.task else None
+        return self.task.name if self.manifest.task else None
 
     def check_tokenizer(self, folder: str | os.PathLike) -> None:
         """Raises UserError if the data was not made with the tokenizer in a model's `folder`."""

@@ -163,7 +163,7 @@ class Evaluator:
     So the figures of a run with mixed precision are those of `--mode=eval`.
 
     Args:
-      config: the resolved config.
+      config: the config of the model.
       model: the model.
       strategy: the strategy to compute under.
       before_batch: is called before each batch. An exception ends the evaluation.
@@ -264,18 +264,19 @@ class Evaluator:
     def scorer(self, source: ShardDataset) -> Scorer:
         """Returns the scorer of a source's task, made once."""
         if self._scorer is None or self._scorer[0] is not source:
-            kind = kinds.KINDS[source.manifest.task.kind]
+            kind = kinds.KINDS[source.task.kind]
             self._scorer = source, kinds.load(kind.scorer).Scorer(self.config, source)
         return self._scorer[1]
 
     def _run_each(self, mixture: Mixture, batches: int) -> dict[str, float]:
-        metrics, firsts = {}, []
+        metrics: dict[str, float] = {}
+        firsts = []
         for source in mixture.sources:
             found = self.run(source, batches)
-            firsts.append(found[source.manifest.task.metrics[0]])
+            firsts.append(found[source.task.metrics[0]])
             others = [
                 f"{other}{metric}"
-                for other in mixture.manifest.task.tasks
+                for other in mixture.tasks
                 for metric in ("", "_accuracy", "_squared_error", "_mix")
                 if other != source.task_name
             ]
@@ -290,7 +291,7 @@ class Evaluator:
         """Returns the loop over the batches of a source, which may generate texts."""
         if not generates(source):
             return self._loop
-        length = source.manifest.task.max_target_length
+        length = _target_length(source)
         if length not in self._generating:
             step = functools.partial(self.replica_step, source=source)
             self._generating[length] = self._loop_of(step)
@@ -301,7 +302,7 @@ class Evaluator:
         return ReplicaLoop(self.strategy, step, scope)
 
     def _generated(self, source: ShardDataset, batch, encoded) -> dict[str, tf.Tensor]:
-        length = source.manifest.task.max_target_length
+        length = _target_length(source)
         end, padding = source.tokenizer.sep_id, source.tokenizer.pad_id
         ids = token_loop.greedy(self.model, batch, encoded, length, end, padding)
         return {"generated_ids": ids}
@@ -339,11 +340,15 @@ class Evaluator:
 
 def generates(source: ShardDataset) -> bool:
     """Returns whether the predictions for a source are texts that a decoder generates."""
-    task = source.manifest.task
-    return task is not None and kinds.KINDS[task.kind].generates
+    return source.manifest.task is not None and kinds.KINDS[source.task.kind].generates
 
 
-def target_entropy(source: ShardDataset, batch_size: int) -> float | None:
+def _target_length(source: ShardDataset) -> int:
+    """Returns the length of the longest target, which a task of text to text has."""
+    return source.task.max_target_length or 0
+
+
+def target_entropy(source: ShardDataset | Mixture, batch_size: int) -> float | None:
     """Computes the entropy, in nats, of the distribution of the masked tokens of a source.
 
     It is the loss of a model that knows the frequencies of the tokens and ignores the context.

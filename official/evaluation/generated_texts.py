@@ -17,7 +17,8 @@ Shapes: B examples, U tokens of a generated text.
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+_Answers = Sequence[Sequence[str]]
+_Value = TypeVar("_Value")
 _ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeLsum"}
 
 
@@ -42,9 +45,10 @@ class Scorer:
     def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         del config
         self._source = source
-        self.task = source.manifest.task
+        self.task = source.task
+        self._form = self.task.answers or ""  # which every task of text to text has
         self.references = side_texts.read_references(source.folder, source.split, source.manifest)
-        names = text_to_text.label_names(self.task.answers, self.task.labels)
+        names = text_to_text.label_names(self._form, self.task.labels)
         # A vocabulary may decode a label to another text, in lower case for example.
         tokenizer = source.tokenizer
         self._labels = [tokenizer.decode(ids) for ids in tokenizer.encode(list(names))]
@@ -64,11 +68,11 @@ class Scorer:
         """
         real = outputs["example_weights"] > 0
         found = [self.references[row] for row in outputs["row"][real].tolist()]
-        if any(each.answers is None for each in found):
+        answers = [each.answers for each in found if each.answers is not None]
+        if len(answers) < len(found):
             raise rows.nothing_to_compare("answers")
         texts = self.texts({"generated_ids": outputs["generated_ids"][real]})
-        answers = [each.answers for each in found]
-        return _METRICS[self.task.answers](self, texts, answers)
+        return _METRICS[self._form](self, texts, answers)
 
     def classes_or_scores(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns `probabilities` [B, C], 1 for the label, or `score` [B], for a submission.
@@ -79,7 +83,7 @@ class Scorer:
           UserError: the answers are neither labels nor scores.
         """
         texts = self.texts(outputs)
-        if self.task.answers == "regression":
+        if self._form == "regression":
             return {"score": self._read_numbers(texts)}
         if not self._labels:
             raise UserError(
@@ -88,27 +92,27 @@ class Scorer:
         classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
         return {"probabilities": (classes[:, None] == np.arange(len(self._labels))).astype(float)}
 
-    def _read_numbers(self, texts) -> np.ndarray:
+    def _read_numbers(self, texts: Sequence[str]) -> np.ndarray:
         # Some vocabularies decode "3.8" with blanks round the point.
         return np.array([text_to_text.read_number("".join(text.split())) for text in texts])
 
-    def _classes(self, texts, answers) -> dict[str, float]:
+    def _classes(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
         classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
         right = np.array([self.task.labels.index(label) for (label,) in answers])
         return rows.compute(self.task.metrics, right, classes, len(self._labels))
 
-    def _numbers(self, texts, answers) -> dict[str, float]:
+    def _numbers(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
         numbers = self._read_numbers(texts)
         right = np.array([float(number) for (number,) in answers])
         return rows.compute(self.task.metrics, right, numbers)
 
-    def _spans(self, texts, answers) -> dict[str, float]:
-        given = {i: "" if text == text_to_text.NO_ANSWER else text for i, text in enumerate(texts)}
+    def _spans(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
+        given = ["" if text == text_to_text.NO_ANSWER else text for text in texts]
         no_answers = not all(answers)
-        found = squad_metrics.evaluate(given, dict(enumerate(answers)), no_answers)
+        found = squad_metrics.evaluate(_numbered(given), _numbered(answers), no_answers)
         return {name: found[name] for name in self.task.metrics} | found
 
-    def _generated(self, texts, answers) -> dict[str, float]:
+    def _generated(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
         tokenizer = self._source.tokenizer
         found = {}
         for name in self.task.metrics:
@@ -132,9 +136,9 @@ class Scorer:
         is, null or "" if it is none.
         """
         numbers, outputs = rows.in_order(outputs, self._source)
-        lines = []
+        lines: list[dict[str, object]] = []
         for row, text in zip(numbers.tolist(), self.texts(outputs), strict=True):
-            line = {"row": row}
+            line: dict[str, object] = {"row": row}
             if self.references[row].id:
                 line["id"] = self.references[row].id
             line["text"] = text
@@ -159,6 +163,11 @@ _METRICS = {
     "span": Scorer._spans,
     "generation": Scorer._generated,
 }
+
+
+def _numbered(values: Iterable[_Value]) -> dict[str, _Value]:
+    """Returns values by their numbers, which serve as the ids of questions."""
+    return {str(i): value for i, value in enumerate(values)}
 
 
 def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> str:
@@ -189,7 +198,11 @@ def bleu(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
     count = max(map(len, answers))
     streams = [[right[i] if i < len(right) else None for right in answers] for i in range(count)]
     found = sacrebleu.corpus_bleu(
-        list(texts), streams, smooth_method="exp", tokenize="intl", force=True
+        list(texts),
+        streams,  # type: ignore[arg-type]  # sacrebleu does accept None in a stream
+        smooth_method="exp",
+        tokenize="intl",
+        force=True,
     )
     return found.score / 100
 

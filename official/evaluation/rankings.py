@@ -5,6 +5,7 @@ computed here, because the library gets it from a Perl script that prints only f
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
     qrels = {query: grades for query, grades in qrels.items() if grades}
     # The library computes the mean over all queries of a measure.
     wanted = {_MEASURES[name]: name for name in names if name in _MEASURES}
-    values = {}
+    values: dict[str, Any] = {}  # Python's floats and those of NumPy
     if wanted:
         import ir_measures  # of the extra `eval`
 
@@ -90,12 +91,11 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
     for name in names:
         if name in _FUNCTIONS:
             ranked = (trec.ordered(run.get(query, {})) for query in qrels)
-            values[name] = np.mean(
-                [
-                    _FUNCTIONS[name]([grades.get(document, 0) for document, _ in best])
-                    for grades, best in zip(qrels.values(), ranked, strict=True)
-                ]
-            )
+            scores = [
+                _FUNCTIONS[name]([grades.get(document, 0) for document, _ in best])
+                for grades, best in zip(qrels.values(), ranked, strict=True)
+            ]
+            values[name] = np.mean(scores)
     return {name: float(values[name]) for name in names}
 
 
@@ -139,7 +139,7 @@ def evaluate(source: ShardDataset, outputs: Mapping[str, np.ndarray]) -> dict[st
     real = outputs["example_weights"] > 0
     run = listed.run(outputs["row"][real], outputs["score"][real])
     judged = {query: listed.qrels[query] for query in run if query in listed.qrels}
-    return compute(source.manifest.task.metrics, judged, run)
+    return compute(source.task.metrics, judged, run)
 
 
 def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:

@@ -9,11 +9,12 @@ Shapes: B examples, C classes.
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TextIO
+from typing import IO
 
 import numpy as np
 
 from official import config as configs
+from official.config.heads import MultiLabelConfig
 from official.data import ShardDataset
 from official.tasks import Description, nearest
 from official.tasks.kinds import KINDS, Kind
@@ -31,23 +32,23 @@ class Scorer:
 
     def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
         self._config, self._source = config, source
-        self.outputs = (KINDS[source.manifest.task.kind].output,)
+        self.outputs = (KINDS[source.task.kind].output,)
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """See `evaluate`."""
-        task = self._source.manifest.task
         if (thresholds := self._thresholds()) is not None:
             flags = (outputs["probabilities"] >= thresholds).astype(np.int32)
             outputs = {**outputs, "probabilities": flags}
-        return evaluate(task, outputs)
+        return evaluate(self._source.task, outputs)
 
     def _thresholds(self) -> np.ndarray | None:
         """Returns the threshold of each label [C], of tasks with several labels for a text."""
-        if self._source.manifest.task.kind != "multi_label":
+        task = self._source.task
+        if task.kind != "multi_label":
             return None
-        count = len(self._source.manifest.task.labels)
-        given = [o.thresholds for o in self._config.objectives if o.type == "multi_label"]
-        return np.float32(given[0] if given and given[0] else np.full(count, 0.5))
+        given = [o.thresholds for o in self._config.objectives if isinstance(o, MultiLabelConfig)]
+        thresholds = given[0] if given and given[0] else np.full(len(task.labels), 0.5)
+        return np.asarray(thresholds, np.float32)
 
     def check_output(self, output: AnyPath) -> None:
         """See `check_suffix`."""
@@ -71,7 +72,7 @@ class Scorer:
             mine = objective.task in ("", self._source.task_name)
             if mine and (labels := getattr(objective, "labels", ())):
                 return list(labels)
-        return list(self._source.manifest.task.labels)
+        return list(self._source.task.labels)
 
 
 def check_suffix(
@@ -130,11 +131,7 @@ class _Predictions:
     labels: Sequence[str] | None
     thresholds: np.ndarray | None = None
 
-    def _several(self, probabilities: np.ndarray) -> list[str]:
-        """Returns the labels of a row that may have several."""
-        return [self.labels[i] for i in np.flatnonzero(probabilities >= self.thresholds)]
-
-    def write_tsv(self, stream: TextIO) -> None:
+    def write_tsv(self, stream: IO[str]) -> None:
         """Writes a header and a line for each row."""
         if self.labels is None:
             stream.write("row\tscore\n")
@@ -142,20 +139,20 @@ class _Predictions:
                 f"{row}\t{score!s}\n" for row, score in zip(self.rows, self.values, strict=True)
             )
             return
-        several = self.thresholds is not None
         names = [
             "row",
-            "labels" if several else "label",
+            "label" if self.thresholds is None else "labels",
             *(f"probability:{label}" for label in self.labels),
         ]
         stream.write("\t".join(names) + "\n")
         for row, probabilities in zip(self.rows, self.values, strict=True):
-            label = self.labels[int(probabilities.argmax())]
-            if several:
-                label = SEPARATOR.join(self._several(probabilities))
+            if self.thresholds is None:
+                label = self.labels[int(probabilities.argmax())]
+            else:
+                label = SEPARATOR.join(_chosen(self.labels, probabilities >= self.thresholds))
             stream.write("\t".join([str(row), label, *map(str, probabilities)]) + "\n")
 
-    def write_jsonl(self, stream: TextIO) -> None:
+    def write_jsonl(self, stream: IO[str]) -> None:
         """Writes an object for each row."""
         for row, value in zip(self.rows.tolist(), self.values, strict=True):
             stream.write(json.dumps(self._object(row, value), ensure_ascii=False) + "\n")
@@ -166,14 +163,19 @@ class _Predictions:
             return {"row": row, "score": float(str(value))}
         probabilities = [float(str(each)) for each in value]
         if self.thresholds is None:
-            found = {"label": self.labels[int(value.argmax())]}
+            label: dict[str, object] = {"label": self.labels[int(value.argmax())]}
         else:
-            found = {"labels": self._several(value)}
+            label = {"labels": _chosen(self.labels, value >= self.thresholds)}
         return {
             "row": row,
-            **found,
+            **label,
             "probabilities": dict(zip(self.labels, probabilities, strict=True)),
         }
+
+
+def _chosen(labels: Sequence[str], flags: np.ndarray) -> list[str]:
+    """Returns the labels whose flags [C] are true."""
+    return [label for label, flag in zip(labels, flags, strict=True) if flag]
 
 
 def compute(

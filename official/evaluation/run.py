@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +24,7 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Report
 
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
+Source = TypeVar("Source", bound=ShardDataset | Mixture)
 
 
 def evaluate(
@@ -65,7 +67,8 @@ def evaluate(
     metrics_by_split = {}
     splits = trained.splits(data, split, "validation", single=False)
     with strategies.lost_workers(trained.strategy):
-        for name, source, model in trained.restored(data, splits, predicting=False):
+        opened = ((name, open_data(data, trained.config, name)) for name in splits)
+        for name, source, model in trained.restored(opened, predicting=False):
             evaluator = trained.evaluator(model, report)
             metrics_by_split[name] = metrics = evaluator.run(source)
             if entropy := target_entropy(source, evaluator.batch_size):
@@ -116,7 +119,8 @@ def predict(
     trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
     splits = trained.splits(data, split, "test", single=not submission)
     with strategies.lost_workers(trained.strategy):
-        for _, source, model in trained.restored(data, splits, predicting=True):
+        opened = ((name, ShardDataset(data, trained.config, name)) for name in splits)
+        for _, source, model in trained.restored(opened, predicting=True):
             evaluator = trained.evaluator(model, report)
             if submission:
                 write_submission(evaluator, source, output)
@@ -151,13 +155,15 @@ def write_predictions(
     """
     scorer = evaluator.scorer(source)
     if top and not isinstance(scorer, rankings.Scorer):
-        kind = source.manifest.task.kind
+        kind = source.task.kind
         raise errors.UserError(f"--top_k={top}: not supported for a {kind} task; remove --top_k")
     scorer.check_output(paths.path(output))
     outputs = evaluator.predict(source, scorer.outputs)
     if strategies.is_chief(evaluator.strategy):
-        limit = {"top": top} if top else {}
-        scorer.write(outputs, paths.path(output), **limit)
+        if isinstance(scorer, rankings.Scorer):
+            scorer.write(outputs, paths.path(output), top)
+        else:
+            scorer.write(outputs, paths.path(output))
     return len(np.unique(outputs["row"]))
 
 
@@ -172,14 +178,14 @@ def write_submission(evaluator: Evaluator, source: ShardDataset, folder: str | o
     Raises:
       UserError: see `predict` and `official.evaluation.glue_submission.write`.
     """
-    glue_submission.check(source.manifest.task.name, source.split)
+    glue_submission.check(source.task.name, source.split)
     scorer = evaluator.scorer(source)
     outputs = evaluator.predict(source, scorer.outputs)
     numbers, outputs = rows.in_order(outputs, source)
     if isinstance(scorer, generated_texts.Scorer):
         outputs = scorer.classes_or_scores(outputs)
     if strategies.is_chief(evaluator.strategy):
-        task = source.manifest.task.name
+        task = source.task.name
         glue_submission.write(folder, task, source.split, numbers, outputs)
 
 
@@ -238,13 +244,12 @@ class _TrainedModel:
         return [name for name in tasks.SPLITS if name.startswith(kind) and name in there] or [kind]
 
     def restored(
-        self, data: Paths, splits: Sequence[str], predicting: bool
-    ) -> Iterator[tuple[str, ShardDataset | Mixture, Model]]:
+        self, splits: Iterable[tuple[str, Source]], predicting: bool
+    ) -> Iterator[tuple[str, Source, Model]]:
         """Yields each split, checked against the model, and the model with its weights."""
-        trained_memory = _memory_length(configs.load_resolved(self.model_dir))
+        trained_memory = _memory_length(model_folder.config_of(self.model_dir))
         model = None
-        for split in splits:
-            source = open_data(data, self.config, split)
+        for split, source in splits:
             source.check(self.config, self.strategy.num_replicas_in_sync, predicting)
             check_labels(self.config, source.manifest, source.folder)
             if _memory_length(self.config) != trained_memory:
@@ -282,4 +287,4 @@ class _TrainedModel:
 
 
 def _memory_length(config: configs.ResolvedConfig) -> int:
-    return getattr(config.encoder, "memory_length", 0)
+    return config.encoder.memory_length

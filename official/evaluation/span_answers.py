@@ -56,7 +56,7 @@ def objective_of(config: configs.ResolvedConfig) -> SpanAnswerConfig:
       UserError: there is none.
     """
     for objective in config.objectives:
-        if objective.type == "span_answer":
+        if isinstance(objective, SpanAnswerConfig):
             return objective
     raise UserError(
         "the data is a task of questions and spans, and the model has no objective span_answer: "
@@ -80,7 +80,7 @@ class Scorer:
           UserError: the config has another objective, or the folder has no questions.
         """
         self.config = objective_of(config)
-        self.no_answers = bool(source.manifest.task.no_answers)
+        self.no_answers = bool(source.task.no_answers)
         self.questions = side_texts.read_questions(source.folder, source.split, source.manifest)
         contexts = list(dict.fromkeys(question.context for question in self.questions.values()))
         tokens = source.tokenizer.encode_with_offsets(contexts)
@@ -139,11 +139,12 @@ class Scorer:
           UserError: the split has no answers.
         """
         results = self.results(outputs)
-        if any(each.question.answers is None for each in results):
+        right = squad_metrics.right_answers(each.question for each in results)
+        if right is None:
             raise rows.nothing_to_compare("answers")
         return squad_metrics.evaluate(
             {each.question.id: each.best for each in results},
-            {each.question.id: each.question.answers for each in results},
+            right,
             self.no_answers,
             {each.question.id: each.null_odds for each in results} if self.no_answers else None,
             self.config.null_threshold,

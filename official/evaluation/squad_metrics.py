@@ -113,6 +113,16 @@ def evaluate(
     return metrics
 
 
+def right_answers(questions: Iterable[side_texts.Question]) -> dict[str, Sequence[str]] | None:
+    """Returns the right answers by the ids of the questions; None if some are not known."""
+    right: dict[str, Sequence[str]] = {}
+    for question in questions:
+        if question.answers is None:
+            return None
+        right[question.id] = question.answers
+    return right
+
+
 def score_file(
     data: AnyPath,
     split: str,
@@ -138,14 +148,16 @@ def score_file(
     """
     folder = manifest.read(data)
     questions = side_texts.read_questions(data, split, folder).values()
-    if any(question.answers is None for question in questions):
+    right = right_answers(questions)
+    if right is None:
         raise UserError(f"{data}: the {split} split has no answers to compare with")
-    no_answers = bool(folder.task.no_answers)
+    task = folder.task_of(data)
+    no_answers = bool(task.no_answers)
     if null_odds is not None and not no_answers:
-        raise UserError(f"--null_odds={null_odds}: not supported for {folder.task.name}; remove it")
+        raise UserError(f"--null_odds={null_odds}: not supported for {task.name}; remove it")
     metrics = evaluate(
         _read_values(answers, str, "a text"),
-        {question.id: question.answers for question in questions},
+        right,
         no_answers,
         None if null_odds is None else _read_values(null_odds, float, "a number"),
         threshold,
@@ -230,6 +242,6 @@ def _read_values(path: AnyPath, kind: type[_Value], description: str) -> dict[st
     for key, value in values.items():
         if kind is float and type(value) is int:
             values[key] = value = float(value)
-        if not isinstance(value, kind) or (kind is float and not math.isfinite(value)):
+        if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
             raise UserError(f"{path}: {key!r} is {value!r:.60}, but {description} is wanted")
     return values

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from official import config as configs
+from official.config.heads import TokenClassificationConfig
 from official.data import ShardDataset
 from official.evaluation.rows import check_suffix, nothing_to_compare
 from official.shards import side_texts
@@ -60,9 +61,9 @@ class Scorer:
           UserError: the folder has no words.
         """
         self.texts = side_texts.read_tagged(source.folder, source.split, source.manifest)
-        self._labels = source.manifest.task.labels
+        self._labels = source.task.labels
         for objective in config.objectives:
-            if objective.type == "token_classification" and objective.labels:
+            if isinstance(objective, TokenClassificationConfig) and objective.labels:
                 self._labels = objective.labels
 
     def results(self, outputs: Mapping[str, np.ndarray]) -> list[Result]:
@@ -94,14 +95,17 @@ class Scorer:
           UserError: the split has no tags.
         """
         results = self.results(outputs)
-        if any(each.text.tags is None for each in results):
+        true = [each.text.tags for each in results if each.text.tags is not None]
+        if len(true) < len(results):
             raise nothing_to_compare("tags")
-        true, predicted = ([each.text.tags for each in results], [each.tags for each in results])
+        predicted = [each.tags for each in results]
+        metrics = compute(true, predicted)
         if marks_no_entities(true):
-            return compute(true, predicted)
+            return metrics
         words = [each.text.words for each in results]
-        found = (map(surface_entities, words, each) for each in (true, predicted))
-        return compute(true, predicted) | surface_metrics(*map(list, found))
+        right = [surface_entities(*pair) for pair in zip(words, true, strict=True)]
+        found = [surface_entities(*pair) for pair in zip(words, predicted, strict=True)]
+        return metrics | surface_metrics(right, found)
 
     def check_output(self, output: AnyPath) -> None:
         """See `rows.check_suffix`."""
@@ -129,14 +133,16 @@ class Scorer:
                     stream.writelines(f"{word}{separator}{tag}\n" for word, tag in pairs)
                     stream.write("\n")
                     continue
-                record = {"row": row} | ({} if each.text.text is None else {"text": each.text.text})
+                record: dict[str, object] = {"row": row}
+                if each.text.text is not None:
+                    record["text"] = each.text.text
                 record |= {"words": words, "tags": each.tags, "entities": _found(each)}
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _found(result: Result) -> list[dict[str, str | int | float]]:
     """Returns the entities of a text."""
-    found = []
+    found: list[dict[str, str | int | float]] = []
     for kind, start, end in tag_rules.entities(result.tags):
         score = float(np.mean(result.probabilities[start:end]))
         if result.text.text is None:
@@ -224,10 +230,10 @@ def score_files(
     for one, other in zip(right, guessed, strict=True):
         _check_same(one, other)
     found = [[_entities(record) for record in records] for records in (right, guessed)]
+    true, predicted_tags = ([_tags(record) for record in each] for each in (right, guessed))
     if all(isinstance(record, TaggedWords) for record in right):
-        rows = [[record.tags for record in each] for each in (right, guessed)]
-        metrics = compute(*rows)
-        if marks_no_entities(rows[0]):
+        metrics = compute(true, predicted_tags)
+        if marks_no_entities(true):
             return metrics, len(right)
     else:
         metrics = entity_metrics(*found)
@@ -278,8 +284,8 @@ def entity_metrics(
         zip(("f1", "precision", "recall"), _scores(right, found, right & found), strict=True)
     )
     for kind in sorted({entity[1] for entity in right}):
-        of_kind = [{entity for entity in each if entity[1] == kind} for each in (right, found)]
-        metrics[f"f1_{kind}"] = _scores(*of_kind, of_kind[0] & of_kind[1])[0]
+        mine, theirs = ({entity for entity in each if entity[1] == kind} for each in (right, found))
+        metrics[f"f1_{kind}"] = _scores(mine, theirs, mine & theirs)[0]
     return metrics
 
 
@@ -318,10 +324,10 @@ def _check_same(gold: Record, predicted: Record) -> None:
             f"{where}: {' beside '.join(kinds)}: give both files as words with tags, or both as "
             "texts with spans"
         )
-    if isinstance(gold, TaggedWords):
-        texts = gold.words, predicted.words
-    else:
-        texts = gold.text, predicted.text
+    texts: list[Sequence[str]] = [
+        record.words if isinstance(record, TaggedWords) else record.text
+        for record in (gold, predicted)
+    ]
     if texts[0] == texts[1]:
         return
     pairs = enumerate(zip(*texts, strict=False))
@@ -331,8 +337,13 @@ def _check_same(gold: Record, predicted: Record) -> None:
     raise UserError(f"{where}: the texts differ: {shown:.120}")
 
 
+def _tags(record: Record) -> Sequence[str]:
+    """Returns the tags of a record of a file that has tags; those of a text with spans are none."""
+    return (record.tags or ()) if isinstance(record, TaggedWords) else ()
+
+
 def _entities(record: Record) -> list[SurfaceEntity]:
     if isinstance(record, TaggedWords):
-        return surface_entities(record.words, record.tags)
+        return surface_entities(record.words, _tags(record))
     spans = record.spans or ()
     return [(kind, a, b, record.text[a:b]) for a, b, kind in spans]

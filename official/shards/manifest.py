@@ -248,6 +248,16 @@ class Manifest:
     row_groups: int = 1
     format_version: int = FORMAT_VERSION
 
+    def task_of(self, folder: str | os.PathLike) -> Description:
+        """Returns the task of the shards in `folder`.
+
+        Raises:
+          UserError: they are for pretraining.
+        """
+        if not isinstance(self.task, Description):
+            raise UserError(f"{folder}: not the shards of a task; build_task_shards makes them")
+        return self.task
+
     def __post_init__(self):
         one_of("kind", self.kind, KINDS)
         if self.config is None:

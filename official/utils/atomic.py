@@ -19,8 +19,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal, overload
 
 from official.utils import paths
 from official.utils.errors import UserError
@@ -35,8 +36,20 @@ _REFUSED = (
 )  # fmt: skip
 
 
+@overload
+def folder(
+    path: str | os.PathLike, marker: str = "", in_place: Literal[False] = False
+) -> AbstractContextManager[Path]: ...
+
+
+@overload
+def folder(
+    path: str | os.PathLike, marker: str, in_place: bool
+) -> AbstractContextManager[AnyPath]: ...
+
+
 @contextlib.contextmanager
-def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) -> Iterator[AnyPath]:
+def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) -> Iterator[Any]:
     """Yields an empty folder that becomes `path` when the block ends without an error.
 
     It is a local folder. It is renamed to a local `path`, or copied to a remote one.
