@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,8 +87,8 @@ def build(
         if isinstance(folder, Path):
             atomic.sync_tree(folder)  # before the folder of what is done is removed
     seconds = time.monotonic() - started
-    report(summary(output, built, counts, settings, corpus.bytes, seconds))
-    if wasteful := advice(built):
+    report(summary(output, built.shards, counts, settings, corpus.bytes, seconds))
+    if wasteful := advice(counts, settings):
         errors.warn(wasteful)
     if settings.config is not None:
         with _as_warnings():
@@ -204,7 +204,8 @@ class _Build:
         # Neither masks nor lexicons change the tokens.
         plain = dataclasses.replace(settings, corruption=None, lexicons=())
         count = functools.partial(_call, name="count_group", settings=plain, reading=self.reading)
-        stored_arrays.write_token_counts(self.folder, sum(self.runner.ordered(count, groups)))
+        counted = sum(self.runner.ordered(count, groups), start=np.zeros((), np.int64))
+        stored_arrays.write_token_counts(self.folder, counted)
         return dataclasses.replace(settings, token_counts=str(self.folder))
 
     def _stream(
@@ -263,8 +264,8 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     """Returns everything that the examples depend on, as JSON."""
     folder = paths.path(settings.tokenizer)
     # `tokenizers.load` says what is wrong with a folder that is missing.
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    tokenizer = [path for path in found if path.is_file()]
+    names: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
+    tokenizer = sorted(path for path in names if path.is_file())
     read = [*corpus.paths, *tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
     plain = strict.to_dict(dataclasses.replace(settings, config=None))
     del plain["config"]
@@ -341,11 +342,14 @@ def _call(group: Group, name: str, settings: Settings, reading: Reading) -> Any:
 
 
 def _arrange(
-    parts: tuple[stream_rows.StoredPart | sentence_rows.StoredPart, ...],
-    folder: AnyPath,
-    plan: Plan,
+    parts: tuple[Any, ...], folder: AnyPath, plan: Plan
 ) -> tuple[StreamRows | SentenceRows, Counts, float]:
     """Returns the rows of a stored text, counts, and about the size of a record.
+
+    Args:
+      parts: the parts that `write` of `sentence_rows` or of `stream_rows` has returned.
+      folder: the folder of the text.
+      plan: the plan of the rows.
 
     Raises:
       UserError: the text is too short for the rows.

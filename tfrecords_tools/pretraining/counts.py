@@ -4,8 +4,7 @@ import collections
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from official.shards import manifest
 from official.shards.features import LEXICONS
 from official.shards.manifest import LexiconTotals, PretrainingTotals
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining import lexicon
 from tfrecords_tools.pretraining.settings import Settings
 
@@ -38,8 +38,8 @@ class Counts:
     skipped: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     read: int = 0
     long: int = 0
-    lengths: np.ndarray | int = 0
-    tokens: np.ndarray | int = 0
+    lengths: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((), np.int64))
+    tokens: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((), np.int64))
     matches: list[np.ndarray] = dataclasses.field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
@@ -59,13 +59,13 @@ class Counts:
         numbers = {
             "totals": self.totals, "skipped": self.skipped, "read": self.read, "long": self.long,
         }  # fmt: skip
-        np.savez(
-            stream,
-            numbers=np.array(json.dumps(numbers)),
-            lengths=self.lengths,
-            tokens=self.tokens,
+        arrays: dict[str, Any] = {
+            "numbers": np.array(json.dumps(numbers)),
+            "lengths": self.lengths,
+            "tokens": self.tokens,
             **{f"matches_{i}": array for i, array in enumerate(self.matches)},
-        )
+        }
+        np.savez(stream, **arrays)
 
     @classmethod
     def load(cls, stream: IO[bytes]) -> "Counts":
@@ -89,7 +89,7 @@ class Counts:
             f"{self.totals['examples'] / seconds:,.0f} examples/s"
         )
 
-    def check(self, paths: Sequence[Path]) -> None:
+    def check(self, paths: Sequence[AnyPath]) -> None:
         """Checks that there are examples.
 
         Raises:
@@ -109,19 +109,38 @@ class Counts:
 
     def as_totals(self, settings: Settings) -> PretrainingTotals:
         """Returns the counts that the manifest records."""
+        return PretrainingTotals(
+            **self.totals, skipped=self.all_skipped(), lexicons=self.lexicons(settings) or None
+        )
+
+    def all_skipped(self) -> dict[str, int]:
+        """Returns how much was left out, by reason, with the empty documents."""
         skipped = self.skipped.copy()
         skipped["empty documents"] += self.read - self.totals["documents"]
-        lexicons = {
+        return {reason: count for reason, count in sorted(skipped.items()) if count}
+
+    def lexicons(self, settings: Settings) -> dict[str, LexiconTotals]:
+        """Returns the counts of each lexicon, by the feature that it gives."""
+        return {
             name: LexiconTotals(len(n), int((n == 0).sum()), int(n.sum()))
             for (name, _), n in zip(settings.lexicons, self.matches, strict=True)
         }
-        kept = {reason: count for reason, count in sorted(skipped.items()) if count}
-        return PretrainingTotals(**self.totals, skipped=kept, lexicons=lexicons or None)
+
+    @property
+    def stored_tokens(self) -> int:
+        """The number of tokens of all rows, with special tokens."""
+        return sum(n * count for n, count in enumerate(self.lengths.tolist()))
+
+    @property
+    def lost_share(self) -> float:
+        """The share of the tokens for examples that are in none of them."""
+        lost = self.totals["cut_tokens"] + self.totals["left_out_tokens"]
+        return lost / (lost + self.stored_tokens)
 
 
 def summary(
-    output: Path,
-    built: manifest.Manifest,
+    output: AnyPath,
+    shards: Sequence[manifest.Shard],
     counts: Counts,
     settings: Settings,
     size: int,
@@ -131,38 +150,42 @@ def summary(
 
     Args:
       output: the shard folder.
-      built: its manifest.
+      shards: its shards.
       counts: the counts of the whole corpus.
       settings: the settings.
       size: the number of bytes of the corpus.
       seconds: the time that the build took.
     """
-    totals = built.totals
-    stored = sum(shard.bytes for shard in built.shards)
-    tokens = sum(n * count for n, count in enumerate(built.length_histogram))
-    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals.skipped.items())
+    totals, tokens = counts.totals, counts.stored_tokens
+    stored = sum(shard.bytes for shard in shards)
+    skipped = ", ".join(f"{n:,} {reason}" for reason, n in counts.all_skipped().items())
+    copies = settings.segments.duplicates
+    of_copies = f", {copies} copies of each document" if copies > 1 else ""
+    alone = totals["left_out_tokens"]
+    left_out = f", {alone:,} belong to documents that were left out" if alone else ""
+    padding = 1 - tokens / (totals["examples"] * settings.segments.row_tokens)
     lines = [
-        f"{output}: {totals.examples:,} examples in {len(built.shards)} shards, {seconds:.1f} s "
-        f"({totals.examples / seconds:,.0f} examples/s, {size / seconds / 1e6:.1f} MB/s)",
-        f"  {totals.documents:,} documents, {totals.sentences:,} sentences, "
-        f"{totals.tokens:,} tokens{_copies(built)}; left out: {skipped or 'nothing'}",
+        f"{output}: {totals['examples']:,} examples in {len(shards)} shards, {seconds:.1f} s "
+        f"({totals['examples'] / seconds:,.0f} examples/s, {size / seconds / 1e6:.1f} MB/s)",
+        f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
+        f"{totals['tokens']:,} tokens{of_copies}; left out: {skipped or 'nothing'}",
         f"  {tokens:,} tokens in the examples, {stored / tokens:.2f} bytes each on disk, "
-        f"{1 - tokens / (totals.examples * built.max_length):.1%} of the rows is padding; "
-        f"{totals.cut_tokens:,} did not fit and were cut off{_left_out(built)}; "
-        f"{lost_share(built):.1%} of the tokens are in no example",
+        f"{padding:.1%} of the rows is padding; "
+        f"{totals['cut_tokens']:,} did not fit and were cut off{left_out}; "
+        f"{counts.lost_share:.1%} of the tokens are in no example",
     ]
     never = _never_matched(counts, settings)
-    for name, counted in (totals.lexicons or {}).items():
+    for name, counted in counts.lexicons(settings).items():
         lines.append(
             f"  {LEXICONS[name]}: {counted.matches:,} matches of {counted.lines:,} lines; "
             f"{counted.never_matched:,} lines never match"
             + (f", such as {', '.join(never[name][:_LINES_SHOWN])}" if never[name] else "")
         )
-    if totals.cut_words:
+    if totals["cut_words"]:
         from official.tokenizers.word_characters import MAX_BYTES  # It imports TensorFlow.
 
         lines.append(
-            f"  {totals.cut_words:,} words of over {MAX_BYTES} bytes: their characters were cut"
+            f"  {totals['cut_words']:,} words of over {MAX_BYTES} bytes: their characters were cut"
         )
     if counts.long:
         lines.append(
@@ -172,21 +195,9 @@ def summary(
     return "\n".join(lines)
 
 
-def _left_out(built: manifest.Manifest) -> str:
-    """Returns the number of tokens of documents that were left out as text, if there are any."""
-    count = built.totals.left_out_tokens
-    return f", {count:,} belong to documents that were left out" if count else ""
-
-
-def lost_share(built: manifest.Manifest) -> float:
-    """Returns the share of the tokens for examples that are in none of them."""
-    lost = built.totals.cut_tokens + (built.totals.left_out_tokens or 0)
-    return lost / (lost + sum(n * count for n, count in enumerate(built.length_histogram)))
-
-
-def advice(built: manifest.Manifest) -> str:
+def advice(counts: Counts, settings: Settings) -> str:
     """Returns what to do if many tokens are in no example; "" if few are."""
-    share, segments = lost_share(built), built.segments
+    share, segments = counts.lost_share, settings.segments
     if share <= _MUCH:
         return ""
     what = f"{share:.0%} of the tokens are in no example"
@@ -195,7 +206,7 @@ def advice(built: manifest.Manifest) -> str:
             f"{what}: the text is short for {segments.rows} rows of {segments.max_length} tokens: "
             "lower segments.rows or max_length, or take more text"
         )
-    if built.config.split_sentences:
+    if settings.split_sentences:
         return (
             f"{what}: sentences are long for segments.max_length: {segments.max_length}: raise it, "
             "or take another segments.format"
@@ -214,9 +225,3 @@ def _never_matched(counts: Counts, settings: Settings) -> dict[str, list[str]]:
         ]
         for (name, path), matches in zip(settings.lexicons, counts.matches, strict=True)
     }
-
-
-def _copies(built: manifest.Manifest) -> str:
-    """Returns the number of copies of each document as text, if there are several."""
-    copies = built.config.segments.duplicates
-    return f", {copies} copies of each document" if copies > 1 else ""

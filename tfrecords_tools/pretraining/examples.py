@@ -102,11 +102,11 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
     for rows in _row_batches(row_splits):
         index, parts = segments.select_rows(row_splits, rows)
         chosen = members[index]  # [E]: the examples, one row after the other.
-        counters = None
+        mask = None
         if tools.mask is not None:
             numbers = host_seeding.sort_keys(settings.seed, chunk.group, chunk.number, chosen)
-            counters = copies[chosen], numbers
-        columns = _columns(settings, tools, text, flags, examples[chosen], parts, counters)
+            mask = functools.partial(tools.mask, copies=copies[chosen], numbers=numbers)
+        columns = _columns(settings, tokenizer, text, flags, examples[chosen], parts, mask)
         serialized += example_bytes.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
     counts = _counted(chunk, tokens, tokenizer)
@@ -135,6 +135,7 @@ def tokenize_words(
     The tokenizer is one of words (`official.tokenizers.word_characters`).
     """
     tokenizer = _tools(settings).tokenizer
+    assert isinstance(tokenizer, tokenizers.Characters)  # The builder has checked it.
     texts = _texts(chunk, settings, tokenizer)
     ids, row_splits, words = tokenizer.encode_words([part for text in texts for part in text])
     tokens = TokenizedDocuments.from_sentences(
@@ -223,25 +224,25 @@ def _row_batches(row_splits: np.ndarray) -> list[np.ndarray]:
 
 def _columns(
     settings: Settings,
-    tools: _Tools,
+    tokenizer: tokenizers.Tokenizer,
     text: TokenizedDocuments,
     flags: Mapping[str, TokenizedDocuments],
     examples: Examples,
     parts: np.ndarray,
-    counters: tuple[np.ndarray, np.ndarray] | None,
+    mask: Callable | None,
 ) -> dict[str, example_bytes.Column]:
     """Returns the features of a batch of rows.
 
     Args:
       settings: the settings.
-      tools: the tools of the worker.
+      tokenizer: the tokenizer.
       text: the tokens of the chunk.
       flags: for each lexicon feature, flags instead of the ids of `text`.
       examples: the examples, one row after the other.
       parts: the row splits of the examples, [B + 1].
-      counters: for static masks, the copy and the number of each example, [E] each.
+      mask: makes the static masks of token features, concatenated [L], with a padding mask [E, T];
+        None = there are none.
     """
-    tokenizer = tools.tokenizer
     between = tokenizer.pair_separators
     ids, part_splits, (lengths, segment_splits) = segments.assemble(
         text, examples, tokenizer.cls_id, tokenizer.sep_id, between
@@ -262,10 +263,10 @@ def _columns(
     for name, values in inner.items():
         if settings.format == "examples":
             columns[name] = _positions(values, row_splits)
-    if tools.mask is not None:
+    if mask is not None:
         # [E, T]: masks are drawn for each example, whatever else is in its row.
         padding_mask = np.arange(settings.segments.max_length) < np.diff(part_splits)[:, None]
-        masked = tools.mask({"token_ids": ids, **inner}, padding_mask, *counters)
+        masked = mask({"token_ids": ids, **inner}, padding_mask)
         if settings.format in tf_models.FORMATS:
             pair_lengths = lengths.reshape(-1, 2)
             return tf_models.columns(

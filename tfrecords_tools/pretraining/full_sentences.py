@@ -59,7 +59,7 @@ def cut(
     runs = np.stack([bounds[:-1], bounds[1:]], axis=1)
     splits = np.append(np.flatnonzero(opens), len(starts))
     none = np.zeros(len(firsts), np.int64)
-    return Examples(runs, opens, splits, none, none)
+    return Examples(runs, opens, splits, none, none, closed=np.ones(len(runs), bool))
 
 
 def _parts(text: TokenizedDocuments, room: int) -> tuple[np.ndarray, np.ndarray]:

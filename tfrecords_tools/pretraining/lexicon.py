@@ -88,9 +88,9 @@ class Lexicon:
                 continue
             node, line = self._trie, None
             for i in range(begin, stops[begin]):
-                node = node.get(words[i])
-                if node is None:
+                if words[i] not in node:
                     break
+                node = node[words[i]]
                 if _LINE in node and at_end[i]:
                     done, line = i + 1, node[_LINE]
             if line is not None:

@@ -55,8 +55,9 @@ def cut(
     runs = truncated.reshape(-1, 2)
     full = runs[:, 1] > runs[:, 0]  # Every A, and every B that is not empty.
     splits = np.concatenate([[0], np.cumsum(full)[1::2]])
-    opens = np.ones(splits[-1], bool)
-    return Examples(runs[full], opens, splits, np.array(cutter.labels, np.int64), lost)
+    every = np.ones(splits[-1], bool)
+    labels = np.array(cutter.labels, np.int64)
+    return Examples(runs[full], every, splits, labels, lost, closed=every)
 
 
 class _Cutter:

@@ -84,7 +84,6 @@ class Examples:
       labels: the label of the segments' relation (see `config.Segments`), 0 without one; int64 [E].
       cut: the number of tokens that did not fit, int64 [E].
       closed: whether a [SEP] follows a run, as it does after the last run of a segment; bool [R].
-        None = after every run.
       bare: whether examples consist of their runs alone, without special tokens.
     """
 
@@ -93,7 +92,7 @@ class Examples:
     splits: np.ndarray
     labels: np.ndarray
     cut: np.ndarray
-    closed: np.ndarray | None = None
+    closed: np.ndarray
     bare: bool = False
 
     @classmethod
@@ -111,12 +110,9 @@ class Examples:
             splits=np.arange(len(begins) + 1),
             labels=np.zeros(len(begins), np.int64),
             cut=cut,
+            closed=np.ones(len(begins), bool),
             bare=True,
         )
-
-    def __post_init__(self):
-        if self.closed is None:
-            object.__setattr__(self, "closed", np.ones(len(self.runs), bool))
 
     def __len__(self) -> int:
         """Returns E."""

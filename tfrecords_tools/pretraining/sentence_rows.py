@@ -183,7 +183,7 @@ class SentenceRows:
         stop = min(end, int(self._starts[-1]))
         first, last = np.searchsorted(self._starts, [begin, stop - 1], side="right") - 1
         ids, lengths, data, sentences = [], [], [], []
-        position = None
+        position = 0
         for index in range(int(first), int(last) + 1):
             number, start = self.parts[index].number, int(self._starts[index])
             stored = StoredArrays(self.folder, number)
@@ -192,7 +192,8 @@ class SentenceRows:
             left = int(np.searchsorted(splits, low, side="right")) - 1
             right = int(np.searchsorted(splits, high, side="left"))
             low, high = int(splits[left]), int(splits[right])
-            position = start + low if position is None else position
+            if index == first:
+                position = start + low
             ends = stored.read_range("ends", low, high + 1)
             ids.append(stored.read_range("ids", low, high))
             lengths.append(np.diff(ends))

@@ -7,6 +7,7 @@ from typing import Any
 
 from official import config as configs
 from official.config.corruptions import TextToTextConfig
+from official.config.parts import CorruptionConfig
 from official.config.segments import TEXT_FORMATS
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.manifest import PretrainingSettings
@@ -74,7 +75,7 @@ class Settings:
             raise UserError(f"config {config.name!r} has no `segments`: it is not for pretraining")
         _check_duplicates(config.segments)
         if format in tf_models.FORMATS:
-            tf_models.check(config)
+            tf_models.check(config.name, config.segments, config.corruption)
         seed = config.seed if seed is None else seed
         if seed < 0:
             raise UserError(f"seed: {seed} is negative: name one from 0 up")
@@ -96,7 +97,9 @@ class Settings:
             seed=seed,
             format=format,
             split_sentences=split_sentences,
-            lexicons=_lexicons(config, {"phrase_inner": phrases, "entity_inner": entities}),
+            lexicons=_lexicons(
+                segments, config.corruption, {"phrase_inner": phrases, "entity_inner": entities}
+            ),
             config=config,
         )
 
@@ -136,7 +139,9 @@ def _check_duplicates(segments: configs.Segments) -> None:
 
 
 def _lexicons(
-    config: configs.Config, files: Mapping[str, str | os.PathLike | None]
+    segments: configs.Segments,
+    corruption: CorruptionConfig | None,
+    files: Mapping[str, str | os.PathLike | None],
 ) -> tuple[tuple[str, str], ...]:
     """Returns the feature and the path of each lexicon that is given.
 
@@ -146,16 +151,17 @@ def _lexicons(
     lexicons = tuple(
         (name, str(paths.path(path).resolve())) for name, path in files.items() if path
     )
-    needed = config.corruption.needs() if config.corruption else frozenset()
-    if config.segments.format == "stream" and (lexicons or needed):
-        flag = f"{LEXICONS[lexicons[0][0]]}" if lexicons else f"unit: {config.corruption.unit}"
+    needed = corruption.needs() if corruption else frozenset()
+    unit = getattr(corruption, "unit", "")
+    if segments.format == "stream" and (lexicons or needed):
+        flag = LEXICONS[lexicons[0][0]] if lexicons else f"unit: {unit}"
         raise UserError(
             f"{flag}: a stream has no phrases and entities: take another unit, or another "
             "segments.format"
         )
     for name in sorted(needed - dict(lexicons).keys()):
         raise UserError(
-            f"corruption.unit: {config.corruption.unit} needs {LEXICONS[name]}=FILE, one "
-            f"{config.corruption.unit} a line (tfrecords_tools.build_phrases finds phrases)"
+            f"corruption.unit: {unit} needs {LEXICONS[name]}=FILE, one {unit} a line "
+            "(tfrecords_tools.build_phrases finds phrases)"
         )
     return lexicons

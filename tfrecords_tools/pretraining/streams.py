@@ -145,7 +145,7 @@ class StoredDocument(NamedTuple):
 
         def take(dtype: type, count: int) -> np.ndarray:
             nonlocal position
-            array = np.frombuffer(record, dtype, count, position)
+            array: np.ndarray = np.frombuffer(record, dtype, count, position)
             position += array.nbytes
             return array
 
@@ -210,11 +210,11 @@ def make_documents(group: Group, settings: Settings, reading: Reading) -> Iterat
     from tfrecords_tools.pretraining import examples
 
     for chunk in corpus.read_chunks(group, reading, shared=False):
-        words = None
+        words: list[bytes] | None = None
         if settings.segments.sentences:
-            text, words, counts = examples.tokenize_words(chunk, settings)
-            counts.totals["cut_words"] = sum(len(word) > MAX_BYTES for word in words)
-            words = [word[:MAX_BYTES] for word in words]
+            text, whole, counts = examples.tokenize_words(chunk, settings)
+            counts.totals["cut_words"] = sum(len(word) > MAX_BYTES for word in whole)
+            words = [word[:MAX_BYTES] for word in whole]
         else:
             text, counts = examples.tokenize_chunk(chunk, settings)
         identities = host_seeding.sort_keys(0, *text.identities.T)  # [D]

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from official.config import Config
+from official.config import Segments
+from official.config.parts import CorruptionConfig
 from official.shards import example_bytes
 from official.utils.errors import UserError
 
@@ -34,17 +35,19 @@ FORMATS = {
 }
 
 
-def check(config: Config) -> None:
+def check(name: str, segments: Segments, corruption: CorruptionConfig | None) -> None:
     """Checks that the format can represent the examples of a config.
+
+    Args:
+      name: the name of the config, for messages.
+      segments: its segments.
+      corruption: its corruption.
 
     Raises:
       UserError: it cannot; the message names the setting.
     """
-    segments, corruption = config.segments, config.corruption
     if corruption is None:
-        raise UserError(
-            f"config {config.name!r} has no `corruption`, and --format=tf_models needs masks"
-        )
+        raise UserError(f"config {name!r} has no `corruption`, and --format=tf_models needs masks")
     if not corruption.static:
         raise UserError(
             f"corruption.type: {corruption.type} is drawn each time an example is read, and "

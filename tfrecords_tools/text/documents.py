@@ -13,7 +13,7 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from official.utils.errors import UserError
@@ -112,7 +112,7 @@ def cleaned(text: str) -> list[str]:
 
     Control characters and the white space around each line are removed, and so are empty lines.
     """
-    lines = map(str.strip, text.split("\n"))
+    lines: Iterable[str] = map(str.strip, text.split("\n"))
     if _CONTROL.search(text):
         lines = (line.translate(_CLEAN).strip() for line in lines)
     return [line for line in lines if line]

@@ -103,8 +103,8 @@ class PlainFile:
             if begin is None:
                 return None
             following = range(number + 1, -(-self.bytes // self.size))
-            last = next((n for n in following if ranges.begin(n)), None)
-            end = self.bytes if last is None else ranges.begin(last).position
+            begins = ((n, found) for n in following if (found := ranges.begin(n)))
+            last, end = next(((n, found.position) for n, found in begins), (None, self.bytes))
             data, long_lines = _read(file, self, begin.position, end)
             return FileRange(
                 self.path,
@@ -214,13 +214,13 @@ def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[byte
     return b"".join(lines), long_lines
 
 
-def _lines(file: IO[bytes], path: AnyPath, skip: bool) -> Iterator[bytes | None]:
+def _lines(file: IO[bytes] | gzip.GzipFile, path: AnyPath, skip: bool) -> Iterator[bytes | None]:
     """Yields the lines of an open file, and None for a line that is too long.
 
     Raises:
       UserError: the file cannot be read, or has a line that is too long and is not to be skipped.
     """
-    position = None
+    position = 0
     while True:
         try:
             position = file.tell()

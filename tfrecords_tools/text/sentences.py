@@ -66,7 +66,8 @@ def _ends(text: str, start: int, stop: re.Match) -> bool:
         return False
     if mark.rstrip(_CLOSING) != ".":
         return True
-    word = _LAST_WORD.search(text[max(start, stop.start() - _LONGEST_WORD) : stop.start()]).group()
+    before = text[max(start, stop.start() - _LONGEST_WORD) : stop.start()]
+    word = _LAST_WORD.findall(before)[0]
     lower = word.lower()
     if lower in _NEVER:
         # "No." and "p." are abbreviations before a number only.

@@ -52,7 +52,7 @@ class Sample:
         self.seen = 0
         self._size, self._chunk = size, chunk
         self._random = random.Random(f"{seed} {chunk[0]} {chunk[1]}")
-        self._kept: list[tuple[float, tuple[int, int], int, str]] = []
+        self._kept: list[_Kept] = []
         self._limit = 1.0
 
     @property
@@ -78,7 +78,7 @@ class Sample:
         self.seen += state[0]
         self._take(state[1])
 
-    def _take(self, lines: Iterable[tuple[float, int, int, str]]) -> None:
+    def _take(self, lines: Iterable[_Kept]) -> None:
         self._kept += [each for each in lines if each[0] < self._limit]
         if len(self._kept) > self._size * _SLACK + 1:
             self._cut_down()

@@ -98,7 +98,7 @@ class Counts:
         self.total = 0
         self._max_words = max_words
 
-    def merge(self, counts: Mapping[Hashable, int]) -> None:
+    def merge(self, counts: Mapping[Any, int]) -> None:
         """Adds the counts of words of another text."""
         self.counts.update(counts)
         self.total += sum(counts.values())

@@ -25,6 +25,7 @@ from official.utils.paths import AnyPath
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.shuffle import (
     OVERHEAD_BYTES,
+    AnyCounts,
     Counts,
     Item,
     Keyed,
@@ -63,30 +64,30 @@ class BeamRunner:
         self, function: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         """See `shuffle.Runner`."""
-        items, results = self._listed(items), self._results("ordered")
+        listed, results = self._listed(items), self._results("ordered")
         with self._pipeline() as pipeline:
             _ = (
-                self._numbered(pipeline, items)
+                self._numbered(pipeline, listed)
                 | "apply" >> beam.ParDo(_Apply(function, self.setup))
                 | "store" >> beam.MapTuple(results.store)
             )
-        yield from results.read(len(items))
+        yield from results.read(len(listed))
 
     def shuffle(
         self,
-        make: Callable[[Item], Iterator[Keyed]],
+        make: Callable[[Item], Iterator[Keyed[AnyCounts]]],
         items: Iterable[Item],
         parts: Callable[[int, int], int],
         write: Callable[[ShardRecords], Result],
-        counts: type[Counts],
-        counted: Callable[[Item, Counts], None],
+        counts: type[AnyCounts],
+        counted: Callable[[Item, AnyCounts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
-        items = self._listed(items)
+        listed = self._listed(items)
         written, made, total = (self._results(name) for name in ("parts", "counts", "total"))
         with self._pipeline() as pipeline:
             records = (
-                self._numbered(pipeline, items)
+                self._numbered(pipeline, listed)
                 | "make" >> beam.ParDo(_Make(make, counts, made, self.setup))
                 | "keep" >> beam.Reshuffle()
             )
@@ -110,8 +111,8 @@ class BeamRunner:
         (number,) = total.read(1)
         if isinstance(number, str):
             raise UserError(number)
-        for item, each in zip(items, made.read(len(items)), strict=True):
-            counted(_content(item), each)
+        for item, item_counts in zip(listed, made.read(len(listed)), strict=True):
+            counted(_content(item), item_counts)
         for part in range(number):
             if not written.path(part).exists():  # No key is in it.
                 written.store(part, write(ShardRecords(part, number, [])))
@@ -143,10 +144,12 @@ class BeamRunner:
         listed: list[Item | _Stored] = []
         for number, item in enumerate(items):
             data = pickle.dumps(item)
-            if len(data) > _LARGE:
-                item = _Stored(files.path(number))
-                item.path.write_bytes(data)
-            listed.append(item)
+            if len(data) <= _LARGE:
+                listed.append(item)
+                continue
+            path = files.path(number)
+            path.write_bytes(data)
+            listed.append(_Stored(path))
         return listed
 
     def _numbered(

@@ -61,7 +61,7 @@ class Execution:
           UserError: another run is making the same, or Beam is not installed.
         """
         if self.beam is not None:
-            with self._beam(output, setup) as started:
+            with _on_beam(self.beam, output, setup) as started:
                 yield started
             return
         with folders.unfinished(output, plan, lambda work: bool(_done(work)), report) as work:
@@ -85,7 +85,7 @@ class Execution:
           UserError: Beam is not installed.
         """
         if self.beam is not None:
-            with self._beam(output, setup) as started:
+            with _on_beam(self.beam, output, setup) as started:
                 yield started
             return
         with tempfile.TemporaryDirectory() as name:
@@ -101,21 +101,24 @@ class Execution:
         with Pool(self.workers, setup) if self.workers else contextlib.nullcontext() as pool:
             yield LocalRunner(pool, runs)
 
-    @contextlib.contextmanager
-    def _beam(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
-        try:
-            from tfrecords_tools.writing.beam import BeamRunner
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"--runner=beam: {error}: install it with pip install -r requirements-beam.txt"
-            ) from None
-        scratch = output.with_name(f".beam-{output.name}")
-        if isinstance(scratch, Path):
-            folders.make_own(scratch)
-        try:
-            yield Started(BeamRunner(self.beam, setup, scratch / "results"), scratch)
-        finally:
-            paths.remove_tree(scratch)
+
+@contextlib.contextmanager
+def _on_beam(
+    options: Sequence[str], output: AnyPath, setup: Callable[[], None]
+) -> Iterator[Started]:
+    try:
+        from tfrecords_tools.writing.beam import BeamRunner
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"--runner=beam: {error}: install it with pip install -r requirements-beam.txt"
+        ) from None
+    scratch = output.with_name(f".beam-{output.name}")
+    if isinstance(scratch, Path):
+        folders.make_own(scratch)
+    try:
+        yield Started(BeamRunner(options, setup, scratch / "results"), scratch)
+    finally:
+        paths.remove_tree(scratch)
 
 
 def define_flags(

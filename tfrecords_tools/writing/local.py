@@ -24,7 +24,7 @@ from tfrecords_tools.writing.parallel import Pool
 from tfrecords_tools.writing.shards import disk_errors
 from tfrecords_tools.writing.shuffle import (
     OVERHEAD_BYTES,
-    Counts,
+    AnyCounts,
     Item,
     Keyed,
     Result,
@@ -66,12 +66,12 @@ class LocalRunner:
 
     def shuffle(
         self,
-        make: Callable[[Item], Iterator[Keyed]],
+        make: Callable[[Item], Iterator[Keyed[AnyCounts]]],
         items: Iterable[Item],
         parts: Callable[[int, int], int],
         write: Callable[[ShardRecords], Result],
-        counts: type[Counts],
-        counted: Callable[[Item, Counts], None],
+        counts: type[AnyCounts],
+        counted: Callable[[Item, AnyCounts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
         atomic.make_folder(self.folder)
@@ -88,18 +88,20 @@ class LocalRunner:
                     working.append(item)
                     yield runs, item
 
-        function = functools.partial(_make, make=make, counts=counts)
-        for made in self.ordered(function, unfinished()):
+        store = functools.partial(_make, make=make, counts=counts)
+        for made in self.ordered(store, unfinished()):
             counted(working.popleft(), made)
         sizes = [runs.sizes() for runs in stored]
         total = parts(sum(n for n, _ in sizes), sum(size for _, size in sizes))
-        function = functools.partial(_write_part, write=write, stored=stored, total=total)
-        return list(self.ordered(function, range(total)))
+        write_part = functools.partial(_write_part, write=write, stored=stored, total=total)
+        return list(self.ordered(write_part, range(total)))
 
 
 def _make(
-    job: tuple["SortedRuns", Item], make: Callable[[Item], Iterator[Keyed]], counts: type[Counts]
-) -> Counts:
+    job: tuple["SortedRuns", Item],
+    make: Callable[[Item], Iterator[Keyed[AnyCounts]]],
+    counts: type[AnyCounts],
+) -> AnyCounts:
     runs, item = job
     return runs.write(make(item), counts())
 
@@ -149,7 +151,7 @@ class SortedRuns:
         except (OSError, ValueError):  # A file is missing, or its first line is another.
             return False
 
-    def write(self, made: Iterator[Keyed], counts: Counts) -> Counts:
+    def write(self, made: Iterator[Keyed[AnyCounts]], counts: AnyCounts) -> AnyCounts:
         """Writes the files; when this returns, they are on the disk.
 
         Args:
@@ -188,7 +190,7 @@ class SortedRuns:
             counts.save(stream)
         return counts
 
-    def read_counts(self, counts: type[Counts]) -> Counts:
+    def read_counts(self, counts: type[AnyCounts]) -> AnyCounts:
         """Returns the counts of the item."""
         with open(self.path("counts"), "rb") as stream:
             self._recorded_sizes(stream)

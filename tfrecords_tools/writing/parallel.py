@@ -115,7 +115,9 @@ def _set_up(setup: Callable[[], None]) -> None:
 
 
 def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # This process is a worker.
+    parent.join()
     os._exit(1)
 
 

@@ -144,8 +144,12 @@ def write_file(
     import tensorflow as tf
 
     path = paths.path(path)
-    remote = isinstance(path, RemotePath)
-    with atomic.replacing_remote(path) if remote else contextlib.nullcontext(path) as local:
+    replaced = (
+        atomic.replacing_remote(path)
+        if isinstance(path, RemotePath)
+        else contextlib.nullcontext(path)
+    )
+    with replaced as local:
         writer = tf.io.TFRecordWriter(str(local))
         with disk_errors():
             for record in records:

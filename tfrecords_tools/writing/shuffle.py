@@ -9,7 +9,7 @@ Shapes: N records.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, NamedTuple, Protocol, Self, TypeVar
+from typing import IO, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,10 @@ class Counts(Protocol):
         """Reads what `save` wrote."""
 
 
-class Keyed(NamedTuple):
+AnyCounts = TypeVar("AnyCounts", bound=Counts)
+
+
+class Keyed(NamedTuple, Generic[AnyCounts]):
     """Records with their keys.
 
     Attributes:
@@ -44,7 +47,7 @@ class Keyed(NamedTuple):
 
     keys: np.ndarray
     records: Sequence[bytes]
-    counts: Counts
+    counts: AnyCounts
 
 
 class Runner(Protocol):
@@ -68,12 +71,12 @@ class Runner(Protocol):
 
     def shuffle(
         self,
-        make: Callable[[Item], Iterator[Keyed]],
+        make: Callable[[Item], Iterator[Keyed[AnyCounts]]],
         items: Iterable[Item],
         parts: Callable[[int, int], int],
         write: Callable[["ShardRecords"], Result],
-        counts: type[Counts],
-        counted: Callable[[Item, Counts], None],
+        counts: type[AnyCounts],
+        counted: Callable[[Item, AnyCounts], None],
     ) -> list[Result]:
         """Makes records of all items, shuffles them and writes them in parts.
 

@@ -23,9 +23,8 @@ def make_examples(*examples):
     counts = [len(example) for example in examples]
     runs = np.array([run[:2] for example in examples for run in example])
     opens = np.array([bool(run[2]) for example in examples for run in example])
-    return Examples(
-        runs, opens, np.concatenate([[0], np.cumsum(counts)]), np.array(counts), np.array(counts)
-    )
+    splits, labels = np.concatenate([[0], np.cumsum(counts)]), np.array(counts)
+    return Examples(runs, opens, splits, labels, labels, closed=np.ones(len(runs), bool))
 
 
 def test_piece_leaves_out_what_is_empty():
