@@ -47,7 +47,7 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
         rows += linear(
             "encoder/embeddings/projection", "albert.encoder.embedding_hidden_mapping_in"
         )
-    for group in range(encoder.layer_groups):
+    for group in range(encoder.layer_groups or 0):
         for layer in range(encoder.inner_layers):
             ours = f"encoder/group_{group}_layer_{layer}"
             theirs = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{layer}"

@@ -15,6 +15,7 @@
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -39,7 +40,6 @@ from official.conversion.weight_files import Tensors
 from official.tokenizers import SentencePiece, Tokenizer
 from official.tokenizers.sentencepiece import FAIRSEQ_FILE
 from official.utils.errors import UserError
-from official.utils.paths import AnyPath
 
 # Our paths ↔ the tensors of Hugging Face's files, below the prefix of the system.
 _EMBEDDINGS = {
@@ -134,7 +134,7 @@ def task_heads(
       span: the suffix of the name of the class for span answers.
     """
     texts = f"{model}ForSequenceClassification"
-    pooler = {"pooler": hidden, "pooler_activation": activation}
+    pooler: dict[str, Any] = {"pooler": hidden, "pooler_activation": activation}
     return (
         Classification(linear("classification/output", name), texts, **pooler),
         MultiLabel(linear("multi_label/output", name), texts, **pooler),
@@ -385,13 +385,9 @@ _ERNIE_POSITIONS = "ernie.embeddings.position_embeddings.weight"
 
 
 class OneTask(LazyTensors):
-    """The tensors of a file, with the embedding of task 0 as a part of the position table.
+    """The tensors of a file, with the embedding of task 0 as a part of the position table."""
 
-    Attributes:
-      source: the name of the file for messages.
-    """
-
-    def __init__(self, tensors: Tensors, source: str | AnyPath):
+    def __init__(self, tensors: Tensors, source: str | os.PathLike):
         """Wraps tensors, and notes which embeddings are left out."""
         self.source, self._tensors = source, tensors
         self._index = dict.fromkeys(name for name in tensors if name != _ERNIE_TASKS)

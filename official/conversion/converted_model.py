@@ -11,6 +11,7 @@ from official import config as configs
 from official import tokenizers
 from official.conversion import mapping
 from official.conversion.heads import kind_of
+from official.conversion.mapping import LazyTensors
 from official.conversion.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
@@ -62,7 +63,7 @@ def read(
     described: Mapping[str, Any],
     source: str | os.PathLike,
     system: System,
-    tensors: Mapping[str, np.ndarray],
+    tensors: LazyTensors,
 ) -> Converted:
     """Makes a model from the content of a folder.
 
@@ -71,7 +72,7 @@ def read(
       described: the parsed config.json or a similar config.
       source: the name of the file of `described` for messages.
       system: the table of the system.
-      tensors: the tensors by name. Their attribute `source` is the name of their file for messages.
+      tensors: the tensors by name.
 
     Raises:
       UserError: something is missing, or the parts do not belong together.
@@ -80,13 +81,10 @@ def read(
     names = set(tensors)
     with naming(source):
         heads = system.heads_of(names, described)
-    config = config_of(
-        folder.resolve().name,
-        system.encoder_config(described, str(source), heads, **system.fields_of(names, heads)),
-        system.objectives(heads, described, str(source)),
-        system,
-    )
-    tokenizer = tokenizer_of(folder, config.encoder.vocab_size, source, system)
+    encoder = system.encoder_config(described, str(source), heads, **system.fields_of(names, heads))
+    objectives = system.objectives(heads, described, str(source))
+    config = config_of(folder.resolve().name, encoder, objectives, system)
+    tokenizer = tokenizer_of(folder, encoder.vocab_size, source, system)
     try:
         shapes = model_folder.shapes(config)
     except UserError as error:
@@ -138,7 +136,7 @@ def tokenizer_of(
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
-    others = list(folder.glob("*.model"))
+    others: list[AnyPath] = list(folder.glob("*.model"))
     names = (*tokenizers.KINDS, tokenizers.JSON_FILE)
     present = [folder / name for name in names if (folder / name).exists()]
     for path in present:

@@ -259,7 +259,7 @@ def split(
       Config and variables of the encoder with its heads under an empty name, and those of the
       generator, if there is one, under `generator`.
     """
-    generator = next((o for o in config.objectives if o.type == GENERATOR), None)
+    generator = next((o for o in config.objectives if isinstance(o, GeneratorConfig)), None)
     objectives = tuple(o for o in config.objectives if o is not generator)
     main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
     networks = {"": (dataclasses.replace(config, objectives=objectives), main)}

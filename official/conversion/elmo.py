@@ -33,7 +33,7 @@ _DIRECTIONS = ("forward", "backward")
 _CHARACTERS = (261, 262)
 _WORD = 50  # characters
 # The fields of the config by section and name in the options; those with a default may be missing.
-_FIELDS = {
+_FIELDS: dict[str, tuple[Any, ...]] = {
     "character_size": ("char_cnn", "embedding.dim"),
     "filters": ("char_cnn", "filters"),
     "highway_layers": ("char_cnn", "n_highway", 0),
@@ -84,7 +84,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         or `output` exists.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
-    if config.encoder.type != "bilm":
+    if not isinstance(config.encoder, BilmConfig):
         raise UserError(
             f"{paths.path(model_dir) / model_folder.CONFIG}: encoder.type: {config.encoder.type}: "
             "--target=elmo supports only bilm: use --target=hf"
@@ -98,7 +98,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
 
 def _only(folder: AnyPath, ending: str) -> AnyPath:
     """Returns the file of a folder whose name has an ending."""
-    matching = sorted(folder.glob(f"*{ending}"))
+    matching: list[AnyPath] = sorted(folder.glob(f"*{ending}"))
     if len(matching) == 1:
         return matching[0]
     names = ", ".join(path.name for path in matching) or "none"
@@ -112,7 +112,13 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Charact
     """Returns the tokenizer of a vocabulary; that of a folder may have settings."""
     own = folder / Characters.FILE
     if vocabulary is None and own.exists():
-        return tokenizers.load(folder)
+        tokenizer = tokenizers.load(folder)
+        if not isinstance(tokenizer, Characters):
+            raise UserError(
+                f"{folder} has {tokenizer.FILE} beside {Characters.FILE}: keep the vocabulary of "
+                "this model alone"
+            )
+        return tokenizer
     if vocabulary is None:
         return Characters(SPECIALS)
     path = paths.path(vocabulary)

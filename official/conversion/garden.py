@@ -107,8 +107,8 @@ class _Objects:
         """Returns the object on a path below another, or None."""
         for name in names:
             ids = (c.node_id for c in self._nodes[node].children if c.local_name == name)
-            node = next(ids, None)
-            if node is None or not 0 <= node < len(self._nodes):
+            node = next(ids, -1)
+            if not 0 <= node < len(self._nodes):
                 return None
         return node
 
@@ -157,11 +157,7 @@ class _Objects:
 
 
 class _Tensors(LazyTensors):
-    """The variables under the names of transformers, in its layout.
-
-    Attributes:
-      source: the name of the checkpoint for messages.
-    """
+    """The variables under the names of transformers, in its layout."""
 
     def __init__(self, objects: _Objects):
         self.source = objects.checkpoint.source

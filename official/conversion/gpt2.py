@@ -48,8 +48,8 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _more_keys(encoder: TransformerConfig) -> dict[str, Any]:
-    inner = encoder.intermediate_size
-    inner = None if inner == 4 * encoder.hidden_size else inner
+    usual = encoder.intermediate_size == 4 * encoder.hidden_size
+    inner = None if usual else encoder.intermediate_size
     return {"n_inner": inner, "embd_pdrop": encoder.dropout}
 
 

@@ -16,6 +16,11 @@ import safetensors.numpy
 
 from official import config as configs
 from official import tokenizers
+from official.config.encoders import (
+    EncoderDecoderConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.conversion import (
     albert,
     bert,
@@ -154,11 +159,11 @@ def system_of(
 ) -> System:
     """Returns the system that a model is written as: the first one that can express it."""
     encoder = config.encoder
-    if encoder.type == "transformer_xl":
+    if isinstance(encoder, TransformerXLConfig):
         return xlnet.SYSTEM
-    if encoder.type == "encoder_decoder":
+    if isinstance(encoder, EncoderDecoderConfig):
         return t5.SYSTEM if encoder.decoder_layers else t5.ENCODER
-    if encoder.type != "transformer":
+    if not isinstance(encoder, TransformerConfig):
         return bert.BERT
     if encoder.causal:
         return gpt2.SYSTEM
@@ -246,7 +251,7 @@ def _files(
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     described |= {key: getattr(tokenizer, name) for key, name in system.bounds.items()}
     tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
-    if heads and system is t5.SYSTEM:
+    if heads and isinstance(config.encoder, EncoderDecoderConfig):
         tensors = t5.with_output_layer(tensors, config.encoder)
     if not heads:
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}

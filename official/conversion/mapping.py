@@ -5,6 +5,7 @@ permutations of elements, so writing a model and reading it again gives the same
 """
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -18,8 +19,12 @@ class LazyTensors(Mapping[str, np.ndarray]):
     """Tensors by name, each read when it is accessed.
 
     A subclass reads a tensor in `__getitem__`, and sets `_index`, whose keys are the names.
+
+    Attributes:
+      source: the file for messages.
     """
 
+    source: str | os.PathLike
     _index: Mapping[str, object]
 
     def __contains__(self, name: object) -> bool:

@@ -47,8 +47,6 @@ def convert(
       UserError: `input` is not of the format, or has something that is not supported; an argument
         is not supported for the format; `output` exists.
     """
-    if (source is None) == (target is None):
-        raise UserError("give either --source=hf|tf1|garden|elmo or --target=hf|elmo")
     for name, value, formats in (("source", source, SOURCES), ("target", target, TARGETS)):
         if value is not None and value not in formats:
             raise UserError(f"--{name}={value}: the formats are {', '.join(formats)}")
@@ -58,10 +56,12 @@ def convert(
         )
     output = os.fspath(output)
     atomic.check_new(output)
-    if target is not None:
+    if source is not None and target is None:
+        lines = _read(source, input, output, vocab)
+    elif target is not None and source is None:
         lines = _write(target, input, output, checkpoint)
     else:
-        lines = _read(source, input, output, vocab)
+        raise UserError("give either --source=hf|tf1|garden|elmo or --target=hf|elmo")
     for line in lines:
         if report is not None:
             report(line)

@@ -184,7 +184,7 @@ def _pooling(path: AnyPath) -> tuple[list[str], bool]:
 
 def _max_length(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> int | None:
     """Returns the length at which the Transformer module cuts texts; None = the encoder's."""
-    files = sorted(folder.glob(_LENGTHS))
+    files: list[AnyPath] = sorted(folder.glob(_LENGTHS))
     config = _optional(files[0]) if files else {}
     source = str(files[0]) if files else str(folder)
     if config.get("do_lower_case") and not lower_case:

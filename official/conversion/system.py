@@ -15,9 +15,10 @@ from typing import Any
 
 from official import config as configs
 from official.config.encoders import TransformerConfig
+from official.config.parts import EncoderConfig
 from official.conversion import heads as head_kinds
 from official.conversion.heads import Head, TaskHead
-from official.conversion.mapping import Row, linear
+from official.conversion.mapping import LazyTensors, Row, linear
 from official.utils import strict
 from official.utils.errors import UserError
 
@@ -104,7 +105,7 @@ class EncoderKeys:
     """
 
     title: str
-    encoder_type: type = TransformerConfig
+    encoder_type: type[EncoderConfig] = TransformerConfig
     form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
     sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
     more_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
@@ -141,7 +142,7 @@ class EncoderKeys:
         for ours, theirs in self.sizes.items():
             fields[ours] = strict.typed(hints[ours], config[theirs], theirs, source)
         if self.activation:
-            fields["activation"] = self._activation(config, source)
+            fields["activation"] = self._activation(config, self.activation, source)
         with naming(source):
             if self.more_fields:
                 fields |= self.more_fields(config)
@@ -153,15 +154,14 @@ class EncoderKeys:
                 fields["max_positions"] -= fields["position_offset"]
         return fields
 
-    def _activation(self, config: Mapping[str, Any], source: str) -> str:
+    def _activation(self, config: Mapping[str, Any], key: str, source: str) -> str:
         names = {name: ours for ours, theirs in ACTIVATIONS.items() for name in theirs}
         names["gelu"] = self.gelu
-        if config.get(self.activation) not in names:
+        if config.get(key) not in names:
             raise UserError(
-                f"{source}: {self.activation}: {config.get(self.activation)!r} is not supported "
-                f"(known: {', '.join(names)})"
+                f"{source}: {key}: {config.get(key)!r} is not supported (known: {', '.join(names)})"
             )
-        return names[config[self.activation]]
+        return names[config[key]]
 
     def encoder(self, fields: Mapping[str, Any], config: Mapping[str, Any], source: str) -> Any:
         """Makes the config of our encoder.
@@ -187,7 +187,7 @@ class EncoderKeys:
                 for field in dataclasses.fields(self.encoder_type)
                 if field.name in fields
             }
-            return self.encoder_type(**fields, norm_epsilon=epsilon)
+            return self.encoder_type(**{**fields, "norm_epsilon": epsilon})
 
     def keys(self, encoder: Any) -> dict[str, Any]:
         """Returns the keys of config.json that describe our encoder.
@@ -290,7 +290,7 @@ class System:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tied_aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: tuple[str, ...] = BARE
-    tensors: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
+    tensors: Callable[[Any, str | os.PathLike], LazyTensors] | None = None
     buffers: Sequence[str] = ()
     vocabulary: str = "vocab.txt"
     tokenizer_class: str | None = None
@@ -323,7 +323,7 @@ class System:
             rows += self._pooler_rows(heads)
         for head in heads:
             rows += self.heads[head].rows_of(encoder)
-        return self._named(rows)
+        return self.named(rows)
 
     def _pooler_rows(self, heads: Collection[str]) -> list[Row]:
         rows = linear("encoder/pooler", self.prefix + self.pooler) if self.pooler else []
@@ -342,11 +342,12 @@ class System:
         """The head of a task among these."""
         return next((h for h in map(self._head, heads) if isinstance(h, TaskHead)), None)
 
-    def _named(self, rows: Iterable[Row]) -> list[Row]:
-        return [self.tf1_row(row) if self.release else row for row in rows]
+    def named(self, rows: Iterable[Row]) -> list[Row]:
+        """Returns rows with the names of the release, if the system has them."""
+        return [self.tf1_row(row) if self.release and self.tf1_row else row for row in rows]
 
     def _any(self, rows: Iterable[Row], names: Collection[str]) -> bool:
-        return any(name in names for row in self._named(rows) for name in row.names)
+        return any(name in names for row in self.named(rows) for name in row.names)
 
     def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
         """Returns the names of the heads in a file: those of pretraining and one of a task.
@@ -439,7 +440,7 @@ class System:
         """
         fixed = [head for head in sorted(heads) if self._head(head).erf_gelu]
         activation = self.encoder.activation
-        if fixed and (value := config.get(activation)) not in ACTIVATIONS["gelu"]:
+        if fixed and activation and (value := config.get(activation)) not in ACTIVATIONS["gelu"]:
             raise UserError(
                 f"{source}: {activation}: {value!r} is not supported with the head of "
                 f"the {fixed[0]}, which always has 'gelu'"

@@ -57,20 +57,22 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     folder = paths.path(folder)
     present = [name for name in RELEASES if (folder / name).exists()]
     if not present and list(folder.glob("*.index")):
-        tensors = Checkpoint(folder)
-        _refuse_objects(tensors)
-        if any(name.startswith("electra/") for name in tensors):
-            return _electra(folder, tensors)
-        if "shared/embedding" in tensors:
-            return _t5(folder, tensors)
+        checkpoint = Checkpoint(folder)
+        _refuse_objects(checkpoint)
+        if any(name.startswith("electra/") for name in checkpoint):
+            return _electra(folder, checkpoint)
+        if "shared/embedding" in checkpoint:
+            return _t5(folder, checkpoint)
     source = folder / (present or list(RELEASES))[0]
     config = json_files.read(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
-    tensors: Checkpoint | xlnet.OneHead = Checkpoint(folder)
-    _refuse_objects(tensors)
+    checkpoint = Checkpoint(folder)
+    _refuse_objects(checkpoint)
+    tensors: LazyTensors = checkpoint
     if system.model_type == "xlnet":
-        tensors = xlnet.OneHead(tensors)
-        config = xlnet.release_config(config, str(source)) | tensors.described()
+        one_head = xlnet.OneHead(checkpoint)
+        config = xlnet.release_config(config, str(source)) | one_head.described()
+        tensors = one_head
     return converted_model.read(folder, _labels(system, tensors) | config, source, system, tensors)
 
 
@@ -82,7 +84,7 @@ def _refuse_objects(tensors: "Checkpoint") -> None:
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Returns the labels for config.json: as many as the head has outputs."""
-    _, bias = (system.tf1_row(row).names[0] for row in system.heads["classification"].rows)
+    _, bias = (row.names[0] for row in system.named(system.heads["classification"].rows))
     if bias not in tensors:
         return {}
     return {"id2label": {str(i): f"LABEL_{i}" for i in range(len(tensors[bias]))}}
@@ -117,6 +119,8 @@ class Checkpoint(LazyTensors):
       source: the path without `.index`.
     """
 
+    source: AnyPath
+
     def __init__(self, folder: AnyPath):
         """Finds and opens the checkpoint."""
         prefixes = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
@@ -142,11 +146,11 @@ class Checkpoint(LazyTensors):
             raise UserError(f"{self.source}: cannot be read: {error}") from None
         shapes = self._reader.get_variable_to_shape_map()
         dtypes = self._reader.get_variable_to_dtype_map()
-        self._index = {
+        self._index = dict.fromkeys(
             name
             for name in shapes
             if not name.endswith(_SLOTS) and _SLOT not in name and name not in _COUNTERS
-        }
+        )
         # The reader makes room for a tensor by its shape in the index, before it looks at the data.
         room = sum(path.stat().st_size for path in self._files(folder, ".data-*"))
         for name in sorted(self._index):

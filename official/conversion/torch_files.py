@@ -12,10 +12,11 @@ for each storage. Before, several pickles followed one another, and then the sto
 import dataclasses
 import io
 import math
+import os
 import pickletools
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 import ml_dtypes
@@ -65,13 +66,15 @@ _ERRORS = (
 class TorchFile(LazyTensors):
     """The tensors of a file by name. Each is read when it is accessed."""
 
+    _index: Mapping[str, "_Tensor"]
+
     def __init__(self, path: AnyPath):
         """Opens a file and reads which tensors it has.
 
         Raises:
           UserError: the file is broken, or has something else than tensors in it.
         """
-        self._path = path
+        self.source = path
         paths.check_file(path, max_bytes=None)
         with self._naming(), paths.local_copy(path) as local:
             self._stream = local.open("rb")  # the copy may be removed when it is open
@@ -102,7 +105,7 @@ class TorchFile(LazyTensors):
         return _Rows(self._stream, self._size, storages, keys).storage, state
 
     def _naming(self) -> "_Naming":
-        return _Naming(self._path)
+        return _Naming(self.source)
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor; the storage of the last one is kept, as tensors may share it."""
@@ -126,7 +129,7 @@ class TorchFile(LazyTensors):
 class _Naming:
     """Raises what reading a file raises as a UserError that names the file."""
 
-    path: AnyPath
+    path: str | os.PathLike
 
     def __enter__(self) -> None:
         """Does nothing."""
@@ -288,7 +291,8 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self, pickle: _Pickle) -> Any:
-        for number, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
+        opcodes = pickletools.genops(pickle)  # type: ignore[arg-type]  # it calls these two methods
+        for number, (opcode, argument, _) in enumerate(opcodes):
             if number > _MAX_OPCODES:
                 raise ValueError(f"its pickle has more than {_MAX_OPCODES:,} opcodes")
             if opcode.name == "STOP":

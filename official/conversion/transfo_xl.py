@@ -4,16 +4,16 @@ Its adaptive embeddings (clusters of rarer words with narrower tables and a proj
 one table with the same embeddings. The adaptive softmax is not supported and is left out.
 """
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from official.config.encoders import TransformerXLConfig
-from official.conversion.mapping import Row, linear, norm
+from official.conversion.mapping import LazyTensors, Row, linear, norm
 from official.conversion.system import EncoderKeys, System
 from official.utils.errors import UserError
-from official.utils.paths import AnyPath
 
 _TABLE = "transformer.word_emb.weight"
 _CLUSTER = "transformer.word_emb.emb_layers.{}.weight"
@@ -57,20 +57,19 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class OneTable(Mapping[str, np.ndarray]):
-    """The tensors of a file, with the clusters of embeddings as one table.
+class OneTable(LazyTensors):
+    """The tensors of a file, with the clusters of embeddings as one table."""
 
-    Attributes:
-      source: the name of the file for messages.
-    """
-
-    def __init__(self, tensors: Mapping[str, np.ndarray], source: str | AnyPath):
+    def __init__(self, tensors: Mapping[str, np.ndarray], source: str | os.PathLike):
         """Wraps tensors whose names have the prefix `transformer.`, except those of heads."""
         self.source = source
         self._tensors = tensors
         self._clusters = 0
         while _CLUSTER.format(self._clusters) in tensors:
             self._clusters += 1
+        made = {f(i) for i in range(self._clusters) for f in (_CLUSTER.format, _PROJECTION.format)}
+        table = [_TABLE] if self._clusters else []
+        self._index = dict.fromkeys([*table, *(name for name in tensors if name not in made)])
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor, or makes the table."""
@@ -93,17 +92,6 @@ class OneTable(Mapping[str, np.ndarray]):
                 f"with embeddings of the shape {list(part.shape)}"
             )
         return part @ projection.T
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        made = {f(i) for i in range(self._clusters) for f in (_CLUSTER.format, _PROJECTION.format)}
-        if self._clusters:
-            yield _TABLE
-        yield from (name for name in self._tensors if name not in made)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return sum(1 for _ in self)
 
 
 SYSTEM = System(

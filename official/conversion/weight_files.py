@@ -18,6 +18,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -48,7 +49,7 @@ class _Safetensors(LazyTensors):
     """The tensors of a safetensors file."""
 
     def __init__(self, path: AnyPath):
-        self._path = path
+        self.source = path
         paths.check_file(path, max_bytes=None)
         try:
             with paths.local_copy(path) as file:  # which may be removed when it is open
@@ -62,7 +63,7 @@ class _Safetensors(LazyTensors):
         try:
             return self._handle.get_tensor(name)
         except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
-            raise UserError(f"{self._path}: tensor {name} cannot be read: {error}") from None
+            raise UserError(f"{self.source}: tensor {name} cannot be read: {error}") from None
 
     def close(self) -> None:
         self._handle = None
@@ -72,8 +73,10 @@ class _Keras(LazyTensors):
     """The data sets of an HDF5 file. All are checked and read when it is opened."""
 
     by_tf = True
+    _index: Mapping[str, np.ndarray]
 
     def __init__(self, path: AnyPath):
+        self.source = path
         shapes = hdf5.shapes(path)
         if not shapes:
             raise UserError(f"{path} has no weights in it: copy or download it again")
@@ -92,8 +95,9 @@ class _Torch(TorchFile):
     by_tf = False
 
 
+_File = _Safetensors | _Torch | _Keras
 # Files in the order of preference, and what reads them.
-_READERS: dict[str, Callable[[AnyPath], Mapping[str, np.ndarray]]] = {
+_READERS: dict[str, Callable[[AnyPath], _File]] = {
     SAFETENSORS: _Safetensors,
     TORCH: _Torch,
     KERAS: _Keras,
@@ -104,9 +108,12 @@ class Weights(LazyTensors):
     """The tensors of a folder by the names that they have in its files, read when accessed.
 
     Attributes:
-      source: the file, or the index of several, for messages.
+      source: the file, or the index of several.
       by_tf: whether classes of TensorFlow have written them.
     """
+
+    source: AnyPath
+    _index: Mapping[str, _File]
 
     def __init__(self, folder: AnyPath):
         """Opens the file or, if `save_pretrained` has split it, the files.
@@ -115,7 +122,7 @@ class Weights(LazyTensors):
           UserError: there are none, or one is missing or broken.
         """
         self.source, parts, reader = _find(folder)
-        self._parts: list[Mapping[str, np.ndarray]] = []
+        self._parts: list[_File] = []
         try:
             for path in parts:
                 advice = "" if path == self.source else f"{self.source.name} names it"
@@ -139,9 +146,7 @@ class Weights(LazyTensors):
         self._parts = []
 
 
-def _find(
-    folder: AnyPath,
-) -> tuple[AnyPath, Sequence[AnyPath], Callable[[AnyPath], Mapping[str, np.ndarray]]]:
+def _find(folder: AnyPath) -> tuple[AnyPath, Sequence[AnyPath], Callable[[AnyPath], _File]]:
     """Returns the file or index of the weights, all their files, and what reads one."""
     for name, reader in _READERS.items():
         path = folder / name
@@ -149,7 +154,7 @@ def _find(
             return path, [path], reader
         if (index := folder / f"{name}.index.json").exists():
             return index, _split_files(index), reader
-    candidates = sorted(
+    candidates: list[AnyPath] = sorted(
         path
         for pattern in _TORCH_FILES
         for path in folder.glob(pattern)
@@ -171,7 +176,9 @@ def _find(
 def _split_files(index: AnyPath) -> list[AnyPath]:
     """Returns the files that an index names. They are always in the folder of the index."""
     files_by_tensor = json_files.read(index).get("weight_map")
-    names = list(files_by_tensor.values()) if isinstance(files_by_tensor, dict) else [None]
+    names: list[Any] = [None]
+    if isinstance(files_by_tensor, dict):
+        names = list(files_by_tensor.values())
     if not all(isinstance(name, str) for name in names):
         raise UserError(f"{index}: weight_map: expected the name of a file for each tensor")
     return [index.with_name(PurePosixPath(name).name) for name in sorted(set(names))]
@@ -181,9 +188,10 @@ class Tensors(LazyTensors):
     """The tensors by their current names. Each is read when it is accessed.
 
     Attributes:
-      source: the file for messages.
       notes: sentences about what was left out of the names.
     """
+
+    _index: dict[str, str]
 
     def __init__(
         self,
@@ -265,8 +273,8 @@ class Tensors(LazyTensors):
         for stored in self._weights:
             path = _tf_path(stored)
             ends = (whole.get(path[start:]) for start in range(len(path)))
-            name = next(filter(None, ends), None)
-            candidates = [name] if name else sorted(shorter.get(path, ()))
+            known = next(filter(None, ends), None)
+            candidates = [known] if known else sorted(shorter.get(path, ()))
             if len(candidates) > 1:
                 raise UserError(
                     f"{self.source}: {stored} is one tensor, and it may be {candidates[0]} or "

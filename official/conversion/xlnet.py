@@ -79,10 +79,9 @@ def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
 
 def tf1_row(row: Row) -> Row:
     """Returns the row with the names of the release, where kernels are [in, out] as ours."""
-    layer = None
+    stacked = re.search(r"layer\.(\d+)\..*\.(?:r_._bias|seg_embed)$", row.names[0])
     shared = row.path.startswith("encoder/biases/")
-    if not shared and re.search(r"\.(r_._bias|seg_embed)$", row.names[0]):
-        layer = int(re.search(r"layer\.(\d+)\.", row.names[0])[1])
+    layer = int(stacked[1]) if stacked and not shared else None
     # The kernel of the output is [D, N, H], too.
     transposed = row.transposed and row.axes is not None
     names = tuple(map(_tf1_name, row.names))
@@ -139,13 +138,12 @@ class OneHead(LazyTensors):
 
     In run_classifier.py the name contains the task (`model/classification_mnli/logit/kernel`, or
     `regression_sts-b`). In run_race.py it is `logits/dense/kernel`.
-
-    Attributes:
-      source: the name of the checkpoint for messages.
     """
 
-    def __init__(self, tensors: Mapping[str, np.ndarray]):
-        """Wraps the tensors of a checkpoint, which has a `source`.
+    _index: Mapping[str, str]
+
+    def __init__(self, tensors: LazyTensors):
+        """Wraps the tensors of a checkpoint.
 
         Raises:
           UserError: the checkpoint has the heads of several tasks.

@@ -230,7 +230,7 @@ class Tokenizer(abc.ABC):
 
         Args:
           pieces: the vocabulary and the added tokens behind it, by id.
-          specials: the names of the special tokens.
+          specials: the names of the special tokens; only that of the mask may be missing.
           splitter: splits text.
           settings: those of the settings file, and the listed tokens.
           num_base_pieces: number of pieces of the vocabulary; None = all.
@@ -243,12 +243,11 @@ class Tokenizer(abc.ABC):
         self._specials = specials
         self._settings = settings
         self.pair_separators = file_formats.number(settings, PAIRS, type(self).pair_separators)
-        named = [
-            self.pieces.index(specials[key]) if key in specials else None
-            for key in file_formats.SPECIALS
-        ]
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = named
-        ids = sorted({i for i in named if i is not None})
+        id_of = {key: self.pieces.index(name) for key, name in specials.items()}
+        self.pad_id, self.unk_id = id_of["pad_token"], id_of["unk_token"]
+        self.cls_id, self.sep_id = id_of["cls_token"], id_of["sep_token"]
+        self.mask_id = id_of.get("mask_token")
+        ids = sorted(set(id_of.values()))
         self.special_ids = tuple(ids)
         self.eod_id = self.pieces.index(_EOD) if _EOD in self.pieces else None
         numbers = {piece: i for i, piece in enumerate(self.pieces)}
@@ -270,7 +269,11 @@ class Tokenizer(abc.ABC):
         vocabulary = {
             name: checksums.hash_bytes(data) for name, data in self._vocabulary_files().items()
         }
-        decides = {**self._decides(), "special_ids": named, **vocabulary}
+        decides = {
+            **self._decides(),
+            "special_ids": [id_of.get(key) for key in file_formats.SPECIALS],
+            **vocabulary,
+        }
         decides |= self._packing()
         behind = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
         if behind:

@@ -121,8 +121,9 @@ def test_errors(names, qrels, message):
 def _source(folder, qrels):
     run = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0}}
     _, digests = side_texts.write_candidates(folder, "test", run, qrels)
-    result = types.SimpleNamespace(candidates=digests, task=types.SimpleNamespace(metrics=["mrr"]))
-    return types.SimpleNamespace(folder=str(folder), split="test", manifest=result)
+    manifest = types.SimpleNamespace(candidates=digests)
+    task = types.SimpleNamespace(metrics=["mrr"])
+    return types.SimpleNamespace(folder=str(folder), split="test", manifest=manifest, task=task)
 
 
 OUTPUTS = {

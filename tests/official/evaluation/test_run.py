@@ -50,8 +50,8 @@ class Source:
     fields = ("token_ids", "row", "example_weights")
 
     def __init__(self, kind="classification"):
-        task = Description("cola", kind, labels=("no", "yes"))
-        self.manifest = types.SimpleNamespace(task=task)
+        self.task = Description("cola", kind, labels=("no", "yes"))
+        self.manifest = types.SimpleNamespace(task=self.task)
 
     def dataset(self, batch_size, replicas_per_worker=1, **options):
         size = batch_size // replicas_per_worker
