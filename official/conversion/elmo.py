@@ -80,8 +80,8 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
       The names of the parts that are left out: the objectives, which the files cannot have.
 
     Raises:
-      UserError: `model_dir` is no model folder, or its encoder is no `bilm` that reads characters;
-        or `output` exists.
+      UserError: `model_dir` is not a model folder, or its encoder is not a `bilm` that reads
+        characters; or `output` exists.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     if not isinstance(config.encoder, BilmConfig):

@@ -251,8 +251,8 @@ class Evaluator:
                 )
             if "row" not in batch:
                 raise UserError(
-                    f"the {source.split} split has no row numbers: predictions want the shards of "
-                    "a task, made by build_task_shards"
+                    f"the {source.split} split has no row numbers: predictions need the shards of "
+                    "a task, which build_task_shards makes"
                 )
             fields = {name: batch[name] for name in ("row", "example_weights")}
             return tf.zeros([0]), {name: given[name] for name in names} | fields

@@ -1,7 +1,8 @@
 """Metrics and files of tasks as text to text: the answers are generated.
 
-A text that is no answer of the task counts as class -1, and as the number -1 where a score is asked
-(Raffel et al., 2020, section 2.4). BLEU and ROUGE are from 0 to 1, with the settings of T5:
+A text that is not an answer of the task counts as class -1, or as the number -1 where the answers
+are scores (Raffel et al., 2020, section 2.4). BLEU and ROUGE are from 0 to 1, with the settings
+of T5:
 
 | metric | library | settings (Raffel et al. 2020, section 2.3) |
 |---|---|---|
@@ -77,7 +78,7 @@ class Scorer:
     def classes_or_scores(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns `probabilities` [B, C], 1 for the label, or `score` [B], for a submission.
 
-        A text that is no label has no 1, and becomes the first label in the file.
+        A text that is not a label has no 1, and becomes the first label in the file.
 
         Raises:
           UserError: the answers are neither labels nor scores.

@@ -47,7 +47,7 @@ def write(
     if missing := sorted(set(range(len(rows))) - set(rows.tolist())):
         raise UserError(
             f"row {missing[0]} of the {split} file of {name} has no prediction, it was left out "
-            "when the shards were made: GLUE wants every row, so make them without --skip_bad_rows"
+            "when the shards were made: GLUE needs every row, so make them without --skip_bad_rows"
         )
     if "score" in outputs:
         values = [f"{score:.3f}" for score in np.clip(outputs["score"], *_SCORES)]
@@ -101,7 +101,7 @@ def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> lis
             missing.append(f"{name} (--task={task.name})")
     if missing:
         raise UserError(
-            f"{', '.join(map(str, folders))}: no {', '.join(missing)}: GLUE wants all of its "
+            f"{', '.join(map(str, folders))}: no {', '.join(missing)}: GLUE needs all of its "
             "files; --mode=predict --submission=DIR writes those of a model"
         )
     with (

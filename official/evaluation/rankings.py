@@ -160,8 +160,7 @@ def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:
     for rank, grade in enumerate(list(grades)[:cutoff], 1):
         if grade > trec.MAX_GRADE:
             raise UserError(
-                f"grade {grade}: the expected reciprocal rank wants grades of at most "
-                f"{trec.MAX_GRADE}"
+                f"grade {grade}: the expected reciprocal rank takes grades up to {trec.MAX_GRADE}"
             )
         satisfied = (2 ** max(grade, 0) - 1) / 2**trec.MAX_GRADE
         total += reading * satisfied / rank

@@ -255,7 +255,7 @@ def _of_labels(
     """Returns the metrics of tags that mark no entities, over all words."""
     right, found = (np.array(list(itertools.chain(*rows))) for rows in (true, predicted))
     metrics = {"accuracy": float(np.mean(right == found))}
-    # A word without a token is O, which may be no tag.
+    # A word without a token is O, which need not be one of the tags.
     names = sorted(set(right.tolist()) | set(found.tolist()) - {tag_rules.OUTSIDE})
     for name in names:
         hits = np.sum((right == name) & (found == name))

@@ -76,7 +76,7 @@ def sample_permutation(
     mask = corrupted["permutation_mask"][0].numpy()
     weights = corrupted["masked_weights"].numpy()
     targets = corrupted["masked_positions"].numpy()[weights > 0].tolist()
-    # Special tokens have a place in the order; other tokens that are no targets are always visible.
+    # Special tokens have a place in the order. Other tokens are visible unless they are targets.
     maskable = vocabulary.maskable[ids]
     ranks = permutation.orders(seeds, len(tokens))[0].numpy()
     block_size = config.perm_size or len(tokens)

@@ -14,8 +14,8 @@ exactly, because the position in the data and all random draws are functions of 
 3. Old checkpoints are removed last. The newest `keep` checkpoints and the best one are kept.
 
 On a remote file system, a checkpoint is written in place, `state.json` last, and is removed in the
-opposite order: a folder without `state.json` is no checkpoint. `last.json` names the newest step,
-because a listing may not have it yet.
+opposite order: a folder without `state.json` is not a checkpoint. `last.json` names the newest
+step, because a listing may not have it yet.
 """
 
 import contextlib
@@ -184,7 +184,9 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
     kinds = {"step": int, "sha256": str, "file": str, "figures": dict, "waited": int}
     state = json_files.read_record(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
     if not _ANY_VARIABLES.fullmatch(state["file"]):
-        raise UserError(f"{file}: damaged (file: {state['file']!r} is no name of variables)")
+        raise UserError(
+            f"{file}: damaged (file: {state['file']!r} is not the name of a file of variables)"
+        )
     named = _NAME.search(paths.path(path).name)
     if named and int(named[1]) != state["step"]:
         raise UserError(f"{file}: damaged (it is of step {state['step']})")

@@ -81,7 +81,7 @@ class StudentPlan:
             )
         for layer in self.layers:
             if not 0 <= layer < count or self.layers.count(layer) > 1:
-                why = "given twice" if 0 <= layer < count else "no layer of the teacher"
+                why = "given twice" if 0 <= layer < count else "not a layer of the teacher"
                 raise UserError(
                     f"--layers: {layer} is {why}: {source} has {count} layers, numbered from 0 to "
                     f"{count - 1}: name each at most once"
@@ -141,7 +141,7 @@ def parse_layers(text: Sequence[str]) -> tuple[int, ...]:
     """Reads the numbers of layers.
 
     Raises:
-      UserError: there is none, or one is no whole number.
+      UserError: there is none, or one is not a whole number.
     """
     if not text or not all(each.strip().isdecimal() for each in text):
         raise UserError(

@@ -37,8 +37,8 @@ def described(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
       config: a config with encoder and labels, as `official.training.resolve` returns it.
 
     Raises:
-      UserError: there is no teacher, it is no model folder, it has changed since its checksum was
-        filled in, or it does not suit the student.
+      UserError: there is no teacher, it is not a model folder, it has changed since its checksum
+        was filled in, or it does not suit the student.
     """
     objective = distillation(config)
     if objective is None:

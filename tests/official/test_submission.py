@@ -73,7 +73,7 @@ def test_what_a_zip_lacks(tmp_path):
     with pytest.raises(UserError) as error:
         glue_submission.pack([folder], tmp_path / "glue.zip")
     assert str(error.value) == (
-        f"{folder}: no MNLI-mm.tsv (--task=mnli), AX.tsv (--task=ax): GLUE wants all of its files; "
+        f"{folder}: no MNLI-mm.tsv (--task=mnli), AX.tsv (--task=ax): GLUE needs all of its files; "
         "--mode=predict --submission=DIR writes those of a model"
     )
     other = tmp_path / "two"

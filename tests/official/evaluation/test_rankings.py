@@ -109,7 +109,7 @@ def test_only_the_first_20_count():
         (["ndcg"], {"1": {"a": 1}}, "there is no metric 'ndcg' (did you mean 'ndcg_20'?): metrics"),
         (["map"], {}, "there are no judged queries to compute metrics on"),
         (["map"], {"1": {}}, "there are no judged queries"),
-        (["err_20"], {"1": {"a": 5}}, "grade 5: the expected reciprocal rank wants grades of at"),
+        (["err_20"], {"1": {"a": 5}}, "grade 5: the expected reciprocal rank takes grades up to 4"),
     ],
 )
 def test_errors(names, qrels, message):

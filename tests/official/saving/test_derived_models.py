@@ -132,7 +132,7 @@ def test_a_gpt2_keeps_its_final_norm():
         ),
         (
             derived_models.StudentPlan((0, 12)),
-            "--layers: 12 is no layer of the teacher: T has 12 layers, numbered from 0 to 11",
+            "--layers: 12 is not a layer of the teacher: T has 12 layers, numbered from 0 to 11",
         ),
         (derived_models.StudentPlan((0, 3, 3)), "--layers: 3 is given twice"),
         (
