@@ -112,12 +112,9 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Charact
     """Returns the tokenizer of a vocabulary; that of a folder may have settings."""
     own = folder / Characters.FILE
     if vocabulary is None and own.exists():
-        tokenizer = tokenizers.load(folder)
-        if not isinstance(tokenizer, Characters):
-            raise UserError(
-                f"{folder} has {tokenizer.FILE} beside {Characters.FILE}: keep the vocabulary of "
-                "this model alone"
-            )
+        paths.check_file(own)
+        tokenizer = tokenizers.load(folder)  # which refuses a folder with several vocabularies
+        assert isinstance(tokenizer, Characters)
         return tokenizer
     if vocabulary is None:
         return Characters(SPECIALS)
