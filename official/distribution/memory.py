@@ -108,9 +108,9 @@ class Memory:
           UserError: the memory is missing or has another size; `source` is the name of its origin.
         """
         shape = (self.rows, *self._states.shape[1:])
-        given = arrays[_STATES].shape if _STATES in arrays else None
-        if given != shape:
-            kept = "no memory of rows" if given is None else f"a memory of shape {list(given)}"
+        stored = arrays[_STATES].shape if _STATES in arrays else None
+        if stored != shape:
+            kept = "no memory of rows" if stored is None else f"a memory of shape {list(stored)}"
             raise UserError(
                 f"{source}: has {kept}, and this run needs {list(shape)}: it belongs to another "
                 "config"

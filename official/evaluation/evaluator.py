@@ -238,16 +238,16 @@ class Evaluator:
 
         def step(batch):
             if generates(source):
-                given = self._generated(source, batch, self.model.encode(batch))
+                predictions = self._generated(source, batch, self.model.encode(batch))
             else:
                 batch = self.model.prepare(batch, None)
-                given = self.model.predictions(batch)
-            given = {name.removeprefix(head): value for name, value in given.items()}
-            if set(names) - set(given):
+                predictions = self.model.predictions(batch)
+            predictions = {name.removeprefix(head): value for name, value in predictions.items()}
+            if set(names) - set(predictions):
                 raise UserError(
                     "this model has no classification, regression or ranking objective (or "
                     "several), so there is no prediction to write; its outputs are "
-                    f"{', '.join(given) or 'none'}"
+                    f"{', '.join(predictions) or 'none'}"
                 )
             if "row" not in batch:
                 raise UserError(
@@ -255,7 +255,7 @@ class Evaluator:
                     "a task, which build_task_shards makes"
                 )
             fields = {name: batch[name] for name in ("row", "example_weights")}
-            return tf.zeros([0]), {name: given[name] for name in names} | fields
+            return tf.zeros([0]), {name: predictions[name] for name in names} | fields
 
         outputs = self._loop_of(step).run(source, self.batch_size, report=self._report)[1]
         real = outputs.pop("example_weights") > 0  # [B]
@@ -272,8 +272,8 @@ class Evaluator:
         metrics: dict[str, float] = {}
         firsts = []
         for source in mixture.sources:
-            found = self.run(source, batches)
-            firsts.append(found[source.task.metrics[0]])
+            task_metrics = self.run(source, batches)
+            firsts.append(task_metrics[source.task.metrics[0]])
             others = [
                 f"{other}{metric}"
                 for other in mixture.tasks
@@ -282,7 +282,7 @@ class Evaluator:
             ]
             metrics |= {
                 f"{source.task_name}/{name}": value
-                for name, value in found.items()
+                for name, value in task_metrics.items()
                 if name not in others
             }
         return {**metrics, AVERAGE: float(np.mean(firsts))}

@@ -68,9 +68,9 @@ class Scorer:
           UserError: the split has no answers.
         """
         real = outputs["example_weights"] > 0
-        found = [self.references[row] for row in outputs["row"][real].tolist()]
-        answers = [each.answers for each in found if each.answers is not None]
-        if len(answers) < len(found):
+        references = [self.references[row] for row in outputs["row"][real].tolist()]
+        answers = [each.answers for each in references if each.answers is not None]
+        if len(answers) < len(references):
             raise rows.nothing_to_compare("answers")
         texts = self.texts({"generated_ids": outputs["generated_ids"][real]})
         return _METRICS[self._form](self, texts, answers)
@@ -108,23 +108,23 @@ class Scorer:
         return rows.compute(self.task.metrics, right, numbers)
 
     def _spans(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
-        given = ["" if text == text_to_text.NO_ANSWER else text for text in texts]
+        predicted = ["" if text == text_to_text.NO_ANSWER else text for text in texts]
         no_answers = not all(answers)
-        found = squad_metrics.evaluate(_numbered(given), _numbered(answers), no_answers)
-        return {name: found[name] for name in self.task.metrics} | found
+        metrics = squad_metrics.evaluate(_numbered(predicted), _numbered(answers), no_answers)
+        return {name: metrics[name] for name in self.task.metrics} | metrics
 
     def _generated(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
         tokenizer = self._source.tokenizer
-        found = {}
+        metrics = {}
         for name in self.task.metrics:
             if name == "exact_match":
                 # What the vocabulary makes of the target is all that can be generated.
                 ids = tokenizer.encode([answer for (answer,) in answers])
                 right = [decoded(each, tokenizer) for each in ids]
-                found[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
+                metrics[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
             else:
-                found[name] = CORPUS_METRICS[name](texts, answers)
-        return found
+                metrics[name] = CORPUS_METRICS[name](texts, answers)
+        return metrics
 
     def check_output(self, output: AnyPath) -> None:
         """See `rows.check_suffix`."""
@@ -198,14 +198,14 @@ def bleu(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
     # Stream i has the i-th right text of each text, or None.
     count = max(map(len, answers))
     streams = [[right[i] if i < len(right) else None for right in answers] for i in range(count)]
-    found = sacrebleu.corpus_bleu(
+    result = sacrebleu.corpus_bleu(
         list(texts),
         streams,  # type: ignore[arg-type]  # sacrebleu does accept None in a stream
         smooth_method="exp",
         tokenize="intl",
         force=True,
     )
-    return found.score / 100
+    return result.score / 100
 
 
 def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:

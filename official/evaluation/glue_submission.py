@@ -91,12 +91,14 @@ def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> lis
     files: dict[str, AnyPath] = {}
     missing = []
     for name, task, rows in _wanted():
-        there = [path for folder in folders if (path := paths.path(folder) / name).is_file()]
-        if len(there) > 1:
-            raise UserError(f"{name} is there twice, {there[0]} and {there[1]}: keep one of them")
-        if there:
-            _check(there[0], task, rows)
-            files[name] = there[0]
+        candidates = [path for folder in folders if (path := paths.path(folder) / name).is_file()]
+        if len(candidates) > 1:
+            raise UserError(
+                f"{name} is there twice, {candidates[0]} and {candidates[1]}: keep one of them"
+            )
+        if candidates:
+            _check(candidates[0], task, rows)
+            files[name] = candidates[0]
         else:
             missing.append(f"{name} (--task={task.name})")
     if missing:

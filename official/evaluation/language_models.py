@@ -68,9 +68,9 @@ def reading_config(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
       UserError: the model has no masked LM, or its shards have static masks.
     """
     if not any(objective.type == "masked_lm" for objective in config.objectives):
-        there = ", ".join(objective.type for objective in config.objectives) or "none"
+        types = ", ".join(objective.type for objective in config.objectives) or "none"
         raise UserError(
-            f"--pseudo_perplexity: not supported for a model with the objectives {there}, which "
+            f"--pseudo_perplexity: not supported for a model with the objectives {types}, which "
             "has no masked_lm; remove --pseudo_perplexity"
         )
     if config.segments is not None and config.segments.static_masks:

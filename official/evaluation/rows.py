@@ -46,9 +46,9 @@ class Scorer:
         task = self._source.task
         if task.kind != "multi_label":
             return None
-        given = [o.thresholds for o in self._config.objectives if isinstance(o, MultiLabelConfig)]
-        thresholds = given[0] if given and given[0] else np.full(len(task.labels), 0.5)
-        return np.asarray(thresholds, np.float32)
+        heads = (o for o in self._config.objectives if isinstance(o, MultiLabelConfig))
+        thresholds = next((head.thresholds for head in heads), ())
+        return np.asarray(thresholds or [0.5] * len(task.labels), np.float32)
 
     def check_output(self, output: AnyPath) -> None:
         """See `check_suffix`."""

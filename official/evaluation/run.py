@@ -238,10 +238,10 @@ class _TrainedModel:
         if self.config.segments or single:
             return ["train" if self.config.segments and kind == "validation" else kind]
         folders = [data] if isinstance(data, str | os.PathLike) else data
-        there = set.intersection(
+        common = set.intersection(
             *({shard.split for shard in manifest.read(folder).shards} for folder in folders)
         )
-        return [name for name in tasks.SPLITS if name.startswith(kind) and name in there] or [kind]
+        return [name for name in tasks.SPLITS if name.startswith(kind) and name in common] or [kind]
 
     def restored(
         self, splits: Iterable[tuple[str, Source]], predicting: bool

@@ -103,9 +103,11 @@ class Scorer:
         if marks_no_entities(true):
             return metrics
         words = [each.text.words for each in results]
-        right = [surface_entities(*pair) for pair in zip(words, true, strict=True)]
-        found = [surface_entities(*pair) for pair in zip(words, predicted, strict=True)]
-        return metrics | surface_metrics(right, found)
+        true_entities = [surface_entities(*pair) for pair in zip(words, true, strict=True)]
+        predicted_entities = [
+            surface_entities(*pair) for pair in zip(words, predicted, strict=True)
+        ]
+        return metrics | surface_metrics(true_entities, predicted_entities)
 
     def check_output(self, output: AnyPath) -> None:
         """See `rows.check_suffix`."""
@@ -136,13 +138,13 @@ class Scorer:
                 record: dict[str, object] = {"row": row}
                 if each.text.text is not None:
                     record["text"] = each.text.text
-                record |= {"words": words, "tags": each.tags, "entities": _found(each)}
+                record |= {"words": words, "tags": each.tags, "entities": _entity_records(each)}
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def _found(result: Result) -> list[dict[str, str | int | float]]:
+def _entity_records(result: Result) -> list[dict[str, str | int | float]]:
     """Returns the entities of a text."""
-    found: list[dict[str, str | int | float]] = []
+    records: list[dict[str, str | int | float]] = []
     for kind, start, end in tag_rules.entities(result.tags):
         score = float(np.mean(result.probabilities[start:end]))
         if result.text.text is None:
@@ -150,8 +152,8 @@ def _found(result: Result) -> list[dict[str, str | int | float]]:
         else:
             start, end = result.text.offsets[start][0], result.text.offsets[end - 1][1]
             spelled = result.text.text[start:end]
-        found.append({"type": kind, "text": spelled, "start": start, "end": end, "score": score})
-    return found
+        records.append({"type": kind, "text": spelled, "start": start, "end": end, "score": score})
+    return records
 
 
 def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -229,15 +231,15 @@ def score_files(
         )
     for one, other in zip(right, guessed, strict=True):
         _check_same(one, other)
-    found = [[_entities(record) for record in records] for records in (right, guessed)]
+    entities = [[_entities(record) for record in records] for records in (right, guessed)]
     true, predicted_tags = ([_tags(record) for record in each] for each in (right, guessed))
     if all(isinstance(record, TaggedWords) for record in right):
         metrics = compute(true, predicted_tags)
         if marks_no_entities(true):
             return metrics, len(right)
     else:
-        metrics = entity_metrics(*found)
-    return metrics | surface_metrics(*found), len(right)
+        metrics = entity_metrics(*entities)
+    return metrics | surface_metrics(*entities), len(right)
 
 
 def marks_no_entities(true: Sequence[Sequence[str]]) -> bool:
@@ -253,13 +255,13 @@ def _of_labels(
     true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Returns the metrics of tags that mark no entities, over all words."""
-    right, found = (np.array(list(itertools.chain(*rows))) for rows in (true, predicted))
-    metrics = {"accuracy": float(np.mean(right == found))}
+    right, guessed = (np.array(list(itertools.chain(*rows))) for rows in (true, predicted))
+    metrics = {"accuracy": float(np.mean(right == guessed))}
     # A word without a token is O, which need not be one of the tags.
-    names = sorted(set(right.tolist()) | set(found.tolist()) - {tag_rules.OUTSIDE})
+    names = sorted(set(right.tolist()) | set(guessed.tolist()) - {tag_rules.OUTSIDE})
     for name in names:
-        hits = np.sum((right == name) & (found == name))
-        metrics[f"f1_{name}"] = float(2 * hits / (np.sum(right == name) + np.sum(found == name)))
+        hits = np.sum((right == name) & (guessed == name))
+        metrics[f"f1_{name}"] = float(2 * hits / (np.sum(right == name) + np.sum(guessed == name)))
     return {"macro_f1": float(np.mean([metrics[f"f1_{name}"] for name in names])), **metrics}
 
 
@@ -279,12 +281,14 @@ def entity_metrics(
       true: the entities of each text.
       predicted: those that are predicted. An entity is right if its type and its place are.
     """
-    right, found = _placed(true), _placed(predicted)
+    right, guessed = _placed(true), _placed(predicted)
     metrics = dict(
-        zip(("f1", "precision", "recall"), _scores(right, found, right & found), strict=True)
+        zip(("f1", "precision", "recall"), _scores(right, guessed, right & guessed), strict=True)
     )
     for kind in sorted({entity[1] for entity in right}):
-        mine, theirs = ({entity for entity in each if entity[1] == kind} for each in (right, found))
+        mine, theirs = (
+            {entity for entity in each if entity[1] == kind} for each in (right, guessed)
+        )
         metrics[f"f1_{kind}"] = _scores(mine, theirs, mine & theirs)[0]
     return metrics
 
@@ -297,8 +301,8 @@ def surface_metrics(
     They count the different pairs of a type and a surface form. A pair is right if it is predicted
     in one of its places (Derczynski et al., 2017).
     """
-    right, found = _placed(true), _placed(predicted)
-    forms = [{(kind, form) for _, kind, _, _, form in e} for e in (right, found, right & found)]
+    right, guessed = _placed(true), _placed(predicted)
+    forms = [{(kind, form) for _, kind, _, _, form in e} for e in (right, guessed, right & guessed)]
     names = ("surface_f1", "surface_precision", "surface_recall")
     return dict(zip(names, _scores(*forms), strict=True))
 

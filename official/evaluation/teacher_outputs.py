@@ -77,9 +77,9 @@ def _head(config: configs.ResolvedConfig, folder: str) -> ObjectiveConfig:
     """Returns the only objective of a teacher that has outputs for each example."""
     heads = [o for o in config.objectives if o.type in EXAMPLE_HEADS]
     if len(heads) != 1:
-        there = ", ".join(o.type for o in config.objectives) or "none"
+        types = ", ".join(o.type for o in config.objectives) or "none"
         raise UserError(
-            f"--teacher: {folder} has the objectives {there}: outputs are kept of one of "
+            f"--teacher: {folder} has the objectives {types}: outputs are kept of one of "
             f"{', '.join(EXAMPLE_HEADS)}. A teacher of others runs beside the student"
         )
     return heads[0]
@@ -131,10 +131,10 @@ def _outputs(
         return tf.zeros([0]), {"outputs": rows, "numbers": batch["example_number"]}
 
     loop = ReplicaLoop(tf.distribute.get_strategy(), step)
-    given = loop.run(source, batch_size, report=report)[1]
-    numbers = given["numbers"]  # -1 in rows that fill the last batch
-    outputs = np.zeros((source.num_examples, given["outputs"].shape[1]), np.float32)
-    outputs[numbers[numbers >= 0]] = given["outputs"][numbers >= 0]
+    gathered = loop.run(source, batch_size, report=report)[1]
+    numbers = gathered["numbers"]  # -1 in rows that fill the last batch
+    outputs = np.zeros((source.num_examples, gathered["outputs"].shape[1]), np.float32)
+    outputs[numbers[numbers >= 0]] = gathered["outputs"][numbers >= 0]
     return outputs
 
 

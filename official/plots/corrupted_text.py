@@ -115,9 +115,9 @@ def _tokens(
 def permutation_text(sampled: Permutation) -> str:
     """Returns the order, the context of each target, and both masks as lines of text."""
     tokens = sampled.tokens
-    given = [token for i, token in enumerate(tokens) if i not in sampled.order]
+    unmasked = [token for i, token in enumerate(tokens) if i not in sampled.order]
     lines = [
-        f"visible from the start  {' '.join(given) or '(nothing)'}",
+        f"visible from the start  {' '.join(unmasked) or '(nothing)'}",
         f"order                   {sampled.ordered_tokens()}",
         "",
         f"{len(sampled.targets)} of {len(tokens)} tokens are predicted:",

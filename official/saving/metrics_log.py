@@ -148,14 +148,14 @@ def fractions(metrics: Mapping[str, float], task: _Task) -> dict[str, float]:
     The average of several tasks is made again of the first metric of each, if all are given.
     """
     percent = percentages(task)
-    found = {name: v / 100 if name in percent else v for name, v in metrics.items()}
+    rescaled = {name: v / 100 if name in percent else v for name, v in metrics.items()}
     if isinstance(task, MixtureDescription) and AVERAGE in percent and AVERAGE in metrics:
         firsts = [f"{name}/{each.metrics[0]}" for name, each in task.tasks.items()]
-        whole = all(name in found for name in firsts)
-        found[AVERAGE] = (
-            sum(found[name] for name in firsts) / len(firsts) if whole else metrics[AVERAGE]
+        whole = all(name in rescaled for name in firsts)
+        rescaled[AVERAGE] = (
+            sum(rescaled[name] for name in firsts) / len(firsts) if whole else metrics[AVERAGE]
         )
-    return found
+    return rescaled
 
 
 def rescaled_state(

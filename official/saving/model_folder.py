@@ -199,8 +199,8 @@ def save_card(
         best = checkpoints.best(model_dir)
         state = {**state, "best": best or state.get("best")}
         records = metrics_log.read(model_dir) if (model_dir / metrics_log.FILE).exists() else []
-        found = [record for record in records if record.split == "validation"]
-        chosen = [r for r in found if best and r.step == best["step"]] or found[-1:]
+        evaluations = [record for record in records if record.split == "validation"]
+        chosen = [r for r in evaluations if best and r.step == best["step"]] or evaluations[-1:]
         metrics = chosen[-1].metrics if chosen else {}
     card = model_card.text(
         model_dir.name, config, task(model_dir), state, metrics, _mask_of(tokenizer)
@@ -213,11 +213,13 @@ def _mask_of(tokenizer: tokenizers.Tokenizer) -> str | None:
     return None if tokenizer.mask_id is None else tokenizer.pieces[tokenizer.mask_id]
 
 
-def save_task(found: manifest.Manifest, model_dir: AnyPath) -> None:
+def save_task(content: manifest.Manifest, model_dir: AnyPath) -> None:
     """Writes the task of the training data to the model folder, for prediction and export."""
-    if found.task is not None:
+    if content.task is not None:
         with atomic.file(_task_file(model_dir)) as stream:
-            json_files.dump({**strict.to_dict(found.task), "max_length": found.max_length}, stream)
+            json_files.dump(
+                {**strict.to_dict(content.task), "max_length": content.max_length}, stream
+            )
 
 
 def _task_file(model_dir: str | os.PathLike) -> AnyPath:

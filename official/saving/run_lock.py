@@ -125,9 +125,9 @@ def _lease(file: AnyPath, report: Callable[[str], None]) -> Iterator[Callable[[]
                     _write(file, {**owner, "renewal": number})
 
     def check():
-        found = _read(file)
-        if found and not _same(found, owner):
-            raise _refused(file, found)
+        holder = _read(file)
+        if holder and not _same(holder, owner):
+            raise _refused(file, holder)
 
     thread = threading.Thread(target=renew, name="training lock", daemon=True)
     thread.start()
@@ -147,17 +147,17 @@ def _wait_until_free(file: AnyPath, report: Callable[[str], None]) -> None:
     Raises:
       UserError: it is written again while we wait.
     """
-    found = _read(file)
-    if not found or _has_ended(found):
+    holder = _read(file)
+    if not holder or _has_ended(holder):
         return
-    report(f"{file} names {_words(found)}: waiting {PATIENCE:.0f} s for a sign that it goes on")
+    report(f"{file} names {_words(holder)}: waiting {PATIENCE:.0f} s for a sign that it goes on")
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         time.sleep(min(1.0, RENEWAL / 2))
         now = _read(file)
         if not now:
             return
-        if now != found:
+        if now != holder:
             raise _refused(file, now)
 
 
@@ -193,8 +193,8 @@ def _has_ended(owner: dict[str, Any]) -> bool:
     return False
 
 
-def _same(found: dict[str, Any], owner: dict[str, Any]) -> bool:
-    return {name: found.get(name) for name in owner} == owner
+def _same(holder: dict[str, Any], owner: dict[str, Any]) -> bool:
+    return {name: holder.get(name) for name in owner} == owner
 
 
 def _read(file: AnyPath) -> dict[str, Any]:

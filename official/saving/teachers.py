@@ -21,8 +21,8 @@ from official.utils.paths import AnyPath
 
 def distillation(config: configs.Config) -> DistillationConfig | None:
     """Returns the objective of a config that has teachers; None if there is none."""
-    found = [o for o in config.objectives if isinstance(o, DistillationConfig)]
-    return found[0] if found else None
+    objectives = [o for o in config.objectives if isinstance(o, DistillationConfig)]
+    return objectives[0] if objectives else None
 
 
 def checksum(folder: str | AnyPath, checkpoint: str = "best") -> str:
