@@ -12,15 +12,17 @@ import pytest
 from tests import ROOT
 
 # The line of a file before which a class or an entry is added; other files are new.
-PLACES = {"config": "PARTS = (", "tasks": "GENERIC = "}
+PLACES = {"config": "PARTS = (", "tokenizers": "def load(", "tasks": "GENERIC = "}
 PROGRAM = """
 import json, pathlib, sys
 import numpy as np
 import official
-from official import data, tasks
+import tensorflow as tf
+from official import data, tasks, tokenizers
 from official.config import registry
 from official.training.run import train
 from tests import small
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.tasks import builder
 
 root = pathlib.Path.cwd()
@@ -60,6 +62,30 @@ for before, after in zip(plain.dataset(8).take(2), hidden.dataset(8).take(2)):
         assert after["token_ids"][i].numpy().tolist() == row
 train(config, shards, root / "pretrained", evaluate=False, report=lambda line: None)
 
+# The tokenizer, as the rule says in Python, from a saved folder; and pretraining with it.
+letters = [*small.SPECIALS, " ", *sorted(set("".join(small.WORDS)))]
+(root / "letters").mkdir()
+(root / "letters" / "letters.txt").write_text("".join(f"{each}\\n" for each in letters))
+tokenizers.load(root / "letters").save(root / "saved")
+tokenizer = tokenizers.load(root / "saved")
+texts = ["ba é[MASK]", "", "ta  ko", "ß"]
+wanted = [[letters.index(c) if c in letters else 1 for c in text] for text in texts]
+assert tf.function(tokenizer.tokenize)(tf.constant(texts)).to_list() == wanted
+for text, row, (ids, starts, ends) in zip(texts, wanted, tokenizer.encode_with_offsets(texts)):
+    assert ids.tolist() == row and [text[a:b] for a, b in zip(starts, ends)] == list(text)
+marked = tokenizer.encode(texts[:1], special=True)[0].tolist()
+assert marked == [*wanted[0][:4], tokenizer.mask_id]
+assert tokenizer.decode(wanted[2]) == texts[2]
+spelled = small.config(
+    corruption={"type": "suffix_masks"}, encoder__vocab_size=None, recipe__steps=5,
+    recipe__report_every=1,
+)
+built = small.built_here(
+    root / "spelled", Settings.from_config(spelled, root / "saved"), small.documents(30)
+)
+assert built.tokenizer_fingerprint == tokenizer.fingerprint
+train(spelled, root / "spelled", root / "spelling", evaluate=False, report=lambda line: None)
+
 # The kind of task: its shards, and fine-tuning.
 texts = [" ".join(small.WORDS[i : i + 1 + i % 4]) for i in range(16)]
 (root / "train.tsv").write_text("text\\n" + "".join(f"{text}\\n" for text in texts))
@@ -74,7 +100,8 @@ source = data.ShardDataset(root / "lengths", config)
 counts = {int(r): float(n) for b in source.dataset(8) for r, n in zip(b["row"], b["score"])}
 assert counts == {i: float(len(text.split())) for i, text in enumerate(texts)}
 train(config, root / "lengths", root / "tuned", evaluate=False, report=lambda line: None)
-print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in ("pretrained", "tuned")]))
+names = ("pretrained", "spelling", "tuned")
+print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in names]))
 """
 
 
@@ -109,7 +136,7 @@ def test_what_contributing_shows_trains(tmp_path):
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
         )
     blocks = walk_throughs()
-    touched = {"corruption": 2, "encoder": 2, "kind": 4}  # and a test each
+    touched = {"corruption": 2, "encoder": 2, "tokenizer": 2, "kind": 4}  # and a test each
     assert len(blocks) == sum(touched.values())
     for name, code in blocks:
         add(tmp_path, name, code)
@@ -123,7 +150,9 @@ def test_what_contributing_shows_trains(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     for name, text in zip(
-        ("masked_lm", "length"), json.loads(done.stdout.splitlines()[-1]), strict=True
+        ("masked_lm", "masked_lm", "length"),
+        json.loads(done.stdout.splitlines()[-1]),
+        strict=True,
     ):
         lines = [json.loads(line) for line in text.splitlines()]
         assert max(line["step"] for line in lines) == 5
