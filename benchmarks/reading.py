@@ -4,7 +4,7 @@
 
 mixing   Two corpora, one after the other in the input, become shards. In every window of 200
          batches of two epochs, the share of the first corpus is compared with its share of the
-         whole, in standard deviations of a random sample. The pairs of next neighbours that the
+         whole, in standard deviations of a random sample. The pairs of next neighbors that the
          epochs have in common are counted: in random orders of each shard, these are about two for
          each shard. A task whose file is sorted by label is read in the same way.
 workers  The bytes that each of W workers reads in an epoch, as the system counts them, beside the
@@ -116,12 +116,12 @@ def mixing(folder: Path, options: argparse.Namespace) -> None:
         off = np.abs(shares - whole).max() / sigma
         epochs = index[epoch == 0], index[epoch == 1]
         once = len(epochs[0]) == len(np.unique(epochs[0])) == total
-        near = common_neighbours(*epochs, distance=1)
-        along = common_neighbours(*epochs, distance=lanes.lanes)
+        near = common_neighbors(*epochs, distance=1)
+        along = common_neighbors(*epochs, distance=lanes.lanes)
         print(
             f"mixing, {name}: {total:,} examples in {len(files.counts)} shards, {lanes.lanes} "
             f"lanes; {len(shares):,} windows: at most {off:.2f} sigma from the share of the whole "
-            f"({whole:.2f}); each example once an epoch: {once}; pairs of neighbours in common: "
+            f"({whole:.2f}); each example once an epoch: {once}; pairs of neighbors in common: "
             f"{near} in a batch, {along} along a lane",
             flush=True,
         )
@@ -134,7 +134,7 @@ def windows(values: np.ndarray, size: int) -> np.ndarray:
     return (sums[starts + size] - sums[starts]) / size
 
 
-def common_neighbours(first: np.ndarray, second: np.ndarray, distance: int) -> int:
+def common_neighbors(first: np.ndarray, second: np.ndarray, distance: int) -> int:
     """Returns how many pairs of examples are `distance` apart in both orders [N]."""
     pairs = []
     for order in (first, second):

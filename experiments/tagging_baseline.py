@@ -4,7 +4,7 @@
   python -m experiments.tagging_baseline --train=train.conll --evaluate=dev.conll
 
 CRFsuite (Okazaki, 2007) trains a linear-chain CRF on the spelling, the shape and the prefixes and
-suffixes of each word and its neighbours, by averaged perceptron, whose order of texts is drawn from
+suffixes of each word and its neighbors, by averaged perceptron, whose order of texts is drawn from
 a seed. The metrics are those of `official.evaluation.tags`.
 """
 

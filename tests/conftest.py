@@ -88,7 +88,7 @@ def size_limit():
 
 @pytest.fixture
 def default_optimizer():
-    """Optimises graphs as TensorFlow does by default, and not as the runs of this process do."""
+    """Optimizes graphs as TensorFlow does by default, and not as the runs of this process do."""
     before = tf.config.optimizer.get_experimental_options()
     options = ("arithmetic_optimization", "remapping")
     tf.config.optimizer.set_experimental_options(dict.fromkeys(options, True))

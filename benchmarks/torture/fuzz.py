@@ -422,8 +422,8 @@ def _wordpiece(tokenizer: Any, text: str, ids: list[int], starts: Any, ends: Any
             continue
         piece = tokenizer.pieces[i].removeprefix("##").replace("ς", "σ")
         spelled = _spelled(text[start:end], tokenizer.lower_case)
-        neighbours = [places[n] for n in (number - 1, number + 1) if 0 <= n < len(places)]
-        shared = any(a < end and start < b for a, b in neighbours)
+        neighbors = [places[n] for n in (number - 1, number + 1) if 0 <= n < len(places)]
+        shared = any(a < end and start < b for a, b in neighbors)
         new = any(unicodedata.category(c) == "Cn" for c in text[start:end])  # to Python's tables
         if not new and piece != spelled and not (shared and piece in spelled):
             return f"the piece {piece!r} for {text[start:end]!r}"

@@ -70,7 +70,7 @@ class TokenMasksConfig(CorruptionConfig):
         spans are one unit.
       max_ngram: the largest number of words of an n-gram; n has the probability p(n) ~ 1/n.
       max_span: the largest number of words of a span. The length is geometric, cut there and
-        renormalised.
+        renormalized.
       span_prob: the parameter of the geometric distribution.
       block_size: tokens of a block. A position attends to its own block and to those before it. It
         divides the length of a row and, in a stream, the reused part. None = every position attends
@@ -390,7 +390,7 @@ class SentinelsConfig(TextToTextConfig):
       mean_span_length: the mean length of a removed span, if `masks` is 'spans'.
       masks: 'spans' = spans of random lengths with a fixed number of tokens and of spans; the
         input begins with text and ends with a sentinel. 'tokens' = each token is removed
-        independently, and neighbours are one span.
+        independently, and neighbors are one span.
       replace: whether a sentinel stands for each span. If not, spans are dropped, and the targets
         are the dropped tokens alone (section 3.3.2, drop corrupted tokens).
       targets: the sentinels of the targets. 'intended' = one before each removed span, and one

@@ -38,7 +38,7 @@ _OP = "_QuantizedMatMul"
 def quantized(
     array: np.ndarray, axis: int, integer: int = LARGEST
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Quantises a matrix to 8-bit integers.
+    """Quantizes a matrix to 8-bit integers.
 
     Args:
       array: float32 [I, O].
@@ -67,7 +67,7 @@ class Int8Linear(keras.Layer):
     fuses_activation = False
 
     def __init__(self, kernel: np.ndarray, bias: Any = None, name: str | None = None):
-        """Quantises a kernel.
+        """Quantizes a kernel.
 
         Args:
           kernel: float32 [I, O].
@@ -130,7 +130,7 @@ class Int8Table(keras.Layer):
     """
 
     def __init__(self, table: Table, whole: Callable[[tf.Variable, tf.Variable], tf.Tensor]):
-        """Quantises a table.
+        """Quantizes a table.
 
         Args:
           table: the layer.
@@ -194,7 +194,7 @@ def swapped(layer: keras.Layer, twins: Mapping[keras.Layer, keras.Layer]) -> Ite
 
 
 def rounded(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Quantises the rows of x.
+    """Quantizes the rows of x.
 
     Args:
       x: float32 [R, I].

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 MAX_LENGTH = 12
 PROMPTS = {"query": "the dog: ", "document": ""}
 TEXTS = ["The cat sat on a mat.", "", "a", "dog " * 30, "A quickly running dog, under the tree!"]
-# Poolings in the order of sentence-transformers, whether vectors are normalised, whether the tokens
+# Poolings in the order of sentence-transformers, whether vectors are normalized, whether the tokens
 # of a prompt are pooled, and the default prompt.
 CASES = {
     "mean": (["mean"], True, True, None),

@@ -129,7 +129,7 @@ def test_permutation_command(tmp_path):
     pixels = np.asarray(Image.open(image))
     assert (pixels[..., 3:] == 255).all()  # opaque
     dark, light = (
-        (pixels[..., :3] == colour).all(axis=2).sum() for colour in ([8, 48, 107], [247, 251, 255])
+        (pixels[..., :3] == color).all(axis=2).sum() for color in ([8, 48, 107], [247, 251, 255])
     )
     # As many dark squares, of 22 pixels each way, as there are x in the two grids of 35 squares.
     # The frames of the panels cover the outermost pixels.
@@ -163,8 +163,8 @@ def test_training_command(tmp_path):
         f"{one}: 2 records, to step 4\n{two}: 1 records, to step 2\n{image}: the curves\n"
     )
     pixels = np.asarray(Image.open(image))[..., :3]
-    for colour in ([31, 119, 180], [255, 127, 14]):  # of the first and the second run
-        assert (pixels == colour).all(axis=2).any()
+    for color in ([31, 119, 180], [255, 127, 14]):  # of the first and the second run
+        assert (pixels == color).all(axis=2).any()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""AdamW of tensorflow-addons on given gradients, its bias correction cancelled.
+"""AdamW of tensorflow-addons on given gradients, its bias correction canceled.
 
   python tfa_adamw.py IN.npz OUT.npz
 

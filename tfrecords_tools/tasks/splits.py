@@ -191,7 +191,7 @@ class Splits:
           split: the split.
           rows: the rows of the file, which are read as needed.
           size: the number of rows of a chunk; it does not change the shards.
-          make: makes the examples of a chunk. Those of a row are neighbours.
+          make: makes the examples of a chunk. Those of a row are neighbors.
           counts: what is counted so far, to which the counts of the examples are added.
 
         Raises:

@@ -110,8 +110,8 @@ def forward(t, ids, types, real):
         return x @ t[f"{name}/kernel"] + t[f"{name}/bias"]
 
     def norm(x, name):
-        centred = x - x.mean(-1, keepdims=True)
-        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        centered = x - x.mean(-1, keepdims=True)
+        scaled = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-12)
         return scaled * t[f"{name}/LayerNorm/gamma"] + t[f"{name}/LayerNorm/beta"]
 
     x = t["bert/embeddings/word_embeddings"][ids]

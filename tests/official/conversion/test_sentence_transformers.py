@@ -127,7 +127,7 @@ def test_signatures_of_an_export(name, golden, tmp_path):
         np.testing.assert_allclose(found, vectors[name], **CLOSE)
 
 
-def test_an_export_without_settings_gives_normalised_means(tmp_path):
+def test_an_export_without_settings_gives_normalized_means(tmp_path):
     converted_model.write(huggingface.read(GOLDEN / "hf_files" / "bare"), tmp_path / "model")
     parts, kind, default = saved_model.restore(tmp_path / "model")
     texts = ["The cat sat on a mat.", "", "dog " * 30]
@@ -212,7 +212,7 @@ def test_a_damaged_file_of_settings(golden, tmp_path):
         ({"pooling": ["median"]}, "embedding.json: pooling: 'median'"),
         ({"max_length": 99}, "embedding.json: max_length: 99 is not a whole number from 4 to 24"),
         ({"default_prompt": "x"}, "embedding.json: prompt: 'x' is not a prompt"),
-        ({"colour": 1}, "embedding.json: colour: unknown key"),
+        ({"color": 1}, "embedding.json: color: unknown key"),
     ):
         file.write_text(json.dumps({**values, **change}))
         with pytest.raises(UserError, match=message):

@@ -65,7 +65,7 @@ def test_many_small_shards_are_read_in_more_lanes(shards, megabytes, batch, expe
     assert Files.joined([files, files]).bytes == (None if size is None else 2 * size)
 
 
-def test_epochs_have_no_neighbours_in_common_beyond_chance(tmp_path):
+def test_epochs_have_no_neighbors_in_common_beyond_chance(tmp_path):
     size = 2000
     rows = take(write(tmp_path, [500] * 4), 3 * size // 20, 20)["index"].reshape(3, size)
     pairs = [set(map(tuple, np.stack([epoch[:-1], epoch[1:]], axis=1))) for epoch in rows]

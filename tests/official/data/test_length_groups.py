@@ -47,7 +47,7 @@ def test_a_group_has_the_rows_of_its_batches_sorted_by_bucket(tmp_path, monkeypa
         # Sorted by bucket, only two batches have rows of two buckets.
         buckets = np.searchsorted(BOUNDS, actual % 10 + 1)
         assert (buckets.min(axis=1) != buckets.max(axis=1)).sum() <= 2
-        # The batches are shuffled: about half of the neighbours have rising lengths.
+        # The batches are shuffled: about half of the neighbors have rising lengths.
         rising = (np.diff(longest) > 0).sum()
         assert 3 <= rising <= 14
         # Within a bucket, rows keep the order of the lanes.

@@ -279,7 +279,7 @@ def test_all_positions_are_computed_where_they_are_read(objectives, batch):
     assert encoded["sequence_output"].shape == (2, 8, 12) and "states_read" not in encoded
 
 
-def test_neighbours_of_spans_in_a_longer_row():
+def test_neighbors_of_spans_in_a_longer_row():
     longer = dataclasses.replace(ENCODER, max_positions=16)
     model = make(MaskedLMConfig(), SpanBoundaryConfig(), dtype="float64", encoder=longer)
     rows = ("token_ids", "segment_ids", "padding_mask")

@@ -31,7 +31,7 @@ SHARED = TransformerConfig(
     num_heads=3, intermediate_size=20, max_positions=24, initializer_range=0.5,
 )  # fmt: skip
 
-# As a server that knows nothing of Python loads it: graph, initialisation, signature.
+# As a server that knows nothing of Python loads it: graph, initialization, signature.
 SESSION = """
 import json, sys
 import tensorflow as tf

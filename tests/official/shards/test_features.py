@@ -55,7 +55,7 @@ def test_the_bytes_are_a_tf_train_example_without_padding():
     assert features.serialize([reordered]) == [data]
 
 
-def test_neighbours_may_have_different_features():
+def test_neighbors_may_have_different_features():
     labelled = {"token_ids": [2, 3], "label": 1}
     mixed = [labelled, {"token_ids": [2]}, {"token_ids": [4]}, {**labelled, "answer_start": -1}]
     written = features.serialize(mixed)

@@ -151,7 +151,7 @@ def test_not_json(tmp_path):
         ({"max_length": 2**40}, "max_length: 1099511627776 is not from 1 to 1048576"),
         ({"max_length": True}, "max_length: expected a whole number, got True"),
         ({"task": []}, r"task: expected a mapping, got \[\] .a list."),
-        ({"colour": 1}, "colour: unknown key .known: kind, features, "),
+        ({"color": 1}, "color: unknown key .known: kind, features, "),
         ({"kind": "pairs"}, "kind: 'pairs' is not one of pretraining, task, tf_models"),
         (
             {"features": ["token_idz"]},

@@ -1,6 +1,6 @@
 """What is computed eagerly is computed by a graph and by XLA: each objective on each encoder.
 
-The graphs are those of a training step, with the options of a run: TensorFlow optimises them, and
+The graphs are those of a training step, with the options of a run: TensorFlow optimizes them, and
 XLA compiles them. Dropout is on.
 
 Shapes: B batch, T length, C sequences of an example, V vocabulary.

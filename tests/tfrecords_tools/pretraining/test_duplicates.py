@@ -60,7 +60,7 @@ def test_copies_differ(folder, options, least):
         assert added > least * len(one), (added, len(one))
 
 
-def test_neighbours_and_labels_differ(folder):
+def test_neighbors_and_labels_differ(folder):
     """A sentence is followed by its own next one in one copy, by a random one in another."""
     piece = small.chunk(TEXT)
     for relation in ("next_sentence", "sentence_order"):

@@ -20,7 +20,7 @@ def layers():
 
 
 def normalized(layer, norm):
-    """Returns a layer [B, T, D], normalised by loops."""
+    """Returns a layer [B, T, D], normalized by loops."""
     if norm == "none":
         return layer
     normal = np.empty_like(layer)
@@ -43,7 +43,7 @@ def make(norm, weights=None, gamma=None, dtype="float64"):
 
 
 @pytest.mark.parametrize("norm", ["none", "layer", "token"])
-def test_mix_is_the_weighted_sum_of_normalised_layers(norm):
+def test_mix_is_the_weighted_sum_of_normalized_layers(norm):
     weights = np.array([0.5, -1.0, 2.0])
     shares = np.exp(weights) / np.exp(weights).sum()
     expected = 0.0

@@ -12,7 +12,7 @@ GIVEN = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": TYPES}
 
 
 def examples(**columns):
-    """Serialised examples of int64 lists or of texts."""
+    """Serialized examples of int64 lists or of texts."""
     result = []
     for row in zip(*columns.values(), strict=True):
         features = {
