@@ -393,7 +393,8 @@ class _Search(tf.Module):
           The characters of each piece, string [P, None], at least one piece a text; and the number
           of its token, int32 [Q]; -1 for text.
         """
-        if self._normalizer is None:
+        normalizer = self._normalizer
+        if normalizer is None:
             pieces, numbers = self._cut(texts)
             begins = _segments(pieces, numbers)
             segment = tf.cumsum(tf.cast(begins, tf.int32)) - 1
@@ -401,10 +402,10 @@ class _Search(tf.Module):
             joined = tf.strings.unsorted_segment_join(pieces.values, segment, count)
             return _ragged(joined, pieces, begins), tf.boolean_mask(numbers, begins)
         pattern = b"(?s).*(?:" + self._pattern + b").*"
-        some = tf.strings.regex_full_match(self._normalizer.normalized(texts), pattern)
+        some = tf.strings.regex_full_match(normalizer.normalized(texts), pattern)
 
         def found() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            cut, numbers = self._find_normalized(tf.boolean_mask(texts, some))
+            cut, numbers = self._find_normalized(tf.boolean_mask(texts, some), normalizer)
             whole = tf.boolean_mask(texts, ~some)
             rows = tf.concat(
                 [cut, tf.RaggedTensor.from_row_lengths(whole, tf.ones_like(whole, tf.int64))], 0
@@ -450,10 +451,12 @@ class _Search(tf.Module):
         single = tf.gather(self._single, tf.maximum(numbers, 0)) & (numbers >= 0)
         return pieces, tf.where(single & (before | after), -1, numbers)
 
-    def _find_normalized(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    def _find_normalized(
+        self, texts: tf.Tensor, normalizer: Normalizer
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Cuts texts around the tokens in their normalized form; see `find`."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
-        cleaned, attached = self._normalizer.normalized_characters(characters)
+        cleaned, attached = normalizer.normalized_characters(characters)
         origins = offsets.origins(cleaned, attached)
         pieces, numbers = self._cut(offsets.joined(cleaned))
         begins = _segments(pieces, numbers)

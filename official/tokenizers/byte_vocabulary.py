@@ -161,7 +161,8 @@ def reachable(merges: Sequence[tuple[str, str]], source: str = "the vocabulary")
                 return True
         return False
 
-    too_early = {}  # {part: rank of the first merge that needs it and comes too early}
+    # {part: rank of the first merge that needs it and comes too early}
+    too_early: dict[str, int] = {}
     for rank, pair in enumerate(merges):
         result = "".join(pair)
         missing = [part for part in pair if len(part) > 1 and part not in results]

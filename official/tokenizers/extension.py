@@ -14,7 +14,7 @@ starts as the mean of their rows (Gee et al., 2022, FVT; Yao et al., 2021, AdaLM
 
 import collections
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +69,11 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
     Raises:
       UserError: the tokenizer is of a kind that has no pieces to add to.
     """
-    kinds = {WordPiece: _of_wordpiece, ByteBPE: _of_byte_bpe, SentencePiece: _of_sentencepiece}
+    kinds: dict[type[Tokenizer], Callable[..., tuple[Tokenizer, dict[int, list[int]]]]] = {
+        WordPiece: _of_wordpiece,
+        ByteBPE: _of_byte_bpe,
+        SentencePiece: _of_sentencepiece,
+    }
     if type(tokenizer) not in kinds:
         raise UserError(f"a vocabulary of {tokenizer.FILE} has whole words: none can be added")
     limit = len(tokenizer.pieces) if pieces is None else pieces
@@ -112,7 +116,7 @@ def choose(
       pieces: the number of new pieces; more words are returned, as some cannot be added.
       report: is called with lines of progress.
     """
-    counts: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[bytes] = collections.Counter()
     counted = progress.Progress(None, report, "read ", "lines")
     while chunk := [line for _, line in zip(range(_LINES), lines, strict=False)]:
         with tf.device("/CPU:0"):

@@ -5,14 +5,15 @@ and the fingerprint of the tokenizer.
 """
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from official.utils import json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SETTINGS_FILE = "tokenizer_config.json"
+_Default = TypeVar("_Default", bool, None)
 # The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in
 # which only one of several files was changed.
 FINGERPRINT = "fingerprint"
@@ -60,7 +61,7 @@ def check_fingerprint(fingerprint: str, settings: dict[str, Any], folder: AnyPat
         )
 
 
-def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | None:
+def switch(settings: dict[str, Any], key: str, default: _Default) -> bool | _Default:
     """Returns a boolean setting, or `default` if it is not set.
 
     Raises:
@@ -88,7 +89,7 @@ def find_specials(
     pieces: Sequence[str],
     settings: dict[str, Any],
     source: str,
-    usual: dict[str, tuple[str, ...]] = SPECIALS,
+    usual: Mapping[str, tuple[str, ...]] = SPECIALS,
 ) -> dict[str, str]:
     """Finds the names of the special tokens.
 

@@ -116,6 +116,10 @@ class SentencePieceSplitter(Splitter):
                 model.SerializeToString(deterministic=True), out_type=tf.int32, name="bare"
             )
 
+    def _models(self) -> tuple[tf_text.SentencepieceTokenizer, tf_text.SentencepieceTokenizer]:
+        """Returns what splits texts with a blank before them, and texts without one."""
+        return self._model, self._bare or self._model
+
     def _is_bare(self, texts: tf.Tensor, first: tf.Tensor | None) -> tf.Tensor | None:
         """Returns whether no blank is before strings [N], bool [N]; None = one is before all.
 
@@ -123,9 +127,12 @@ class SentencePieceSplitter(Splitter):
           texts: strings that the rules were applied to.
           first: whether each is the first part of a text, bool [N]; None = all are.
         """
-        if self._prepend == "always" or (self._prepend == "first" and first is None):
+        if self._prepend == "never":
+            bare = tf.ones(tf.shape(texts), tf.bool)
+        elif self._prepend == "first" and first is not None:
+            bare = ~first
+        else:
             return None
-        bare = tf.ones(tf.shape(texts), tf.bool) if self._prepend == "never" else ~first
         if not self._strips:
             bare &= ~tf.strings.regex_full_match(self._replaced(texts), "(?s) .*")
         return bare
@@ -141,7 +148,7 @@ class SentencePieceSplitter(Splitter):
     def _split(self, texts: tf.Tensor, first: tf.Tensor | None = None) -> tf.RaggedTensor:
         cleaned = self.rules.apply(texts)
         bare = self._is_bare(cleaned, first)
-        ids = _chosen(bare, cleaned, self._model.tokenize, self._bare and self._bare.tokenize)
+        ids = _chosen(bare, cleaned, *(model.tokenize for model in self._models()))
         ids = ids if self._digit_commas is None else self._digit_commas.split(ids)
         return self._with_last_blank(ids, texts, self.blank_id)
 
@@ -199,8 +206,7 @@ class SentencePieceSplitter(Splitter):
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned, attached = self.rules.apply_by_character(characters)
         given, texts = texts, self.rules.apply(texts)
-        models = self._model, self._bare
-        ways = [model and model.tokenize_with_offsets for model in models]
+        ways = (model.tokenize_with_offsets for model in self._models())
         tokens = _chosen(self._is_bare(texts, first), texts, *ways)
         if self._digit_commas is not None:
             tokens = self._digit_commas.split_with_offsets(texts, *tokens)
@@ -540,4 +546,4 @@ def _class_of_model(path: AnyPath) -> str | None:
         described = json.loads(config.read_bytes())
     except ValueError as error:
         raise UserError(f"{config} is not JSON: {error}") from error
-    return RELEASED.get(described.get("model_type")) if isinstance(described, dict) else None
+    return RELEASED.get(str(described.get("model_type"))) if isinstance(described, dict) else None

@@ -50,11 +50,13 @@ def split(
       tokenizer: the tokenizer, for the rule "tokens".
 
     Raises:
-      ValueError: there is no such rule.
+      ValueError: there is no such rule, or the rule "tokens" has no tokenizer.
     """
     one_of("split_words", rule, word_rules.RULES)
     characters = tf.strings.unicode_split(texts, "UTF-8")
     if rule == "tokens":
+        if tokenizer is None:
+            raise ValueError("split_words: tokens: needs a tokenizer")
         return _of_tokens(characters, tokenizer.tokenize_with_offsets(texts))
     return offsets.words_of(characters, *_RULES[rule](_Characters(characters)))
 

@@ -39,7 +39,7 @@ _QUOTES = [
     {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
 ]
 # Steps of a normalizer that remove blanks as a SentencePiece model does itself.
-_BLANKS = [
+_BLANKS: list[dict[str, Any]] = [
     {"type": "Strip", "strip_left": False, "strip_right": True},
     {"type": "Strip", "strip_left": True, "strip_right": True},
     *(
@@ -268,12 +268,12 @@ class _Reader:
 
     def _unigram(self) -> SentencePiece:
         steps = [s for s in self._steps("normalizer", "normalizers") if s not in _BLANKS]
-        rules, order = {}, []
+        replace_quotes, order = False, list[int]()
         charsmap = NO_REPLACEMENTS
         for step in steps:
             if step in _QUOTES:
                 order.append(_QUOTES.index(step))
-                rules["replace_quotes"] = True
+                replace_quotes = True
                 continue
             order.append(
                 {"NFKD": 2, "StripAccents": 3, "Lowercase": 4, "Precompiled": 5}.get(
@@ -329,7 +329,7 @@ class _Reader:
             extra_ids=extra_ids,
             prepend_scheme=scheme,
             strip_left=strip_left,
-            **rules,
+            replace_quotes=replace_quotes,
         )
 
     def _white_space(self, model: bytes, splits: bool) -> dict[str, Any]:

@@ -325,7 +325,10 @@ class WordPiece(Tokenizer):
         return {self.FILE: file_formats.pieces_file(self.pieces[: self.num_base_pieces])}
 
     def _decides(self) -> dict[str, Any]:
-        decides = {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}
+        decides: dict[str, Any] = {
+            "do_lower_case": self.lower_case,
+            "strip_accents": self.strip_accents,
+        }
         if self.max_input_chars_per_word != DEFAULT_LIMIT:
             decides[MAX_CHARACTERS] = self.max_input_chars_per_word
         return decides

@@ -231,9 +231,9 @@ def remove_leftovers(parent: str | os.PathLike) -> None:
     """
     parent = paths.path(parent)
     if isinstance(parent, RemotePath):
-        for path in parent.glob(f"{PREFIX}*"):
-            if LEFT_OVER.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+        for file in parent.glob(f"{PREFIX}*"):
+            if LEFT_OVER.fullmatch(file.name):
+                file.unlink(missing_ok=True)
         return
     with contextlib.suppress(BlockingIOError), _lock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in parent.glob(f"{PREFIX}*"):
@@ -300,21 +300,22 @@ def _lock(parent: Path, kind: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _cause(error: Exception) -> tuple[int | None, str | bytes | int | None]:
-    """Returns the number of an error of the operating system, and the file it is about.
+def _cause(error: Exception) -> tuple[int | None, str]:
+    """Returns the number of an error of the operating system, and the file it is about or "".
 
     The errors of TensorFlow and safetensors contain the words of the system.
     """
     if isinstance(error, OSError):
-        return error.errno, error.filename2 or error.filename
+        name = error.filename2 or error.filename
+        return error.errno, name if isinstance(name, str) else ""
     said = str(error)
     number = next((n for n in (*_FULL, *_REFUSED) if os.strerror(n) in said), None)
-    return number, next((word.strip(";:,'") for word in said.split() if PREFIX in word), None)
+    return number, next((word.strip(";:,'") for word in said.split() if PREFIX in word), "")
 
 
-def _concerns(name: str | bytes | int | None, path: AnyPath) -> bool:
+def _concerns(name: str, path: AnyPath) -> bool:
     """Returns whether the file of an error is temporary, or a parent of `path`, or `path`."""
-    if not isinstance(name, str):
+    if not name:
         return False
     temporary = any(part.startswith(PREFIX) for part in Path(name).parts)
     return temporary or (isinstance(path, Path) and path.is_relative_to(name))

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from official.utils import quiet_import
 
@@ -125,7 +125,7 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 
-    def fail(message: str) -> None:
+    def fail(message: str) -> NoReturn:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
 

@@ -106,19 +106,18 @@ def each(read: Callable[[int], Iterable[T]], place: str) -> Iterator[T]:
     Raises:
       UserError: an item cannot be read after several tries.
     """
-    end = object()
     number, rest, patience = 0, iter(read(0)), Patience(place)
     while True:
         try:
-            item = next(rest, end)
+            item = next(rest)
+        except StopIteration:
+            return
         except _load_file_systems().errors.OpError as error:
             if not may_pass(error):
                 raise
             patience.wait(error)
             rest = iter(read(number))
             continue
-        if item is end:
-            return
         yield item
         number, patience = number + 1, Patience(place)
 
@@ -149,7 +148,7 @@ class Reader(io.RawIOBase):
     def __init__(self, uri: str):
         super().__init__()
         self._uri = uri
-        self._file = None
+        self._file: Any = None  # a file of TensorFlow; None = it is opened at the next read
         self._position = 0
         retried(
             uri, lambda fs: self._read(fs, 1)

@@ -31,7 +31,7 @@ def sort_keys(seed: int, *counters: int | np.ndarray) -> np.ndarray:
     Returns:
       uint64, uniformly distributed.
     """
-    state = mix(np.uint64((seed + _ORDER) % 2**64))
+    state = mix(np.asarray((seed + _ORDER) % 2**64, np.uint64))
     with np.errstate(over="ignore"):
         for counter in counters:
             state = mix(state + np.uint64(STEP) + np.asarray(counter).astype(np.uint64))

@@ -22,7 +22,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, Literal, overload
 
 from official.utils import gfile
 from official.utils.errors import UserError
@@ -111,11 +111,17 @@ class RemotePath(os.PathLike):
         text = os.fspath(other)
         if _URI.match(text) or text.startswith("/"):
             return path(text)
-        return RemotePath(f"{self._uri}{'' if self._uri.endswith('/') else '/'}{text}")
+        return self._inner(text)
+
+    def _inner(self, name: str) -> "RemotePath":
+        return RemotePath(f"{self._uri}{'' if self._uri.endswith('/') else '/'}{name}")
 
     def joinpath(self, *others: str | os.PathLike) -> "AnyPath":
         """Returns the path of something in this folder."""
-        return functools.reduce(lambda folder, other: folder / other, others, self)
+        found: AnyPath = self
+        for other in others:
+            found = found / other
+        return found
 
     @property
     def name(self) -> str:
@@ -144,7 +150,7 @@ class RemotePath(os.PathLike):
 
     def with_name(self, name: str) -> "RemotePath":
         """Returns the path of a neighbor."""
-        return self.parent / name
+        return self.parent._inner(name)
 
     def with_suffix(self, suffix: str) -> "RemotePath":
         """Returns the path with another suffix."""
@@ -163,7 +169,16 @@ class RemotePath(os.PathLike):
         other = str(path(other))
         return self._uri == other or self._uri.startswith(f"{other}/")
 
-    def open(self, mode: str = "r", encoding: str | None = None, newline: str | None = None) -> IO:
+    @overload
+    def open(self, mode: Literal["rb"]) -> io.BufferedReader: ...
+    @overload
+    def open(self, mode: Literal["wb"]) -> io.BufferedWriter: ...
+    @overload
+    def open(
+        self, mode: str = "r", encoding: str | None = None, newline: str | None = None
+    ) -> IO: ...
+
+    def open(self, mode: str = "r", encoding: str | None = None, newline: str | None = None) -> Any:
         """Opens the file, `r` or `w`, binary or text (UTF-8 without `encoding`).
 
         A file that is written is on the local disk until it is closed. It then replaces the remote
@@ -172,6 +187,7 @@ class RemotePath(os.PathLike):
         kind = mode.replace("b", "").replace("t", "")
         if kind not in ("r", "w"):
             raise ValueError(f"{self}: mode {mode!r}: remote files are read or written as a whole")
+        stream: io.BufferedReader | io.BufferedWriter
         if kind == "r":
             stream = io.BufferedReader(gfile.Reader(self._uri), _BUFFER)
         else:
@@ -229,7 +245,7 @@ class RemotePath(os.PathLike):
     def iterdir(self) -> Iterator["RemotePath"]:
         """Yields what the folder contains, sorted by name."""
         names = {name.rstrip("/") for name in gfile.children(self._uri)}
-        yield from (self / name for name in sorted(names) if name)
+        yield from (self._inner(name) for name in sorted(names) if name)
 
     def glob(self, pattern: str) -> Iterator["RemotePath"]:
         """Yields what matches a pattern, sorted; `**` stands for folders at any depth."""
@@ -238,7 +254,7 @@ class RemotePath(os.PathLike):
     def _matches(self, pattern: str) -> Iterator["RemotePath"]:
         first, _, rest = pattern.partition("/")
         if not glob.has_magic(first):
-            inner = self / first
+            inner = self._inner(first)
             if rest:
                 yield from inner._matches(rest)
             elif inner.exists():

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 _OPTIONAL = ("matplotlib", "sklearn")  # of Keras
 _KERAS_LAYERS = "tensorflow_text.python.keras"  # importing these imports Keras
@@ -70,7 +71,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 def _hidden(names: Sequence[str]) -> Iterator[None]:
     """Lets imports of packages fail that are not imported yet."""
     hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))
+    nothing: Any = None  # not a module: an import of it fails
+    sys.modules.update(dict.fromkeys(hidden, nothing))
     try:
         yield
     finally:

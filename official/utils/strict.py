@@ -13,11 +13,14 @@ import reprlib
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from official.utils.errors import UserError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _OMIT = "omit_none"
 _SHOWN = reprlib.Repr()  # of values in messages
@@ -146,7 +149,7 @@ def typed(hint: Any, value: Any, place: str, source: str) -> Any:
         if value is None and types.NoneType in args:
             return None
         return typed(next(a for a in args if a is not types.NoneType), value, place, source)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return build(hint, value, source, place)
     if origin is tuple:
         if not isinstance(value, list | tuple):

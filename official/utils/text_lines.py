@@ -7,11 +7,11 @@ counted.
 import collections
 import contextlib
 import gzip
+import io
 import json
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from typing import BinaryIO
 
 from official.utils import paths
 from official.utils.errors import UserError
@@ -85,7 +85,7 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened(path: AnyPath) -> Iterator[BinaryIO]:
+def opened(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Yields the bytes of a file, unpacked if its name ends in `.gz`.
 
     Raises:
@@ -106,7 +106,7 @@ def opened(path: AnyPath) -> Iterator[BinaryIO]:
         raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
 
 
-def whole(stream: BinaryIO, path: AnyPath) -> Iterator[bytes]:
+def whole(stream: io.BufferedIOBase, path: AnyPath) -> Iterator[bytes]:
     """Yields the lines of a stream with their ends.
 
     Args:
