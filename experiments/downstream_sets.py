@@ -308,20 +308,17 @@ def read_rows(task: tasks.Task, split: str, path: Path) -> Rows:
     """Reads a split of a classification or a regression, without the rows that shards leave out."""
     columns = task.columns_for(split, tables.file_format(path))
     texts = [name for name in (columns.text, columns.text_pair) if name is not None]
-    labels = [] if columns.label is None else [columns.label]
     bad = tables.BadRows(known=task.skipped)
-    optional = labels if split.startswith("test") else ()
-    source = tables.read(path, texts + labels, optional, columns.header, bad=bad)
+    optional = split.startswith("test")
+    source = tables.read(path, texts, columns.label, optional, columns.header, bad=bad)
     ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
-    rows = [
-        row for row in source if all(text.strip() for text in row.cells[: len(texts)])
-    ]  # fmt: skip
-    cells = [row.cells[: len(texts)] for row in rows]
+    rows = [row for row in source if all(text.strip() for text in row.cells)]
+    cells = [row.cells for row in rows]
     if task.line_break:
         cells = [tuple(text.replace(task.line_break, " ") for text in row) for row in cells]
     targets = None
-    if labels and rows[0].cells[-1] is not None:
-        values = [row.cells[-1].strip() for row in rows]
+    if rows[0].label is not None:
+        values = [row.label.strip() for row in rows]
         kind = task.kind == "regression"
         targets = np.array([float(v) if kind else ids[v] for v in values])
     return Rows([row.number for row in rows], cells, targets)

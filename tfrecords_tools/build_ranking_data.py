@@ -69,7 +69,8 @@ def read_fields(path: AnyPath, fields: str) -> Iterator[tuple[str, str]]:
     Raises:
       UserError: the file is missing, not UTF-8, or has text before the first .I line.
     """
-    number, field, words = None, "", []
+    number, field = None, ""
+    words: list[str] = []
     for line, text in enumerate(_lines(path), 1):
         if match := _NUMBER.fullmatch(text):
             if number is not None:
@@ -115,7 +116,7 @@ def read_wikiqa(folder: AnyPath) -> Collection:
     files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     for split, name in files.items():
         path = folder / name
-        candidates = collection.splits.setdefault(split, {})
+        candidates: dict[str, list[str]] = {}
         for line, text in enumerate(_lines(path), 1):
             cells = text.split("\t")
             location = f"{path}, line {line}"
@@ -140,18 +141,20 @@ def read_wikiqa(folder: AnyPath) -> Collection:
                 candidates[query].append(document)
             grades = collection.qrels.setdefault(query, {})
             grades[document] = max(label, grades.get(document, 0))
+        collection.splits[split] = dict(candidates)
     return _usable(collection)
 
 
 def split_queries(
     queries: Iterable[str], validation: float, test: float, seed: int
-) -> dict[str, dict[str, None]]:
+) -> dict[str, dict[str, list[str] | None]]:
     """Assigns queries to splits at random; depends on the seed and the order of the queries."""
     queries = list(queries)
     order = np.random.default_rng(seed).permutation(len(queries))
     held_out = round(validation * len(queries)), round(test * len(queries))
     ends = {"validation": held_out[0], "test": sum(held_out), "train": len(queries)}
-    splits, start = {}, 0
+    splits: dict[str, dict[str, list[str] | None]] = {}
+    start = 0
     for name, end in ends.items():
         chosen = sorted(order[start:end])
         splits[name] = {queries[i]: None for i in chosen}
@@ -263,11 +266,13 @@ def rank(
 
     run: trec.Run = {}
     for (query, given), row in zip(candidates.items(), score_rows(), strict=True):
-        among = np.nonzero(row)[0] if given is None else [numbers[name] for name in given]
+        among = np.nonzero(row)[0]
+        if given is not None:
+            among = np.array([numbers[name] for name in given], np.int64)
         scores = row[among].astype(np.float32)
         if len(scores) > depth:  # those that are equal to the last one are kept for `ordered`
             best = scores >= np.partition(scores, -depth)[-depth]
-            among, scores = np.asarray(among)[best], scores[best]
+            among, scores = among[best], scores[best]
         pairs = zip(among, scores.tolist(), strict=True)
         if ranked := trec.ordered({names[i]: score for i, score in pairs})[:depth]:
             run[query] = dict(ranked)

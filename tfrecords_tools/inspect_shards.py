@@ -72,8 +72,8 @@ def summary(folder: AnyPath) -> Iterator[str]:
     yield f"  made of: {_listed(counts)}; left out: {_listed(skipped) or 'nothing'}"
     if stored.length_histogram:
         yield f"  lengths: {', '.join(_lengths(stored.length_histogram))}"
-    if stored.task:
-        yield f"  task: {stored.task.name} ({stored.task.kind}) {', '.join(stored.task.labels)}"
+    if task := _task(stored):
+        yield f"  task: {task.name} ({task.kind}) {', '.join(task.labels)}"
     settings = _flat(strict.to_dict(stored.config))
     yield f"  settings: seed={stored.seed}{''.join(f' {k}={v}' for k, v in settings)}"
     yield f"  tokenizer: {', '.join(stored.tokenizer)}; fingerprint {stored.tokenizer_fingerprint}"
@@ -105,7 +105,7 @@ def examples(folder: AnyPath, count: int) -> Iterator[str]:
                     for name, feature in example.features.feature.items()
                     if not feature.bytes_list.value
                 }
-                facts, *texts = _example(values, tokenizer, stored.task)
+                facts, *texts = _example(values, tokenizer, _task(stored))
             except _NO_EXAMPLE:
                 facts, texts = "cannot be shown: --verify says what is wrong with it", []
             yield "\n  ".join([f"example {number}: {facts}", *texts])
@@ -113,12 +113,19 @@ def examples(folder: AnyPath, count: int) -> Iterator[str]:
         raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
 
 
+def _task(stored: "Manifest") -> "Description | None":
+    """Returns the task of a folder, which is a single one."""
+    (task,) = stored.task.by_name.values() if stored.task else (None,)
+    return task
+
+
 def _records(folder: AnyPath, stored: "Manifest") -> "Iterator[tf.Tensor]":
     """Yields the records in the order of the examples; that of a stream is step by step."""
-    groups = stored.row_groups
-    size = stored.segments.rows // groups if groups > 1 else 1  # rows of a group
+    groups, segments = stored.row_groups, stored.segments
+    size = segments.rows // groups if segments and groups > 1 else 1  # rows of a group
     group_records = sum(shard.records for shard in stored.shards) // groups
-    names, before = [[] for _ in range(groups)], 0
+    names: list[list[str]] = [[] for _ in range(groups)]
+    before = 0
     for shard in stored.shards:
         if shard.records:
             names[before // group_records].append(str(folder / shard.name))

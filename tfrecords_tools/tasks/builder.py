@@ -10,7 +10,7 @@ the flags of `build_task_shards` that only one kind has.
 import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 
@@ -23,7 +23,15 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import splits
-from tfrecords_tools.tasks.splits import SUMMED, Example, Make, Row, SplitCounts, Splits
+from tfrecords_tools.tasks.splits import (
+    SUMMED,
+    AnyCounts,
+    Example,
+    Make,
+    Row,
+    SplitCounts,
+    Splits,
+)
 from tfrecords_tools.writing.execution import Execution
 
 
@@ -63,11 +71,11 @@ def builder_of(task: Task) -> type["Builder"]:
 
 
 @dataclasses.dataclass
-class Builder:
+class Builder(Generic[Row, AnyCounts]):
     """Builds the shard folder of a task.
 
-    A kind of task is a subclass. Its further attributes have the names of flags of
-    `build_task_shards`.
+    A kind of task is a subclass, with the types of its rows and counts. Its further attributes have
+    the names of flags of `build_task_shards`.
 
     Attributes:
       task: the task.
@@ -89,7 +97,7 @@ class Builder:
     seed: int = 0
     report: Callable[[str], None] = print
 
-    counts_type: ClassVar[type[SplitCounts]] = SplitCounts
+    counts_type: ClassVar[type] = SplitCounts
     rows_at_once: ClassVar[int] = 4096  # tokenizers are several times faster on thousands of texts
     noun: ClassVar[str] = "row"  # what messages call a row
 
@@ -102,7 +110,7 @@ class Builder:
         self.prepare()
         shards: list[manifest.Shard] = []
         files: dict[str, str] = {}
-        counts: dict[str, SplitCounts] = {}
+        counts: dict[str, AnyCounts] = {}
         with splits.new_folder(output, self.tokenizer, execution, self.seed) as writer:
             for split in self.splits:
                 counts[split] = each = self.counts(split)
@@ -129,21 +137,21 @@ class Builder:
           UserError: an option or a file cannot be used.
         """
 
-    def counts(self, split: str) -> SplitCounts:
+    def counts(self, split: str) -> AnyCounts:
         """Returns the counts of a split before it is read."""
         known = () if split.startswith("test") else self.task.skipped
         bad = BadRows(self.skip_bad_rows, known)
         return self.counts_type(bad, splits.no_targets(self.task.labels))
 
-    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterable[Row]:
+    def read(self, split: str, counts: AnyCounts, writer: Splits) -> Iterable[Row]:
         """Returns the rows of a split; `counts.bad` is called with those that cannot be used."""
         raise NotImplementedError
 
-    def examples(self) -> Make:
+    def examples(self) -> Make[Row, AnyCounts]:
         """Returns the function that makes the examples of some rows and counts them."""
         raise NotImplementedError
 
-    def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
+    def write_beside(self, folder: AnyPath, split: str, counts: AnyCounts) -> dict[str, str]:
         """Writes the files of a split beside its shards; returns the SHA-256 of each by name."""
         return {}
 
@@ -155,11 +163,11 @@ class Builder:
         """The features of the examples."""
         raise NotImplementedError
 
-    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+    def totals(self, counts: AnyCounts) -> dict[str, Any]:
         """Returns the counts of a split that only this kind records."""
         return {}
 
-    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
+    def description(self, counts: Mapping[str, AnyCounts]) -> Description:
         """Returns the description of the task with the entries of its kind."""
         return self.task.description()
 
@@ -172,18 +180,18 @@ class Builder:
         """The number of rows left out before they belonged to a split, by reason."""
         return {}
 
-    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+    def summary(self, split: str, counts: AnyCounts) -> list[str]:
         """Returns the parts of the line that is reported of a split."""
         raise NotImplementedError
 
-    def nothing(self, split: str, counts: SplitCounts) -> str:
+    def nothing(self, split: str, counts: AnyCounts) -> str:
         """Returns the message about a split without examples."""
         return f"{self.files[split]}: no {self.noun} can be used: {counts.bad}"
 
     def _manifest(
         self,
         shards: Iterable[manifest.Shard],
-        counts: Mapping[str, SplitCounts],
+        counts: Mapping[str, AnyCounts],
         files: Mapping[str, str],
     ) -> manifest.Manifest:
         """Returns the manifest, with the splits without labels, and totals over all splits."""

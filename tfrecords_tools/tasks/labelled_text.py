@@ -32,7 +32,7 @@ UsableRow = tuple[int, list[str], int | float | list[int] | None]
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder):
+class Builder(builder.Builder["UsableRow", SplitCounts]):
     """Builds the shards of single texts or pairs with a label, several labels or a score.
 
     Attributes:
@@ -66,7 +66,7 @@ class Builder(builder.Builder):
             if number % 1000 == 0:
                 progress(1000)
 
-    def examples(self) -> Make:
+    def examples(self) -> Make["UsableRow", SplitCounts]:
         """See `builder.Builder`."""
         return functools.partial(_examples, task=self.task, max_length=self.max_length)
 
@@ -112,6 +112,8 @@ def with_labels_of_train_file(
         raise UserError("without a train file the labels cannot be found: name them with --labels")
     columns = task.columns_for("train", tables.file_format(files["train"], format))
     column = columns.label
+    if column is None:
+        raise UserError(f"{files['train']} has no column of labels: name them with --labels")
     values: set[str] = set()
     bad = BadRows(skip_bad_rows)
     several = task.kind == "multi_label"
@@ -174,10 +176,10 @@ def _examples(
             example |= pair_packing.pack_word_arrays(mine, max_length)
         if target is None:
             counts.labelled = False
-        elif task.kind == "classification":
+        elif isinstance(target, int):
             example["label"] = target
             counts.targets[task.labels[target]] += 1
-        elif task.kind == "multi_label":
+        elif isinstance(target, list):
             example["label_flags"] = target
             for label, flag in zip(task.labels, target, strict=True):
                 counts.targets[label] += flag
@@ -207,12 +209,12 @@ def usable(
     columns = task.columns_for(split, tables.file_format(path, format))
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
-    label_columns = [columns.label] if labelled and columns.label is not None else []
     test = split.startswith("test")
     rows = tables.read(
         path,
-        text_columns + title_columns + label_columns,
-        optional=label_columns if test else (),
+        text_columns + title_columns,
+        columns.label if labelled else None,
+        optional=test,
         header=columns.header,
         format=format,
         bad=bad,
@@ -220,13 +222,13 @@ def usable(
         lists=SEPARATOR if task.kind == "multi_label" else None,
     )
     ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
-    for number, line, cells in rows:
+    for number, line, cells, cell in rows:
         texts = list(cells[: len(text_columns)])
         if title_columns:
             texts[0] = f"{cells[len(text_columns)]} {texts[0]}"
         if task.line_break:
             texts = [text.replace(task.line_break, " ") for text in texts]
-        label = cells[-1].strip() if label_columns and cells[-1] is not None else None
+        label = None if cell is None else cell.strip()
         where = tables.location(path, line)
         empty = [c for c, text in zip(text_columns, texts, strict=True) if not text.strip()]
         if empty and not test:

@@ -236,7 +236,7 @@ def _articles(
     folder: AnyPath, letters: Mapping[str, int], bad: tables.BadRows
 ) -> Iterator[RawQuestion]:
     """Yields the questions of RACE as distributed; the files are in alphabetical order."""
-    files = sorted(folder.rglob("*.txt"))
+    files = sorted(path for path in folder.rglob("*.txt"))
     if not files:
         raise UserError(f"{folder} has no article: no file .txt, in it or in its folders")
     number = 0
@@ -250,7 +250,7 @@ def _articles(
         if not isinstance(value, dict):
             bad("not an article", f"{path}: a {type(value).__name__}, not a JSON object")
             continue
-        lists = [value.get(name) for name in ("questions", "options", "answers")]
+        lists: list[Any] = [value.get(name) for name in ("questions", "options", "answers")]
         if not all(isinstance(some, list) for some in lists):
             bad("not an article", f"{path}: questions, options and answers are to be lists")
             number += len(lists[0]) if isinstance(lists[0], list) else 0
@@ -284,11 +284,11 @@ def _endings(
 ) -> Iterator[RawQuestion]:
     """Yields the questions of SWAG; its rows have no ids."""
     endings = [f"ending{i}" for i in range(len(task.labels))]
-    columns = [task.columns.text, task.columns.text_pair, *endings, task.columns.label]
+    named = (task.columns.text, task.columns.text_pair, *endings)
+    columns = [column for column in named if column is not None]
     known = {value: i for i, value in enumerate(task.values)}
-    optional = columns[-1:] if optional_answers else []
-    rows = tables.read(path, columns, optional, format="csv", bad=bad)
-    for number, line, (context, text, *choices, answer) in rows:
+    rows = tables.read(path, columns, task.columns.label, optional_answers, format="csv", bad=bad)
+    for number, line, (context, text, *choices), answer in rows:
         location = f"{path}, line {line}"
         yield RawQuestion(number, location, context, text, choices, answer, None, known)
 
@@ -319,11 +319,17 @@ def _dialogues(path: AnyPath, bad: tables.BadRows) -> Iterator[RawQuestion]:
             continue
         if isinstance(identity, str):
             identities[identity] = i
-        for j, asked in enumerate(questions, 1):
-            asked = asked if isinstance(asked, dict) else {}
-            parts = (asked.get(name) for name in ("question", "choice", "answer"))
+        for j, raw in enumerate(questions, 1):
+            raw = raw if isinstance(raw, dict) else {}
             yield RawQuestion(
-                number, f"{location}, question {j}", "\n".join(turns), *parts, None, None
+                number,
+                f"{location}, question {j}",
+                "\n".join(turns),
+                raw.get("question"),
+                raw.get("choice"),
+                raw.get("answer"),
+                None,
+                None,
             )
             number += 1
 
@@ -362,7 +368,7 @@ def _json(path: AnyPath) -> Any:
         raise UserError(f"{path}: not JSON ({error})") from None
 
 
-class Builder(builder.Builder):
+class Builder(builder.Builder[Question, SplitCounts]):
     """Builds the shards of questions with several choices."""
 
     rows_at_once = 1024
@@ -377,7 +383,7 @@ class Builder(builder.Builder):
         """See `builder.Builder`."""
         return read(self.task, self.files[split], split.startswith("test"), counts.bad)
 
-    def examples(self) -> Make:
+    def examples(self) -> Make[Question, SplitCounts]:
         """See `builder.Builder`."""
         return functools.partial(_examples, task=self.task, max_length=self.max_length)
 
@@ -415,9 +421,10 @@ def _examples(
 ) -> Iterator[Example]:
     """Yields the examples of some questions and counts them."""
     specials = pair_packing.num_specials(2, tokenizer)
-    pairs = [(question.text, choice) for question in asked for choice in question.choices]
+    texts_of = [question.text for question in asked for _ in question.choices]
+    choices = [choice for question in asked for choice in question.choices]
     with tf.device("/CPU:0"):
-        joined = choice_text.joined(*map(strings, zip(*pairs, strict=True)), task.blank)
+        joined = choice_text.joined(strings(texts_of), strings(choices), task.blank)
     texts = [text.decode("utf-8", "surrogatepass") for text in joined.numpy()]
     contexts = list(dict.fromkeys(question.context for question in asked))
     context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))

@@ -50,7 +50,7 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder):
+class Builder(builder.Builder["Row", SplitCounts]):
     """Builds the shards of a ranking; the files of its splits are runs.
 
     A sequence that is too long is cut, one token at a time, from the text that is longer then.
@@ -98,6 +98,7 @@ class Builder(builder.Builder):
         run = trec.read_run(
             self.files[split], self._collection.queries, self._collection.documents, bad=counts.bad
         )
+        wanted: Iterable[tuple[str, tuple[str, ...]]]
         if split == "train":
             wanted = _triples(run, qrels, self.negatives, self.seed, counts)
         else:
@@ -108,7 +109,7 @@ class Builder(builder.Builder):
             self._digests |= written
         return self._texts.rows(wanted, writer)
 
-    def examples(self) -> Make:
+    def examples(self) -> Make["Row", SplitCounts]:
         """See `builder.Builder`."""
         return functools.partial(_examples, max_length=self.max_length)
 
@@ -194,9 +195,10 @@ def read_collection(
     Raises:
       UserError: a file cannot be read, or `bad` raises it.
     """
-    texts = [_read_texts(path, bad, header, format) for path in (queries, documents)]
-    judged = {} if qrels is None else trec.read_qrels(qrels, *texts, bad=bad)
-    return Collection(*texts, judged)
+    query_texts = _read_texts(queries, bad, header, format)
+    document_texts = _read_texts(documents, bad, header, format)
+    judged = {} if qrels is None else trec.read_qrels(qrels, query_texts, document_texts, bad)
+    return Collection(query_texts, document_texts, judged)
 
 
 def _read_texts(path: AnyPath, bad: BadRows, header: bool, format: str | None) -> dict[str, str]:
@@ -205,7 +207,7 @@ def _read_texts(path: AnyPath, bad: BadRows, header: bool, format: str | None) -
         columns = ["0", "1"]
     texts: dict[str, str] = {}
     rows = tables.read(path, columns, header=header, format=format, bad=bad)
-    for _, line, (identity, text) in rows:
+    for _, line, (identity, text), _ in rows:
         where = f"{path}, line {line}"
         try:
             identity = trec.check_id(identity)

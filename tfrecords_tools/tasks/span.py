@@ -254,7 +254,7 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder):
+class Builder(builder.Builder[AskedRow, SplitCounts]):
     """Builds the shards of questions whose answers are spans of a context.
 
     Attributes:
@@ -281,7 +281,7 @@ class Builder(builder.Builder):
         self._asked[split] = list(enumerate(asked))
         return self._asked[split]
 
-    def examples(self) -> Make:
+    def examples(self) -> Make[AskedRow, SplitCounts]:
         """See `builder.Builder`."""
         return functools.partial(
             _examples,
@@ -363,7 +363,7 @@ def _tokenized(
         question = item.question
         ids, starts, ends = tokens[question.context]
         answer = None
-        if item.start is not None:
+        if item.start is not None and question.answers:
             end = item.start + len(question.answers[0])
             answer = windows.answer_tokens(starts, ends, item.start, end)
             if answer is None:

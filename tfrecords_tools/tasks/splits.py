@@ -38,8 +38,9 @@ SUMMED = ("examples", "tokens", "truncated")  # the counts that are summed over 
 Example = dict[str, Any]
 Row = TypeVar("Row")
 Result = TypeVar("Result")
+AnyCounts = TypeVar("AnyCounts", bound="SplitCounts")
 # Returns the examples of some rows, and counts them. A pure function that can be pickled.
-Make = Callable[[Sequence[Row], Tokenizer, "SplitCounts"], Iterable[Example]]
+Make = Callable[[Sequence[Row], Tokenizer, AnyCounts], Iterable[Example]]
 
 
 @dataclasses.dataclass
@@ -183,7 +184,12 @@ class Splits:
         return self._runner.ordered(call, _chunks(rows, size))
 
     def write(
-        self, split: str, rows: Iterable[Row], size: int, make: Make, counts: SplitCounts
+        self,
+        split: str,
+        rows: Iterable[Row],
+        size: int,
+        make: Make[Row, AnyCounts],
+        counts: AnyCounts,
     ) -> tuple[manifest.Shard, ...]:
         """Writes the shards of a split, and returns their entries in the manifest.
 
@@ -207,13 +213,13 @@ class Splits:
                 shards.count,
                 functools.partial(shards.write_shard, folder=self.folder, split=split),
                 type(counts),
-                lambda _, each: counts.add(each),
+                lambda _, chunk_counts: counts.add(chunk_counts),
             )
             return tuple(written)
 
         def serialized() -> Iterator[bytes]:
-            for examples, _, each in self._runner.ordered(made, chunks):
-                counts.add(each)
+            for examples, _, chunk_counts in self._runner.ordered(made, chunks):
+                counts.add(chunk_counts)
                 yield from examples
 
         return shards.write_in_order(self.folder, split, serialized())
@@ -249,8 +255,8 @@ def _call(
 
 
 def _made(
-    rows: Sequence[Row], make: Make, tokenizer: _Shared, blank: SplitCounts
-) -> tuple[list[bytes], np.ndarray, SplitCounts]:
+    rows: Sequence[Row], make: Make[Row, AnyCounts], tokenizer: _Shared, blank: AnyCounts
+) -> tuple[list[bytes], np.ndarray, AnyCounts]:
     """Returns the serialized examples of some rows, the row of each, int64 [N], and the counts."""
     counts = blank.blank()
     examples = iter(make(rows, tokenizer.tokenizer, counts))
@@ -264,9 +270,9 @@ def _made(
 
 def _keyed(
     rows: Sequence[Row],
-    made: Callable[[Sequence[Row]], tuple[list[bytes], np.ndarray, SplitCounts]],
+    made: Callable[[Sequence[Row]], tuple[list[bytes], np.ndarray, AnyCounts]],
     seed: int,
-) -> Iterator[Keyed]:
+) -> Iterator[Keyed[AnyCounts]]:
     """Yields the examples of some rows with the keys of their order."""
     serialized, numbers, counts = made(rows)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))  # the first example of each row

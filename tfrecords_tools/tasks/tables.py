@@ -14,7 +14,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from official.tasks import nearest
@@ -40,12 +40,14 @@ class Row(NamedTuple):
     Attributes:
       number: the number of the row, from 0; the header and blank lines are not counted.
       line: the number of its first line in the file, from 1; for a folder, the name of the file.
-      cells: the values of the requested columns; None where an optional column is missing.
+      cells: the values of the requested columns.
+      label: the value of the requested label; None where it is missing, or not requested.
     """
 
     number: int
     line: int | str
-    cells: tuple[str | None, ...]
+    cells: tuple[str, ...]
+    label: str | None = None
 
 
 def file_format(path: AnyPath, given: str | None = None) -> str:
@@ -70,7 +72,8 @@ def file_format(path: AnyPath, given: str | None = None) -> str:
 def read(
     path: AnyPath,
     columns: Sequence[str],
-    optional: Sequence[str] = (),
+    label: str | None = None,
+    optional: bool = False,
     header: bool = True,
     format: str | None = None,
     bad: BadRows | None = None,
@@ -82,7 +85,8 @@ def read(
     Args:
       path: the file.
       columns: names (of the header, or keys of the objects) or indices from "0".
-      optional: the columns that may be missing in the whole file.
+      label: the column of the label; None = none is read.
+      optional: whether the label may be missing in the whole file.
       header: whether the first line of a TSV or CSV file names the columns.
       format: "tsv", "csv", "jsonl", "trec" or "folders"; None = by the file name.
       labels: the labels of a folder whose texts are read; empty = all.
@@ -96,9 +100,9 @@ def read(
     format = file_format(path, format)
     rows = 0
     if format == "jsonl":
-        source = _objects(path, columns, optional, bad, lists)
+        source = _objects(path, columns, label, optional, bad, lists)
     else:
-        source = _cells(path, columns, optional, header, format, bad, labels)
+        source = _cells(path, columns, label, optional, header, format, bad, labels)
     for row in source:
         rows += 1
         yield row
@@ -109,13 +113,15 @@ def read(
 def _cells(
     path: AnyPath,
     columns: Sequence[str],
-    optional: Sequence[str],
+    label: str | None,
+    optional: bool,
     header: bool,
     format: str,
     bad: BadRows,
     labels: Sequence[str],
 ) -> Iterator[Row]:
-    damaged: list[int | str] = []
+    damaged: list[Any] = []  # lines, or names of the files of a folder
+    source: Iterable[tuple[Any, Any]]
     if format == "folders":
         source = folder_records(path, labels, damaged)
     elif format == "trec":
@@ -125,7 +131,8 @@ def _cells(
     known = _KNOWN_COLUMNS.get(format)
     header = header and known is None
     names: Sequence[str] | None = None
-    indices: list[int | None] | None = None
+    indices: list[int] | None = None
+    label_index: int | None = None
     width = number = 0
     for line, cells in source:
         if indices is None:
@@ -133,7 +140,9 @@ def _cells(
                 raise UserError(f"{path}, line {damaged[0]}: the header is not UTF-8")
             width = len(known or cells)
             names = [cell.strip() for cell in cells] if header else known
-            indices = [_column_index(path, column, names, width, optional) for column in columns]
+            indices = [_column_index(path, column, names, width) for column in columns]
+            if label is not None and not (optional and _lacks(label, names, width)):
+                label_index = _column_index(path, label, names, width)
             if header:
                 continue
         if damaged:
@@ -152,7 +161,8 @@ def _cells(
                 f"{'header' if header else 'first line'} has {width}",
             )
         else:
-            yield Row(number, line, tuple(None if i is None else cells[i] for i in indices))
+            text = None if label_index is None else cells[label_index]
+            yield Row(number, line, tuple(cells[i] for i in indices), text)
         number += 1
 
 
@@ -160,18 +170,23 @@ def _count(columns: int) -> str:
     return f"{columns} column{'' if columns == 1 else 's'}"
 
 
-def _column_index(
-    path: AnyPath, column: str, names: Sequence[str] | None, width: int, optional: Sequence[str]
-) -> int | None:
-    """Returns the index of a column, or None for an optional column that is missing."""
+def _lacks(column: str, names: Sequence[str] | None, width: int) -> bool:
+    """Returns whether a file has no such column."""
+    return column not in (names or ()) and not (column.isdecimal() and int(column) < width)
+
+
+def _column_index(path: AnyPath, column: str, names: Sequence[str] | None, width: int) -> int:
+    """Returns the index of a column.
+
+    Raises:
+      UserError: the file has no such column, or several.
+    """
     if names is not None and column in names:
         if names.count(column) > 1:
             raise UserError(f"{path} has {names.count(column)} columns named {column!r}")
         return names.index(column)
     if column.isdecimal() and int(column) < width:
         return int(column)
-    if column in optional:
-        return None
     if names is None:
         raise UserError(
             f"{path} has no column {column!r}: without a header its columns are 0 to {width - 1}"
@@ -185,20 +200,22 @@ def _column_index(
 def _objects(
     path: AnyPath,
     columns: Sequence[str],
-    optional: Sequence[str],
+    label: str | None,
+    optional: bool,
     bad: BadRows,
     lists: str | None = None,
 ) -> Iterator[Row]:
+    wanted = [*columns] if label is None else [*columns, label]
     absent: set[str] | None = None  # The optional columns that the first row lacks.
     for number, line, value in text_lines.objects(path, bad):
         if absent is None:
-            absent = {column for column in optional if value.get(column) is None}
+            absent = {label} if label and optional and value.get(label) is None else set()
         if lists is not None:
             value = {key: _joined(part, lists) for key, part in value.items()}
-        missing = {column for column in columns if value.get(column) is None}
-        nested = [c for c in columns if isinstance(value.get(c), (list, dict))]
+        missing = {column for column in wanted if value.get(column) is None}
+        nested = [c for c in wanted if isinstance(value.get(c), (list, dict))]
         if missing - absent:
-            column = next(c for c in columns if c in missing - absent)
+            column = next(c for c in wanted if c in missing - absent)
             bad(
                 "missing key",
                 f"{path}, line {line}: no {column!r}{nearest(column, value)}: "
@@ -217,7 +234,8 @@ def _objects(
                 "not a text or a number",
             )
         else:
-            yield Row(number, line, tuple(_text(value.get(column)) for column in columns))
+            text = None if label is None or label in missing else _text(value[label])
+            yield Row(number, line, tuple(_text(value[column]) for column in columns), text)
 
 
 def _joined(value: Any, separator: str) -> Any:
@@ -227,9 +245,7 @@ def _joined(value: Any, separator: str) -> Any:
     return value
 
 
-def _text(value: str | float | bool | None) -> str | None:
-    if value is None:
-        return None
+def _text(value: str | float | bool) -> str:
     if not isinstance(value, str):
         return json.dumps(value)
     # JSON can escape half of a surrogate pair, which is no character.

@@ -33,6 +33,9 @@ NESTED = ("refuse", "innermost", "outermost")
 TEXTS_AT_ONCE = 2048
 PLAIN_METRICS = ("accuracy", "macro_f1")  # of tags that mark no entities
 
+# The number of a text, and the text.
+Row = tuple[int, side_texts.TaggedText]
+
 
 @dataclasses.dataclass
 class SplitCounts(splits.SplitCounts):
@@ -58,7 +61,7 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder):
+class Builder(builder.Builder["Row", SplitCounts]):
     """Builds the shards of words and tags.
 
     If the task has no labels, they are the tags of all files, `O` first and the others sorted. Its
@@ -79,8 +82,8 @@ class Builder(builder.Builder):
 
     def prepare(self) -> None:
         """See `builder.Builder`; the labels need all files, so all are read here."""
-        rule = self.task.split_words or word_rules.DEFAULT
-        self.task = dataclasses.replace(self.task, split_words=rule)
+        self._rule = self.task.split_words or word_rules.DEFAULT
+        self.task = dataclasses.replace(self.task, split_words=self._rule)
         self.check_max_length(1)
         self._counts = {split: super(Builder, self).counts(split) for split in self.splits}
         words = {split: self._words(split) for split in self.splits}
@@ -109,7 +112,7 @@ class Builder(builder.Builder):
             self.task.labels,
         )  # fmt: skip
         texts = as_words(
-            records, self.tokenizer, self.task.split_words, counts.bad, self.nested_spans,
+            records, self.tokenizer, self._rule, counts.bad, self.nested_spans,
             self.repair_tags,
         )  # fmt: skip
         return _alike(texts, counts)
@@ -118,15 +121,15 @@ class Builder(builder.Builder):
         """See `builder.Builder`."""
         return self._counts[split]
 
-    def read(
-        self, split: str, counts: SplitCounts, writer: Splits
-    ) -> Iterable[tuple[int, side_texts.TaggedText]]:
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterable[Row]:
         """See `builder.Builder`."""
         return enumerate(self._texts[split])
 
-    def examples(self) -> Make:
+    def examples(self) -> Make[Row, SplitCounts]:
         """See `builder.Builder`."""
-        return functools.partial(_examples, task=self.task, max_length=self.max_length)
+        return functools.partial(
+            _examples, labels=self.task.labels, rule=self._rule, max_length=self.max_length
+        )
 
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
         """See `builder.Builder`."""
@@ -209,12 +212,12 @@ def _in_scheme(
     for text in texts:
         tags = text.tags
         if tags is not None:
-            if scheme != tag_rules.PLAIN and (other := _of_no_scheme(text)):
+            if scheme != tag_rules.PLAIN and (other := _of_no_scheme(text, tags)):
                 counts.bad("not a tag", other)
                 continue
             repaired, changed = tag_rules.repair(tags, scheme)
             if changed and not repair:
-                counts.bad("tags out of order", _first_fault(text, repaired, scheme))
+                counts.bad("tags out of order", _first_fault(text, tags, repaired, scheme))
                 continue
             if labels and (unknown := _unknown(text, repaired, labels)):
                 counts.bad("tag not in the set", unknown)
@@ -230,9 +233,9 @@ def _in_scheme(
     return result
 
 
-def _of_no_scheme(text: TaggedWords) -> str:
+def _of_no_scheme(text: TaggedWords, tags: Sequence[str]) -> str:
     """Returns the message about the first tag that is of no scheme; "" if there is none."""
-    for i, tag in enumerate(text.tags):
+    for i, tag in enumerate(tags):
         try:
             tag_rules.split(tag)
         except UserError as error:
@@ -240,14 +243,16 @@ def _of_no_scheme(text: TaggedWords) -> str:
     return ""
 
 
-def _first_fault(text: TaggedWords, repaired: Sequence[str], scheme: str) -> str:
+def _first_fault(
+    text: TaggedWords, tags: Sequence[str], repaired: Sequence[str], scheme: str
+) -> str:
     """Returns the message about the first tag that does not follow the scheme."""
-    pairs = zip(text.tags, repaired, strict=True)
+    pairs = zip(tags, repaired, strict=True)
     i = next(i for i, (tag, right) in enumerate(pairs) if tag != right)
-    around = " ".join(text.tags[max(0, i - 1) : i + 2])
+    around = " ".join(tags[max(0, i - 1) : i + 2])
     name = {tag_rules.BIO: "BIO", tag_rules.BIOES: "BIOES"}[scheme]
     return (
-        f"{_place(text, i)}: the tag {text.tags[i]!r} of the word {text.words[i]!r:.60} "
+        f"{_place(text, i)}: the tag {tags[i]!r} of the word {text.words[i]!r:.60} "
         f"does not follow {name} (tags there: {around}), where it is {repaired[i]!r}: correct the "
         "file, or repair and count such tags with --repair_tags, which reads IOB1 as well"
     )
@@ -302,25 +307,26 @@ def _unlearnt(split: str, texts: Mapping[str, Sequence[side_texts.TaggedText]]) 
 
 
 def _examples(
-    rows: Sequence[tuple[int, side_texts.TaggedText]],
+    rows: Sequence[Row],
     tokenizer: Tokenizer,
     counts: SplitCounts,
-    task: Task,
+    labels: Sequence[str],
+    rule: str,
     max_length: int,
 ) -> Iterator[Example]:
     """Yields the windows of some texts, each with its number, and counts them."""
-    running, ends = _running([text for _, text in rows], task.split_words)
+    running, ends = _running([text for _, text in rows], rule)
     start = 0
     for chunk in chunks(running):
         end = start + len(chunk)
         yield from _windows(
-            rows[start:end], chunk, ends[start:end], tokenizer, counts, task.labels, max_length
+            rows[start:end], chunk, ends[start:end], tokenizer, counts, labels, max_length
         )
         start = end
 
 
 def _windows(
-    rows: Sequence[tuple[int, side_texts.TaggedText]],
+    rows: Sequence[Row],
     running: Sequence[str],
     ends: Sequence[Sequence[int]],
     tokenizer: Tokenizer,
@@ -366,7 +372,7 @@ def _windows(
 
 def _running(
     texts: Sequence[side_texts.TaggedText], rule: str
-) -> tuple[list[str], list[Sequence[int]]]:
+) -> tuple[list[str], list[list[int]]]:
     """Returns what is tokenized of each text, and the ends of its words in characters."""
     running, ends = [], []
     for text in texts:
@@ -375,7 +381,8 @@ def _running(
             ends.append([end for _, end in text.offsets])
         else:
             running.append(" ".join(text.words))
-            ends.append(np.cumsum([len(word) + 1 for word in text.words], dtype=np.int64) - 1)
+            lengths = (len(word) + 1 for word in text.words)
+            ends.append([end - 1 for end in itertools.accumulate(lengths)])
     return running, ends
 
 

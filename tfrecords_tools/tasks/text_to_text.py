@@ -42,7 +42,7 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder):
+class Builder(builder.Builder["Pair", SplitCounts]):
     """Builds the shards of inputs and targets; `max_length` is that of inputs, which are cut.
 
     Attributes:
@@ -68,10 +68,11 @@ class Builder(builder.Builder):
         """See `builder.Builder`."""
         return pairs(self.task, split, self.files[split], self.format, counts.bad)
 
-    def examples(self) -> Make:
+    def examples(self) -> Make["Pair", SplitCounts]:
         """See `builder.Builder`."""
-        lengths = {"max_length": self.max_length, "max_target_length": self.max_target_length}
-        return functools.partial(_examples, **lengths)
+        return functools.partial(
+            _examples, max_length=self.max_length, max_target_length=self.max_target_length
+        )
 
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
         """See `builder.Builder`."""
@@ -187,10 +188,10 @@ def _labelled(task, split, path, format, bad) -> Iterator[Pair]:
     for row, texts, value in labelled_text.usable(plain, split, path, format, bad):
         fields = dict(zip(task.fields, texts, strict=True))
         target = answers = None
-        if value is not None and task.answers == "classification":
+        if isinstance(value, int):
             target = task.labels[value]
             answers = (target,)
-        elif value is not None:
+        elif isinstance(value, float):
             target, answers = text_to_text.number_text(value), (str(value),)
         source = text_to_text.input_text(task.prefix, fields)
         yield Pair(row, "", source, target, answers, f"{path}, row {row}")
@@ -225,17 +226,16 @@ def _choices(task, split, path, bad) -> Iterator[Pair]:
 def _generation(task, split, path, format, bad) -> Iterator[Pair]:
     """Yields rows with a text and its target."""
     columns, test = task.columns, split.startswith("test")
-    targets = [] if columns.label is None else [columns.label]
     rows = tables.read(
         path,
-        [columns.text, *targets],
-        optional=targets if test else (),
+        [columns.text],
+        columns.label,
+        optional=test,
         header=columns.header,
         format=format,
         bad=bad,
     )
-    for row, line, cells in rows:
-        target = cells[-1] if targets else None
+    for row, line, cells, target in rows:
         answers = None if target is None else (target,)
         source, location = f"{task.prefix}{cells[0]}", tables.location(path, line)
         yield Pair(row, "", source, target, answers, location)
@@ -285,7 +285,7 @@ def _examples(
         else:
             example["target_ids"] = np.append(target, end)
             counts.longest_target = max(counts.longest_target, length)
-            if counts.targets:
+            if counts.targets and pair.answers:
                 counts.targets[pair.answers[0]] += 1
         counts.references.append(Reference(pair.row, pair.id, pair.answers))
         yield example

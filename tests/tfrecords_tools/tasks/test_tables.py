@@ -129,16 +129,14 @@ def test_questions_of_trec(tmp_path):
 
 def test_optional_columns(tmp_path):
     tsv = _file(tmp_path, "a.tsv", "index\ttext\n0\ta\n")
-    assert [r.cells for r in tables.read(tsv, ["text", "label"], optional=["label"])] == [
-        ("a", None)
-    ]
+    assert list(tables.read(tsv, ["text"], "label", optional=True)) == [Row(0, 2, ("a",), None)]
     jsonl = _file(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": "b", "label": null}\n')
-    assert [r.cells for r in tables.read(jsonl, ["text", "label"], optional=["label"])] == [
-        ("a", None),
-        ("b", None),
+    assert list(tables.read(jsonl, ["text"], "label", optional=True)) == [
+        Row(0, 1, ("a",), None),
+        Row(1, 2, ("b",), None),
     ]
     mixed = _file(tmp_path, "b.jsonl", '{"text": "a"}\n{"text": "b", "label": 1}\n')
-    assert _error(mixed, ["text", "label"], optional=["label"]) == (
+    assert _error(mixed, ["text"], label="label", optional=True) == (
         f"{mixed}, line 2: has 'label', which the first row lacks: give it in all rows or in none; "
         "--skip_bad_rows leaves such rows out"
     )
