@@ -107,7 +107,7 @@ class Run:
         self.command("tfrecords_tools.build_task_shards", *arguments)
 
     def ranking_data(self) -> Path:
-        """Returns the queries, the documents, the judgements and the BM25 runs."""
+        """Returns the queries, the documents, the judgments and the BM25 runs."""
         folder = (self.folder / "data").resolve()
         if not folder.exists():
             self.command(

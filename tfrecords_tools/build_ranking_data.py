@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"\.I\s+(\d+)\s*")
 
 @dataclasses.dataclass
 class Collection:
-    """The documents, queries and judgements of a collection.
+    """The documents, queries and judgments of a collection.
 
     Attributes:
       queries: id → text.
@@ -77,7 +77,7 @@ def read_fields(path: AnyPath, fields: str) -> Iterator[tuple[str, str]]:
                 yield number, " ".join(words)
             number, field, words = match[1], "", []
         elif number is None and text.strip():
-            raise UserError(f"{path}, line {line}: {text[:40]!r} where .I and a number is wanted")
+            raise UserError(f"{path}, line {line}: expected .I and a number, got {text[:40]!r}")
         elif match := _FIELD.fullmatch(text):
             field = match[1]
         elif field in fields and field:
@@ -122,14 +122,15 @@ def read_wikiqa(folder: AnyPath) -> Collection:
             location = f"{path}, line {line}"
             if len(cells) != 4:
                 raise UserError(
-                    f"{location}: {len(cells)} columns where 4 are wanted "
-                    "(qid question answer label)"
+                    f"{location}: {len(cells)} columns, expected 4 (qid question answer label)"
                 )
             if line == 1 and cells[0] == "qid":
                 continue
             query = f"{split}-{cells[0]}"
             if collection.queries.setdefault(query, cells[1]) != cells[1]:
-                raise UserError(f"{location}: question {cells[0]!r} has another text further up")
+                raise UserError(
+                    f"{location}: question {cells[0]!r} has another text in an earlier line"
+                )
             document = numbers.setdefault(cells[2], f"a{len(numbers) + 1}")
             collection.documents[document] = cells[2]
             label = _whole(location, cells[3])
@@ -163,7 +164,7 @@ def split_queries(
 
 
 def _usable(collection: Collection) -> Collection:
-    """Removes empty documents, their judgements, and queries without a relevant document."""
+    """Removes empty documents, their judgments, and queries without a relevant document."""
     empty = {name for name, text in collection.documents.items() if not text}
     for name in empty:
         del collection.documents[name]
@@ -171,7 +172,7 @@ def _usable(collection: Collection) -> Collection:
     for query, grades in list(collection.qrels.items()):
         for name in empty & grades.keys():
             del grades[name]
-            collection.left_out["judgements of empty documents"] += 1
+            collection.left_out["judgments of empty documents"] += 1
         if not any(grade > 0 for grade in grades.values()):
             del collection.qrels[query]
     for query in list(collection.queries):
@@ -189,7 +190,7 @@ def _judge(collection: Collection, location: str, query: str, document: str, gra
     if document not in collection.documents:
         raise UserError(f"{location}: there is no document {document!r}")
     if document in collection.qrels.setdefault(query, {}):
-        raise UserError(f"{location}: document {document!r} is judged again for {query!r}")
+        raise UserError(f"{location}: document {document!r} is judged twice for {query!r}")
     collection.qrels[query][document] = grade
 
 
@@ -197,7 +198,7 @@ def _unique(path: AnyPath, entries: Iterable[tuple[str, str]]) -> dict[str, str]
     texts: dict[str, str] = {}
     for number, text in entries:
         if number in texts:
-            raise UserError(f"{path}: .I {number} is there twice")
+            raise UserError(f"{path}: .I {number} occurs twice")
         texts[number] = text
     return texts
 
@@ -214,9 +215,7 @@ def _rows(path: AnyPath, columns: int) -> Iterator[tuple[str, list[str]]]:
     for number, line in enumerate(_lines(path), 1):
         cells = line.split()
         if cells and len(cells) != columns:
-            raise UserError(
-                f"{path}, line {number}: {len(cells)} columns where {columns} are wanted"
-            )
+            raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {columns}")
         if cells:
             yield f"{path}, line {number}", cells
 
@@ -300,7 +299,7 @@ def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]
         for split in (s for s in SPLITS if s in collection.splits):
             run = rank(collection, collection.splits[split], depth)
             if not run:
-                raise UserError(f"the {split} split has no query: give it a larger share")
+                raise UserError(f"the {split} split has no queries: increase its share")
             sizes[split] = len(run)
             with open(temporary / f"{split}.run", "w", encoding="utf-8") as stream:
                 trec.write_run(stream, run, "bm25")
@@ -343,7 +342,7 @@ def main(argv: list[str]) -> None:
     queries = ", ".join(f"{split} {count:,}" for split, count in sizes.items())
     print(
         f"{options.output}: {len(collection.documents):,} documents; queries: {queries}; "
-        f"{sum(len(grades) for grades in collection.qrels.values()):,} judgements"
+        f"{sum(len(grades) for grades in collection.qrels.values()):,} judgments"
     )
 
 

@@ -103,7 +103,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     for name in ("queries", "documents", "qrels") if task.kind == "ranking" else ():
         path = paths.join(options.input, options[name].value or "")
         if not path.exists():
-            raise UserError(f"there is no file {path}, which --{name} names")
+            raise UserError(f"--{name}: there is no file {path}")
     return task, files
 
 
@@ -158,7 +158,7 @@ def _plan_generic(
     free = {"test", "train"} if options.unlabelled_train else {"test"}
     if task.columns.label is None and not set(names) <= free:
         raise UserError(
-            "--label_column is missing: only a test file can go without labels, and with "
+            "--label_column is missing: only a test file may lack labels, and with "
             "--unlabelled_train the train file"
         )
     return task, names
@@ -248,7 +248,7 @@ def _check_files(files: Mapping[str, AnyPath]) -> None:
             )
         other = [s for s in files if s != split and files[s].resolve() == path.resolve()]
         if other:
-            raise UserError(f"{path} is given twice, as {split} and as {other[0]} split")
+            raise UserError(f"{path} is used twice, as the {split} and the {other[0]} split")
 
 
 def choose_execution(
@@ -347,7 +347,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
 
     text("queries", None, "ranking: file with the columns id and text of the queries")
     text("documents", None, "ranking: file with the columns id and text of the documents")
-    text("qrels", None, "ranking: relevance judgements in TREC's format")
+    text("qrels", None, "ranking: relevance judgments in TREC's format")
     number("negatives", 4, "ranking: number of triples of each relevant document", 1)
 
     boolean("text_to_text", False, "make inputs and targets for an encoder-decoder")

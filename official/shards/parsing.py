@@ -207,7 +207,7 @@ def reported(folders: str) -> Iterator[None]:
             raise
         where = "" if reason.startswith(_BROKEN) else f"{folders}: "
         raise UserError(
-            f"{where}{reason.removeprefix(_BROKEN)}: the shards are not what they say they are; "
+            f"{where}{reason.removeprefix(_BROKEN)}: the examples do not match the manifest; "
             "python -m tfrecords_tools.inspect_shards FOLDER --verify says which examples"
         ) from error
 

@@ -40,7 +40,7 @@ def read_token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarr
     path = paths.path(folder) / TOKEN_COUNTS
     counts = load(path, manifest.token_counts, ADVICE)
     if not isinstance(counts, np.ndarray) or (counts.dtype, counts.ndim) != (np.int64, 1):
-        raise UserError(f"{path} holds no counts: int64 [V] are wanted; make the shards again")
+        raise UserError(f"{path} does not hold counts, int64 [V]: make the shards again")
     return np.array(counts)
 
 
@@ -61,4 +61,4 @@ def load(path: AnyPath, sha256: str, advice: str) -> np.ndarray:
         try:
             return np.load(file, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise UserError(f"{path} holds no array ({error}): {advice}") from None
+            raise UserError(f"{path} is not a file of an array ({error}): {advice}") from None

@@ -107,7 +107,7 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
     path = paths.path(folder) / PurePosixPath(found.file).name
     outputs = stored_arrays.load(path, found.sha256, f"copy the folder again, or {_ADVICE}")
     if (outputs.dtype, outputs.ndim) != (np.float32, 3):
-        raise UserError(f"{path}: float32 [examples, teachers, outputs] are wanted: {_ADVICE}")
+        raise UserError(f"{path}: expected float32 [examples, teachers, outputs]: {_ADVICE}")
     return np.array(outputs)
 
 
@@ -121,5 +121,5 @@ def check_teachers(folder: str | os.PathLike, record: Record, wanted: Sequence[s
         raise UserError(
             f"{folder}: these are the outputs of other teachers ({', '.join(record.teachers)}, "
             f"weights {', '.join(c[:16] for c in record.checksums)}…) than those of the config "
-            f"({', '.join(c[:16] for c in wanted)}…): {_ADVICE}, or leave `cache` out"
+            f"({', '.join(c[:16] for c in wanted)}…): {_ADVICE}, or remove `cache`"
         )

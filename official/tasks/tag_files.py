@@ -211,15 +211,14 @@ class _Table:
         if self._has_tags and len(cells) < 2:
             raise Unusable(
                 "wrong number of columns",
-                f"{where}: one column ({line.text!r:.60}) where a word and its tag are wanted: "
-                "separate them by a blank or a tab",
+                f"{where}: one column ({line.text!r:.60}), expected a word and its tag: separate "
+                "them by a blank or a tab",
             )
         if separator != wanted and len(cells) > 1 and width > 1:
             raise Unusable(
                 "other separators",
-                f"{where}: {separator} separate the columns of {line.text!r:.60}, and {wanted} "
-                f"those of line {first}: separate the columns of a file by tabs alone or by blanks "
-                "alone",
+                f"{where}: {line.text!r:.60} has columns separated by {separator}, and line "
+                f"{first} by {wanted}: use either tabs or blanks in the whole file",
             )
         if len(cells) != width:
             raise Unusable(
@@ -341,9 +340,7 @@ def _name(tag: str | int, labels: Sequence[str], where: str) -> str:
 
 def _text_with_spans(value: dict, labelled: bool, where: str, line: int) -> TextWithSpans:
     if not isinstance(value["text"], str):
-        raise Unusable(
-            "wrong type", f"{where}: 'text' is {value['text']!r:.60}, but a text is wanted"
-        )
+        raise Unusable("wrong type", f"{where}: 'text' is {value['text']!r:.60}, expected a text")
     text = _clean(value["text"])
     key = _key(value, "spans")
     if key is None and not labelled:
@@ -361,8 +358,8 @@ def _span(value: dict | list, length: int, where: str) -> Span:
     if not whole or not isinstance(kind, str) or not kind or _SPACE.search(kind):
         raise Unusable(
             "not a span",
-            f"{where}: span {value!r:.80}: the whole numbers 'start' and 'end' and the text "
-            "'type', without blanks, are wanted",
+            f"{where}: span {value!r:.80}: expected the whole numbers 'start' and 'end' and a "
+            "'type' without blanks",
         )
     span = Span(start, end, _clean(kind))
     if not 0 <= start < end <= length:
@@ -393,7 +390,7 @@ def _list(value: dict, key: str, kind: Any, where: str) -> list:
         names = {str: "texts", str | int: "texts or numbers", dict | list: "objects"}
         raise Unusable(
             "wrong type",
-            f"{where}: {key!r} is {found!r:.60}, but a list of {names[kind]} is wanted",
+            f"{where}: {key!r} is {found!r:.60}, expected a list of {names[kind]}",
         )
     return found
 

@@ -69,7 +69,7 @@ def read_qrels(
             bad("grade not a whole number", f"{place}: grade {grade!r} is not a whole number")
             continue
         if document in qrels.setdefault(query, {}):
-            bad("judged twice", f"{place}: document {document!r} is judged again for {query!r}")
+            bad("judged twice", f"{place}: document {document!r} is judged twice for {query!r}")
             continue
         qrels[query][document] = number
     return qrels
@@ -91,7 +91,7 @@ def read_run(
             bad("score not a number", f"{place}: score {score!r} is not a number")
             continue
         if document in run.setdefault(query, {}):
-            bad("found twice", f"{place}: document {document!r} is there again for {query!r}")
+            bad("found twice", f"{place}: document {document!r} is listed twice for {query!r}")
             continue
         run[query][document] = number
     return run
@@ -155,7 +155,7 @@ def _records(
             continue
         if len(cells) != columns:
             count = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
-            bad("wrong number of columns", f"{place}: {count} where {columns} are wanted ({names})")
+            bad("wrong number of columns", f"{place}: {count}, expected {columns} ({names})")
         elif queries is not None and cells[0] not in queries:
             bad("unknown query", f"{place}: there is no query {cells[0]!r}")
         elif documents is not None and cells[2] not in documents:

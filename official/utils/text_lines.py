@@ -80,7 +80,7 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     if not lines:
-        raise UserError(f"{path} is empty: {what} are wanted, one a line")
+        raise UserError(f"{path} is empty: expected {what}, one on each line")
     return [line.removesuffix("\r") for line in lines]
 
 
@@ -101,7 +101,7 @@ def opened(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder where a file is wanted") from error
+        raise UserError(f"{path} is a folder, not a file") from error
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
 

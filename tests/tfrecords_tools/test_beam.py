@@ -132,8 +132,8 @@ def test_errors_are_those_of_one_machine(tmp_path, text):
     some = "\n\n".join("\n".join(each) for each in TEXTS[:5]).encode()
     for content, message in (
         (b"ba\n\xff\n", r"bad\.txt:2: not UTF-8 .*--on_bad_utf8=skip to leave such lines out$"),
-        (b"ba be\nbi\n\nbo\n", r"^\d examples do not fill 9 shards: name fewer with --num_shards$"),
-        (some, r"^shard \d of 9 would have no example: name fewer shards with --num_shards$"),
+        (b"ba be\nbi\n\nbo\n", r"^\d examples do not fill 9 shards: lower --num_shards$"),
+        (some, r"^shard \d of 9 would have no examples: lower --num_shards$"),
         (b"\n\n", r"^no text in the input \(.*bad\.txt\): no examples$"),
     ):
         bad.write_bytes(content)

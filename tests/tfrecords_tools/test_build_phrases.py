@@ -132,9 +132,9 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, forge
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_count": 1}, "--min_count=1: a phrase stands in a text twice at least"),
+        ({"min_count": 1}, "--min_count=1 is too small: the minimum is 2"),
         ({"threshold": 1.5}, "--threshold=1.5 is not between -1 and 1"),
-        ({"max_words": 1}, "--max_words=1: a phrase has 2 words or more"),
+        ({"max_words": 1}, "--max_words=1 is too small: the minimum is 2"),
         ({"min_count": 10**6}, "no phrase of 1000000 occurrences and a mutual information of 0.4"),
     ],
 )

@@ -51,7 +51,7 @@ def test_cranfield(tmp_path):
     # The third query is .I 365 and number 3 in cranqrel.
     assert result.queries == {"1": "what lift has a wing .", "2": "heat ?", "3": "flow ?"}
     assert result.qrels == {"1": {"1": 4, "4": 1, "3": 0}, "2": {"3": 3}, "3": {"4": 2, "1": 0}}
-    assert +result.left_out == {"empty documents": 1, "judgements of empty documents": 1}
+    assert +result.left_out == {"empty documents": 1, "judgments of empty documents": 1}
 
 
 def test_cisi(tmp_path):
@@ -176,12 +176,12 @@ def test_shares_of_the_queries():
 FAULTS = [
     ("cranfield", "cranqrel", "9 1 1", "there is no query '9'"),
     ("cranfield", "cranqrel", "1 9 1", "there is no document '9'"),
-    ("cranfield", "cranqrel", "1 1 1", "document '1' is judged again for '1'"),
-    ("cranfield", "cranqrel", "1 1", "2 columns where 3 are wanted"),
+    ("cranfield", "cranqrel", "1 1 1", "document '1' is judged twice for '1'"),
+    ("cranfield", "cranqrel", "1 1", "2 columns, expected 3"),
     ("cranfield", "cranqrel", "1 1 x", "'x' is not a whole number"),
-    ("cisi", "CISI.REL", "1 2 0", "3 columns where 4 are wanted"),
-    ("wikiqa", "dev.tsv", "1\twho ?\ta man", "3 columns where 4 are wanted (qid question answer"),
-    ("wikiqa", "dev.tsv", "1\twhy ?\ta man\t1", "question '1' has another text further up"),
+    ("cisi", "CISI.REL", "1 2 0", "3 columns, expected 4"),
+    ("wikiqa", "dev.tsv", "1\twho ?\ta man", "3 columns, expected 4 (qid question answer"),
+    ("wikiqa", "dev.tsv", "1\twhy ?\ta man\t1", "question '1' has another text in an earlier line"),
     ("wikiqa", "dev.tsv", "1\twho ?\ta boy\t2", "label 2 is neither 0 nor 1"),
     ("wikiqa", "dev.tsv", "1\twho ?\ta boy\tyes", "'yes' is not a whole number"),
 ]
@@ -205,18 +205,18 @@ def test_files_that_are_no_collection(tmp_path):
     with pytest.raises(UserError, match="CISI.ALL is empty: it has no entries"):
         build_ranking_data.read_cisi(folder)
     (folder / "CISI.ALL").write_text("\nhere\n.I 1\n")
-    with pytest.raises(UserError, match="CISI.ALL, line 2: 'here' where .I and a number is wanted"):
+    with pytest.raises(UserError, match="CISI.ALL, line 2: expected .I and a number, got 'here'"):
         build_ranking_data.read_cisi(folder)
     (folder / "CISI.ALL").write_bytes(b".I 1\n.W\n\xff\n")
     with pytest.raises(UserError, match="CISI.ALL, line 3: not UTF-8: convert the file"):
         build_ranking_data.read_cisi(folder)
     (folder / "CISI.ALL").write_text(".I 1\n.W\na\n.I 1\n.W\nb\n")
-    with pytest.raises(UserError, match="CISI.ALL: .I 1 is there twice"):
+    with pytest.raises(UserError, match="CISI.ALL: .I 1 occurs twice"):
         build_ranking_data.read_cisi(folder)
     write(folder, CISI)
     result = build_ranking_data.read_cisi(folder)
     result.splits = {"train": {}}
-    with pytest.raises(UserError, match="the train split has no query: give it a larger share"):
+    with pytest.raises(UserError, match="the train split has no queries: increase its share"):
         build_ranking_data.write(result, tmp_path / "out", 10)
 
 
@@ -229,7 +229,7 @@ def test_the_command_line(tmp_path):
     done = commands.run(*command, "--validation=0.34", "--test=0.33")
     assert done.returncode == 0, done.stderr
     assert "left out: 1 empty documents\n" in done.stdout
-    assert "3 documents; queries: train 1, validation 1, test 1; 6 judgements" in done.stdout
+    assert "3 documents; queries: train 1, validation 1, test 1; 6 judgments" in done.stdout
     lines = (tmp_path / "out" / "queries.tsv").read_text().splitlines()
     assert lines == ["id\ttext", "1\twhat lift has a wing .", "2\theat ?", "3\tflow ?"]
     qrels = trec.read_qrels(tmp_path / "out" / "qrels")

@@ -168,7 +168,7 @@ def test_questions_with_choices(folder):
         ),
         (
             "--task=classification --train_file={d}/train.tsv --text_column=text",
-            "--label_column is missing: only a test file can go without labels",
+            "--label_column is missing: only a test file may lack labels",
         ),
         (
             "--task=regression --train_file={d}/train.tsv --text_column=a --label_column=b "
@@ -187,7 +187,7 @@ def test_questions_with_choices(folder):
         (
             "--task=classification --train_file={d}/train.tsv --validation_file={d}/./train.tsv "
             "--text_column=a --label_column=b",
-            "{d}/train.tsv is given twice, as train and as validation split",
+            "{d}/train.tsv is used twice, as the train and the validation split",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_the_texts_of_a_ranking_and_of_folders_count_too(folder, monkeypatch):
 def test_the_texts_of_a_ranking_are_there(folder, name):
     (folder / "run").write_text("1 2 3\n")
     names = {"queries": "run", "documents": "run", "qrels": "run"} | {name: "none.tsv"}
-    with pytest.raises(UserError, match=f"there is no file .*none.tsv, which --{name} names"):
+    with pytest.raises(UserError, match=f"--{name}: there is no file .*none.tsv"):
         _execution(
             folder, "--task=ranking", "--validation_file=run",
             *(f"--{flag}={file}" for flag, file in names.items()),
@@ -283,7 +283,7 @@ def test_command_line(tmp_path):
     done = run(*flags_given[:4], "--tokenizer=x", "--output=y")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (
-        "error: --label_column is missing: only a test file can go without labels, and with "
+        "error: --label_column is missing: only a test file may lack labels, and with "
         "--unlabelled_train the train file"
     )
     done = run("--task=sst2", "--output=y")

@@ -191,7 +191,7 @@ def test_lines_left_out_are_counted(tmp_path, text):
         ("", "unigram", 50, r"the input is empty: .*text.txt hold no bytes"),
         (None, "wordpiece", 20, r"--vocab_size=20 is too small: the alphabet alone takes \d+ pie"),
         (None, "bpe", 20, r"--vocab_size=20 is too small: the alphabet and the special tokens"),
-        (None, "unigram", 9000, r"--vocab_size=9000 is more than the text supports: take --vocab"),
+        (None, "unigram", 9000, r"--vocab_size=9000 is more than the text supports: lower it"),
         ("\n \n\x01\n", "byte_bpe", 300, r"no text in the input \(1 files, 5 bytes\): nothing to"),
         (None, "byte_bpe", 260, r"--vocab_size=260 is too small: the 256 bytes and 5 special tok"),
         (None, "byte_bpe", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),

@@ -189,7 +189,7 @@ def summary(
         )
     if counts.long:
         lines.append(
-            f"  {counts.long:,} documents are longer than a piece of the text and were read in "
+            f"  {counts.long:,} documents are longer than a chunk of the text and were read in "
             "parts (is there a blank line between documents?)"
         )
     return "\n".join(lines)
@@ -204,12 +204,12 @@ def advice(counts: Counts, settings: Settings) -> str:
     if segments.format == "stream":
         return (
             f"{what}: the text is short for {segments.rows} rows of {segments.max_length} tokens: "
-            "lower segments.rows or max_length, or take more text"
+            "lower segments.rows or max_length, or use more text"
         )
     if settings.split_sentences:
         return (
             f"{what}: sentences are long for segments.max_length: {segments.max_length}: raise it, "
-            "or take another segments.format"
+            "or set another segments.format"
         )
     return (
         f"{what}: lines are long for segments.max_length: {segments.max_length}. If a line is a "

@@ -124,7 +124,7 @@ class SentenceRows:
         if not steps:
             raise UserError(
                 f"{total:,} words and marks give {total // length:,} rows of {length}, and "
-                f"segments.rows: {rows} needs {rows}: lower segments.rows or max_length, or take "
+                f"segments.rows: {rows} needs {rows}: lower segments.rows or max_length, or use "
                 "more text"
             )
         counts = Counts()

@@ -78,7 +78,7 @@ class Settings:
             tf_models.check(config.name, config.segments, config.corruption)
         seed = config.seed if seed is None else seed
         if seed < 0:
-            raise UserError(f"seed: {seed} is negative: name one from 0 up")
+            raise UserError(f"seed: {seed} is negative: the minimum is 0")
         static = config.segments.static_masks or format in tf_models.FORMATS
         segments = config.segments
         if segments.format in TEXT_FORMATS:
@@ -134,7 +134,7 @@ def _check_duplicates(segments: configs.Segments) -> None:
     if copies > 1 and whole_sentences and not segments.short_seq_prob:
         raise UserError(
             f"segments.duplicates: {copies} copies of {segments.format} with "
-            "short_seq_prob: 0 are all the same: take 1, or another short_seq_prob"
+            "short_seq_prob: 0 are all the same: set duplicates: 1, or another short_seq_prob"
         )
 
 
@@ -156,8 +156,8 @@ def _lexicons(
     if segments.format == "stream" and (lexicons or needed):
         flag = LEXICONS[lexicons[0][0]] if lexicons else f"unit: {unit}"
         raise UserError(
-            f"{flag}: a stream has no phrases and entities: take another unit, or another "
-            "segments.format"
+            f"{flag}: phrases and entities are not supported for a stream: set another unit, or "
+            "another segments.format"
         )
     for name in sorted(needed - dict(lexicons).keys()):
         raise UserError(

@@ -156,7 +156,7 @@ def _too_short(plan: "Plan", text: str, sequences: int) -> UserError:
     return UserError(
         f"{text} give {sequences:,} sequences of {segments.max_length}, and segments.rows: "
         f"{segments.rows} needs {plan.streams}{backward}: lower segments.rows or max_length, or "
-        "take more text"
+        "use more text"
     )
 
 

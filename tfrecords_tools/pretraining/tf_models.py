@@ -51,7 +51,7 @@ def check(name: str, segments: Segments, corruption: CorruptionConfig | None) ->
     if not corruption.static:
         raise UserError(
             f"corruption.type: {corruption.type} is drawn each time an example is read, and "
-            "--format=tf_models holds masks that are drawn once: take token_masks"
+            "--format=tf_models holds masks that are drawn once: use token_masks"
         )
     if segments.relation != "next_sentence":
         raise UserError(

@@ -49,8 +49,8 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
             return
         if self.unlabelled_train:
             raise UserError(
-                "--unlabelled_train: without the labels of a train file their names cannot be "
-                "found: name them with --labels, in the teacher's order"
+                "--unlabelled_train does not read the labels of the train file: name them with "
+                "--labels, in the teacher's order"
             )
         self.task = with_labels_of_train_file(
             self.task, self.files, self.format, self.skip_bad_rows
@@ -232,7 +232,7 @@ def usable(
         where = tables.location(path, line)
         empty = [c for c, text in zip(text_columns, texts, strict=True) if not text.strip()]
         if empty and not test:
-            bad("empty text", f"{where}: nothing in column {empty[0]!r}")
+            bad("empty text", f"{where}: column {empty[0]!r} is empty")
         elif label is None:
             yield number, texts, None
         elif (value := _value(task, label, ids)) is not None:
@@ -241,14 +241,14 @@ def usable(
             unknown = next(name for name in _several(label) if name not in ids)
             bad(
                 "label not in the set",
-                f"{where}: label {unknown!r} in column {columns.label!r} is none of "
+                f"{where}: label {unknown!r} in column {columns.label!r} is not one of "
                 f"{', '.join(map(repr, task.values))}{nearest(unknown, task.values)}; "
                 f"{SEPARATOR!r} separates the labels of a text",
             )
         elif task.kind == "classification":
             bad(
                 "label not in the set",
-                f"{where}: label {label!r} in column {columns.label!r} is none of "
+                f"{where}: label {label!r} in column {columns.label!r} is not one of "
                 f"{', '.join(map(repr, task.values))}{nearest(label, task.values)}",
             )
         else:

@@ -111,7 +111,7 @@ def count_choices(path: AnyPath, skip_bad_rows: bool = False) -> int:
                 return len(choices)
             bad(
                 "wrong number of choices",
-                f"{path}, line {line}: {len(choices)} choices, and {len(LETTERS)} are the most",
+                f"{path}, line {line}: {len(choices)} choices, the maximum is {len(LETTERS)}",
             )
     raise UserError(f"{path}: no line with two or more `choices`")
 
@@ -140,7 +140,7 @@ def read(
         if answered is None and optional_answers:
             answered = given
         if not given and not optional_answers:
-            bad("no answer", f"{raw.location}: no answer; only a test file can go without")
+            bad("no answer", f"{raw.location}: no answer; only a test file may lack answers")
             continue
         if optional_answers and given != answered:
             bad(
@@ -173,23 +173,23 @@ def _problem(raw: RawQuestion, task: Task, seen: Mapping[Any, str]) -> tuple[str
     """Returns the reason that a question cannot be used, short and as a sentence, or None."""
     names = task.labels
     if not isinstance(raw.context, str) or not raw.context.strip():
-        return "empty context", f"nothing in its {task.columns.text}"
+        return "empty context", f"the {task.columns.text} is empty"
     if not isinstance(raw.text, str | None):
         return "not a text", f"the question is a {type(raw.text).__name__}, not a text"
     if not isinstance(raw.choices, list) or not all(isinstance(c, str) for c in raw.choices):
-        return "not a text", "the choices are no list of texts"
+        return "not a text", "the choices are not a list of texts"
     if len(raw.choices) != len(names):
         return (
             "wrong number of choices",
-            f"{len(raw.choices)} choices where {len(names)} are wanted, {', '.join(names)}",
+            f"{len(raw.choices)} choices, expected {len(names)}: {', '.join(names)}",
         )
     if empty := [n for n, text in zip(names, raw.choices, strict=True) if not text.strip()]:
-        return "empty choice", f"nothing in choice {empty[0]}"
+        return "empty choice", f"choice {empty[0]} is empty"
     if raw.answer is not None and _answer(raw) is None:
         among = "one of its choices" if raw.known is None else f"one of {_listed(raw.known)}"
         return "answer not in the set", f"answer {raw.answer!r} is not {among}"
     if raw.identity is not None and raw.identity in seen:
-        return "duplicate id", f"id {raw.identity!r} is there already, {seen[raw.identity]}"
+        return "duplicate id", f"id {raw.identity!r} is already used, {seen[raw.identity]}"
     return None
 
 
@@ -218,7 +218,7 @@ def read_unchecked(
     if task.name == "race" and path.is_dir():
         source = _articles(path, letters, bad)
     elif path.is_dir():
-        raise UserError(f"{path} is a folder where a file is wanted")
+        raise UserError(f"{path} is a folder, not a file")
     elif task.name == "swag":
         source = _endings(path, task, optional_answers, bad)
     elif task.name == "dream":
@@ -238,7 +238,7 @@ def _articles(
     """Yields the questions of RACE as distributed; the files are in alphabetical order."""
     files = sorted(path for path in folder.rglob("*.txt"))
     if not files:
-        raise UserError(f"{folder} has no article: no file .txt, in it or in its folders")
+        raise UserError(f"{folder} has no articles: neither it nor its subfolders have .txt files")
     number = 0
     identities: dict[Any, AnyPath] = {}
     for path in files:
@@ -252,7 +252,7 @@ def _articles(
             continue
         lists: list[Any] = [value.get(name) for name in ("questions", "options", "answers")]
         if not all(isinstance(some, list) for some in lists):
-            bad("not an article", f"{path}: questions, options and answers are to be lists")
+            bad("not an article", f"{path}: questions, options and answers must be lists")
             number += len(lists[0]) if isinstance(lists[0], list) else 0
             continue
         if len({len(some) for some in lists}) > 1:
@@ -266,7 +266,7 @@ def _articles(
             continue
         identity = value.get("id")
         if isinstance(identity, str) and identity in identities:
-            bad("duplicate id", f"{path}: id {identity!r} is there already, {identities[identity]}")
+            bad("duplicate id", f"{path}: id {identity!r} is already used, {identities[identity]}")
             number += len(lists[0])
             continue
         if isinstance(identity, str):
@@ -308,12 +308,14 @@ def _dialogues(path: AnyPath, bad: tables.BadRows) -> Iterator[RawQuestion]:
         turns, questions, identity = dialogue
         texts = isinstance(turns, list) and all(isinstance(turn, str) for turn in turns)
         if not texts or not isinstance(questions, list):
-            bad("not a dialogue", f"{location}: turns are to be texts, and questions a list")
+            bad(
+                "not a dialogue", f"{location}: turns must be a list of texts, and questions a list"
+            )
             continue
         if isinstance(identity, str) and identity in identities:
             bad(
                 "duplicate id",
-                f"{location}: id {identity!r} is there already, dialogue {identities[identity]}",
+                f"{location}: id {identity!r} is already used, dialogue {identities[identity]}",
             )
             number += len(questions)
             continue
@@ -340,8 +342,8 @@ def _lines(
     """Yields the questions of JSON Lines, with the keys of RACE or those of the task `choice`."""
     race = task.name == "race"
     if path.with_suffix("" if path.suffix == ".gz" else path.suffix).suffix not in SUFFIXES:
-        folder = "a folder of articles, or " if race else ""
-        raise UserError(f"{path}: wanted is {folder}JSON Lines, a file .jsonl")
+        folder = "a folder of articles or " if race else ""
+        raise UserError(f"{path}: expected {folder}a file of JSON Lines (.jsonl)")
     for number, line, value in text_lines.objects(path, bad):
         keys = ("example_id", "question_id") if race else ("id",)
         parts = [value.get(key) for key in keys]

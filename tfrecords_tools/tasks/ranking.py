@@ -58,7 +58,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
     Attributes:
       queries: the file with the texts of the queries.
       documents: the file with the texts of the documents.
-      qrels: judgements in TREC's format; None = there are none.
+      qrels: judgments in TREC's format; None = there are none.
       input: the folder of these files.
       header: whether TSV and CSV files name their columns.
       negatives: the number of triples of each relevant document, each with another candidate.
@@ -153,7 +153,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             f"{counts.truncated:,} cut at {self.max_length} tokens",
             *(f"{count:,} {reason}" for reason, count in sorted(counts.queries_left_out.items())),
             *counts.left_out(),
-            *([] if counts.labelled else ["no judgements"]),
+            *([] if counts.labelled else ["no judgments"]),
         ]
 
 
@@ -164,7 +164,7 @@ class Collection:
     Attributes:
       queries: id → text.
       documents: id → text.
-      qrels: query → document → grade; empty where there are no judgements.
+      qrels: query → document → grade; empty where there are no judgments.
     """
 
     queries: Mapping[str, str]
@@ -185,9 +185,9 @@ def read_collection(
     Args:
       queries: a TSV, CSV or JSON Lines file.
       documents: a TSV, CSV or JSON Lines file.
-      qrels: judgements in TREC's format; None = there are none.
+      qrels: judgments in TREC's format; None = there are none.
       bad: is called with rows that cannot be used: a repeated id, an id with white space, an empty
-        text, a judgement of an unknown query or document.
+        text, a judgment of an unknown query or document.
       header: whether TSV and CSV files name their columns. Without a header, the first column is
         the id and the second the text.
       format: "tsv", "csv" or "jsonl"; None = by the file names.
@@ -215,9 +215,9 @@ def _read_texts(path: AnyPath, bad: BadRows, header: bool, format: str | None) -
             bad("not an id", f"{where}: {error}")
             continue
         if identity in texts:
-            bad("duplicate id", f"{where}: id {identity!r} is there already")
+            bad("duplicate id", f"{where}: id {identity!r} is already used")
         elif not text.strip():
-            bad("empty text", f"{where}: nothing in the text of {identity!r}")
+            bad("empty text", f"{where}: the text of {identity!r} is empty")
         else:
             texts[identity] = text
     if not texts:

@@ -80,7 +80,7 @@ def read(
             continue
         yield asked
     if not seen and not bad.counts:
-        raise UserError(f"{path} holds no question")
+        raise UserError(f"{path} has no questions")
 
 
 def _asked(
@@ -94,7 +94,7 @@ def _asked(
 ) -> FileQuestion:
     """Returns a question; `seen` has the ids of those before, with their locations."""
     if key in seen:
-        message = f"{location}: the id stands twice, first in {seen[key]}"
+        message = f"{location}: the id is already used in {seen[key]}"
         raise Unusable("duplicate id", message)
     seen[key] = location
     text = _clean(_get(raw, "question", str, location))
@@ -120,7 +120,7 @@ def _questions(path: AnyPath, bad: BadRows) -> Iterator[tuple[str, dict, str]]:
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder where a file is wanted") from error
+        raise UserError(f"{path} is a folder, not a file") from error
     except UserError:
         raise
     except UnicodeDecodeError as error:
@@ -172,7 +172,7 @@ def _answers(
     if not isinstance(impossible, bool | None):
         raise Unusable(
             "wrong type",
-            f"{location}: is_impossible is {impossible!r:.60}, but true or false is wanted",
+            f"{location}: is_impossible is {impossible!r:.60}, expected true or false",
         )
     if impossible is None:
         impossible = no_answers and raw.get("answers") == []
@@ -191,16 +191,16 @@ def _answers(
             raise Unusable("empty answer", f"{location}: an answer is empty")
         if start < 0 or context[start : start + len(text)] != text:
             there = context.find(text)
-            hint = "is nowhere in it" if there < 0 else f"first stands at {there}"
+            hint = "does not occur in it" if there < 0 else f"first occurs at {there}"
             raise Unusable(
                 "answer not in its context",
-                f"{location}: the answer {text!r:.80} does not stand in the context at {start} "
+                f"{location}: the answer {text!r:.80} is not in the context at {start} "
                 f"(answer_start, in characters), and {hint}",
             )
         texts.append(text)
         first = start if first is None else first
     if not texts:
-        hint = "is not said to be impossible" if no_answers else "--task=squad2 has such questions"
+        hint = "is not marked as impossible" if no_answers else "--task=squad2 has such questions"
         raise Unusable("without an answer", f"{location}: has no answer and {hint}")
     return tuple(texts), first
 
@@ -211,7 +211,7 @@ def _get(holder: Any, key: str, kind: type, location: str) -> Any:
     if not isinstance(holder, dict):
         raise Unusable(
             "not an object",
-            f"{location}: {type(holder).__name__} where an object with {key!r} is wanted",
+            f"{location}: expected an object with {key!r}, got {type(holder).__name__}",
         )
     if key not in holder:
         raise Unusable(
@@ -221,7 +221,7 @@ def _get(holder: Any, key: str, kind: type, location: str) -> Any:
     value = holder[key]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise Unusable(
-            "wrong type", f"{location}: {key!r} is {value!r:.60}, but {names[kind]} is wanted"
+            "wrong type", f"{location}: {key!r} is {value!r:.60}, expected {names[kind]}"
         )
     return value
 
@@ -231,7 +231,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-AskedRow = tuple[int, FileQuestion]  # the number of a question, and the question
+QuestionRow = tuple[int, FileQuestion]  # the number of a question, and the question
 
 
 @dataclasses.dataclass
@@ -254,7 +254,7 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder[AskedRow, SplitCounts]):
+class Builder(builder.Builder[QuestionRow, SplitCounts]):
     """Builds the shards of questions whose answers are spans of a context.
 
     Attributes:
@@ -272,16 +272,16 @@ class Builder(builder.Builder[AskedRow, SplitCounts]):
     def prepare(self) -> None:
         """See `builder.Builder`."""
         windows.check(self.tokenizer, self.max_length, self.doc_stride, self.max_query_length)
-        self._asked: dict[str, list[AskedRow]] = {}
+        self._rows: dict[str, list[QuestionRow]] = {}
 
-    def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[AskedRow]:
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[QuestionRow]:
         """See `builder.Builder`."""
         answered = not split.startswith("test")
         asked = read(self.files[split], self.task.no_answers, answered, counts.bad)
-        self._asked[split] = list(enumerate(asked))
-        return self._asked[split]
+        self._rows[split] = list(enumerate(asked))
+        return self._rows[split]
 
-    def examples(self) -> Make[AskedRow, SplitCounts]:
+    def examples(self) -> Make[QuestionRow, SplitCounts]:
         """See `builder.Builder`."""
         return functools.partial(
             _examples,
@@ -293,7 +293,7 @@ class Builder(builder.Builder[AskedRow, SplitCounts]):
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
         """See `builder.Builder`."""
         unusable = set(counts.unusable)
-        rows = self._asked.pop(split)
+        rows = self._rows.pop(split)
         usable = {row: item.question for row, item in rows if row not in unusable}
         return side_texts.write_questions(folder, split, usable)
 
@@ -354,7 +354,7 @@ class _Item:
 
 
 def _tokenized(
-    asked: Sequence[AskedRow], tokenizer: Tokenizer, counts: SplitCounts
+    asked: Sequence[QuestionRow], tokenizer: Tokenizer, counts: SplitCounts
 ) -> Iterator[_Item]:
     """Yields the questions that can be used."""
     contexts = list(dict.fromkeys(item.question.context for _, item in asked))
@@ -378,7 +378,7 @@ def _tokenized(
 
 
 def _examples(
-    asked: Sequence[AskedRow],
+    asked: Sequence[QuestionRow],
     tokenizer: Tokenizer,
     counts: SplitCounts,
     max_length: int,

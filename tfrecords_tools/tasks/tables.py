@@ -64,7 +64,7 @@ def file_format(path: AnyPath, given: str | None = None) -> str:
     if suffix not in FORMATS:
         raise UserError(
             f"{path}: cannot tell the format from the name: "
-            "say --format=tsv, --format=csv or --format=jsonl"
+            "set --format=tsv, --format=csv or --format=jsonl"
         )
     return FORMATS[suffix]
 
@@ -305,8 +305,7 @@ def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Itera
     there = sorted(p.name for p in path.iterdir() if p.is_dir())
     if not there:
         raise UserError(
-            f"{path} is a folder where a file is wanted, or one with a folder of texts for each "
-            "label"
+            f"{path} is a folder, not a file, and has no subfolder of texts for each label"
         )
     if missing := [label for label in labels if label not in there]:
         raise UserError(

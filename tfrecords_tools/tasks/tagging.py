@@ -138,7 +138,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
     def finish(self) -> None:
         """See `builder.Builder`."""
         for split in self.splits:
-            if note := _unlearnt(split, self._texts):
+            if note := _unknown_to_training(split, self._texts):
                 self.report(note)
 
     @property
@@ -253,8 +253,8 @@ def _first_fault(
     name = {tag_rules.BIO: "BIO", tag_rules.BIOES: "BIOES"}[scheme]
     return (
         f"{_place(text, i)}: the tag {tags[i]!r} of the word {text.words[i]!r:.60} "
-        f"does not follow {name} (tags there: {around}), where it is {repaired[i]!r}: correct the "
-        "file, or repair and count such tags with --repair_tags, which reads IOB1 as well"
+        f"does not follow {name} (tags there: {around}), which expects {repaired[i]!r}: correct "
+        "the file, or repair and count such tags with --repair_tags, which reads IOB1 as well"
     )
 
 
@@ -263,7 +263,7 @@ def _unknown(text: TaggedWords, tags: Sequence[str], labels: Sequence[str]) -> s
     for i, tag in enumerate(tags):
         if tag not in labels:
             return (
-                f"{_place(text, i)}: tag {tag!r} is none of {', '.join(labels)}"
+                f"{_place(text, i)}: tag {tag!r} is not one of {', '.join(labels)}"
                 f"{nearest(tag, labels)}: name it in --labels"
             )
     return ""
@@ -289,13 +289,13 @@ def _with_labels(task: Task, texts: Mapping[str, Sequence[side_texts.TaggedText]
     return dataclasses.replace(task, labels=labels, values=())
 
 
-def _unlearnt(split: str, texts: Mapping[str, Sequence[side_texts.TaggedText]]) -> str:
+def _unknown_to_training(split: str, texts: Mapping[str, Sequence[side_texts.TaggedText]]) -> str:
     """Returns a line about the tags of a split that the train file lacks; "" if there are none."""
     if split == "train" or "train" not in texts:
         return ""
-    learnt = {tag for text in texts["train"] for tag in text.tags or ()}
+    learned = {tag for text in texts["train"] for tag in text.tags or ()}
     counted = collections.Counter(
-        tag for text in texts[split] for tag in text.tags or () if tag not in learnt
+        tag for text in texts[split] for tag in text.tags or () if tag not in learned
     )
     if not counted:
         return ""
@@ -446,16 +446,16 @@ def _chosen(spans: Sequence[Span], nested: str, where: str) -> list[Span]:
     ordered = sorted(spans, key=lambda span: (span.start, -span.end))
     for one, other in _sharing(ordered):
         if (one.start, one.end) == (other.start, other.end):
-            message = f"{where}: the spans {one} and {other} have the same place: leave one out"
+            message = f"{where}: the spans {one} and {other} have the same position: remove one"
             raise Unusable("doubled spans", message)
         if not _contains(one, other):
-            message = f"{where}: the spans {one} and {other} overlap: leave one out"
+            message = f"{where}: the spans {one} and {other} overlap: remove one"
             raise Unusable("overlapping spans", message)
         if nested == "refuse":
             raise Unusable(
                 "nested spans",
-                f"{where}: the span {other} is inside {one}: leave one out, or keep one of each "
-                "such two with --nested_spans=innermost or outermost",
+                f"{where}: the span {other} is inside {one}: remove one, or keep one of each "
+                "such pair with --nested_spans=innermost or outermost",
             )
     if nested == "innermost":
         return [
@@ -489,7 +489,8 @@ def _entities(
         inside = range(bisect.bisect_right(ends, span.start), bisect.bisect_left(starts, span.end))
         if not inside:
             raise Unusable(
-                "span without a word", f"{where}: span {span} has no word: correct its positions"
+                "span without a word",
+                f"{where}: span {span} covers no word: correct its positions",
             )
         for i in (inside[0], inside[-1]):
             a, b = offsets[i]
@@ -502,7 +503,7 @@ def _entities(
                     "--repair_tags",
                 )
         if clash := next((taken[i] for i in inside if i in taken), None):
-            message = f"{where}: the spans {clash} and {span} share a word: leave one out"
+            message = f"{where}: the spans {clash} and {span} share a word: remove one"
             raise Unusable("spans that share a word", message)
         taken |= dict.fromkeys(inside, span)
         found.append((span.type, inside.start, inside.stop))

@@ -131,8 +131,8 @@ def _with_labels(
         if other != label or not len(ids):
             what = f"the same tokens as {other!r}" if len(ids) else "no tokens"
             raise UserError(
-                f"label {label!r} has {what} in this vocabulary: take a tokenizer that tells the "
-                "labels apart, or other names"
+                f"label {label!r} has {what} in this vocabulary: use a tokenizer that tells the "
+                "labels apart, or rename them"
             )
     return task
 
@@ -272,8 +272,8 @@ def _examples(
             counts.bad(
                 "target too long",
                 f"{pair.location}: the target has {length} tokens with the one that ends it, and "
-                f"--max_target_length={max_target_length}: make it at least {length}, or leave it "
-                "out",
+                f"--max_target_length={max_target_length}: set it to at least {length}, or remove "
+                "the row",
             )
             continue
         counts.truncated += len(source) + 1 > max_length

@@ -163,7 +163,7 @@ def expand(globs: Sequence[str] | str) -> list[AnyPath]:
 
     Args:
       globs: paths or glob patterns (`**` matches folders at any depth), or lists of them with
-        commas between, as CSV has them: a name that has a comma stands in double quotes. It needs
+        commas between, as CSV has them: a name that has a comma is in double quotes. It needs
         none if it is alone and matches.
 
     Raises:
@@ -184,7 +184,7 @@ def expand(globs: Sequence[str] | str) -> list[AnyPath]:
         for path in files:
             found.setdefault(path.resolve(), path)
     if not found:
-        raise UserError("no input files named: give paths or globs, separated by commas")
+        raise UserError("no input files are given: name paths or globs, separated by commas")
     for path in found.values():
         if _suffix(path) in _OTHER_FORMATS:
             raise UserError(
@@ -228,9 +228,7 @@ def _no_file(pattern: str, matched_folders: bool, given: str) -> str:
     if matched_folders:
         return f"{pattern} is a folder: name the files in it, for example {pattern}/*.txt"
     if given != pattern and paths.path(given).exists():
-        return (
-            f"{pattern}: no such file; a name with a comma stands in quotes: --input='\"{given}\"'"
-        )
+        return f"{pattern}: no such file; put a name with a comma in quotes: --input='\"{given}\"'"
     if glob.has_magic(pattern):
         return f"no file matches {pattern!r}: check the pattern and the folder it starts from"
     return f"{pattern}: no such file"
@@ -349,7 +347,7 @@ def define_flags(output: str, values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         "input",
         None,
-        "text or .jsonl files, plain or .gz; globs; a name with a comma stands in double quotes",
+        "text or .jsonl files, plain or .gz; globs; put a name with a comma in double quotes",
         flag_values=values,
     )
     flags.DEFINE_string("output", None, f"{output} to create", flag_values=values)

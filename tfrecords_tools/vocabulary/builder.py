@@ -77,7 +77,7 @@ class Options:
                 f"--normalize_text; {kind} {'without it ' * (kind in _SENTENCEPIECE)}keeps accents"
             )
         if kind == "words" and self.added:
-            raise UserError("--added_tokens: words are split at blanks alone: remove the flag")
+            raise UserError("--added_tokens is not supported for --type=words: remove it")
         if kind != "words" and self.split_punctuation:
             raise UserError(f"--split_punctuation is for --type=words, not for {kind}: remove it")
 

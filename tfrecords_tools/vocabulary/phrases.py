@@ -106,11 +106,11 @@ def build(
 
 def _check(min_count: int, threshold: float, max_words: int) -> None:
     if min_count < 2:
-        raise UserError(f"--min_count={min_count}: a phrase stands in a text twice at least")
+        raise UserError(f"--min_count={min_count} is too small: the minimum is 2")
     if not -1 <= threshold <= 1:
         raise UserError(f"--threshold={threshold} is not between -1 and 1")
     if max_words < 2:
-        raise UserError(f"--max_words={max_words}: a phrase has 2 words or more")
+        raise UserError(f"--max_words={max_words} is too small: the minimum is 2")
 
 
 def start_worker() -> None:

@@ -140,8 +140,8 @@ def _explain(message: str, vocab_size: int) -> str:
         )
     if match := re.search(r"set it to a value <= (\d+)", message):
         return (
-            f"--vocab_size={vocab_size} is more than the text supports: take "
-            f"--vocab_size={match[1]} or more text"
+            f"--vocab_size={vocab_size} is more than the text supports: lower it "
+            f"to {match[1]}, or use more text"
         )
     return f"the SentencePiece trainer cannot use this text with these options: {message}"
 

@@ -192,8 +192,8 @@ def learn_words(counts: Mapping[str, int], vocab_size: int) -> list[str]:
     if len(encoded) < room:
         raise UserError(
             f"--vocab_size={vocab_size} is more than the text supports: it has {len(encoded)} "
-            f"different words and {len(SPECIALS)} special tokens: take "
-            f"{len(encoded) + len(SPECIALS)} or less, or more text"
+            f"different words and {len(SPECIALS)} special tokens: lower it to "
+            f"{len(encoded) + len(SPECIALS)}, or use more text"
         )
     return [*SPECIALS, *(word.decode() for word, _ in most_common(encoded, room))]
 
@@ -281,7 +281,7 @@ def grow(
         if pair is None:
             raise UserError(
                 f"--vocab_size={vocab_size} is more than the text supports: it has {len(pieces)} "
-                f"pieces that occur {MIN_COUNT} times or more; take --vocab_size={len(pieces)} or "
+                f"pieces that occur {MIN_COUNT} times or more: lower it to {len(pieces)}, or use "
                 "more text"
             )
         left, right = pair

@@ -49,9 +49,7 @@ def count(records: int, size: int, wanted: int = 0) -> int:
       UserError: there are more shards than records.
     """
     if 0 < records < wanted:
-        raise UserError(
-            f"{records} examples do not fill {wanted} shards: name fewer with --num_shards"
-        )
+        raise UserError(f"{records} examples do not fill {wanted} shards: lower --num_shards")
     if not records or wanted:
         return wanted if records else 0
     by_size = max(-(-size // MAX_SHARD_BYTES), min(_FEW, 1 + size // MIN_SHARD_BYTES))
@@ -66,8 +64,7 @@ def write_shard(part: ShardRecords, folder: AnyPath, split: str = "train") -> ma
     """
     if not part.records:
         raise UserError(
-            f"shard {part.number} of {part.total} would have no example: name fewer shards with "
-            "--num_shards"
+            f"shard {part.number} of {part.total} would have no examples: lower --num_shards"
         )
     path = folder / f"{split}-{part.number:05d}-of-{part.total:05d}.tfrecord"
     return _store(path, part.records, split)

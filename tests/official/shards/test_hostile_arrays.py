@@ -18,8 +18,8 @@ def huge(path, shape, dtype="<f4"):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda path: huge(path, (1 << 40, 1, 2)), "train.npy holds no array"),
-        (lambda path: path.write_bytes(b"\x93NUMPY"), "train.npy holds no array"),
+        (lambda path: huge(path, (1 << 40, 1, 2)), "train.npy is not a file of an array"),
+        (lambda path: path.write_bytes(b"\x93NUMPY"), "train.npy is not a file of an array"),
         (lambda path: np.save(path, np.zeros((4, 2), np.float32)), "train.npy: float32 .examples"),
         (lambda path: np.save(path, np.zeros((4, 1, 2), int)), "train.npy: float32 .examples"),
     ],
@@ -40,7 +40,11 @@ def test_outputs_of_teachers(tmp_path, write, message):
 @pytest.mark.parametrize(
     ("name", "write", "message"),
     [
-        ("train.npy", lambda path: huge(path, (1 << 40, 3, 2)), "train.npy holds no array"),
+        (
+            "train.npy",
+            lambda path: huge(path, (1 << 40, 3, 2)),
+            "train.npy is not a file of an array",
+        ),
         ("train.npy", lambda path: huge(path, (0, 3, 2)), "not those of the lengths"),
         ("train-lengths.npy", lambda path: np.save(path, np.array([9, -4], np.int32)), "lengths"),
         ("train-lengths.npy", lambda path: np.save(path, np.array([2.0, 3.0])), "lengths"),

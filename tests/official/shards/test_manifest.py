@@ -300,7 +300,7 @@ def test_token_counts(tmp_path):
         header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)}
         np.lib.format.write_array_header_1_0(stream, header)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    with pytest.raises(UserError, match="token_counts.npy holds no array"):
+    with pytest.raises(UserError, match="token_counts.npy is not a file of an array"):
         stored_arrays.read_token_counts(tmp_path, dataclasses.replace(built, token_counts=digest))
     path.unlink()
     with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):

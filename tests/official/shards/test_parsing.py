@@ -115,7 +115,7 @@ def test_a_graph_stops_and_says_why():
     with pytest.raises(UserError) as error, parsing.reported("train"):
         list(batches(good + bad))
     assert str(error.value).startswith(
-        "shards: token_ids: a number is not from 0 to 9: the shards are not what they say"
+        "shards: token_ids: a number is not from 0 to 9: the examples do not match the"
     )
 
 

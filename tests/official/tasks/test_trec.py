@@ -41,7 +41,7 @@ def test_order_is_by_score_then_by_id_from_the_greatest():
 
 
 FAULTS = [
-    (trec.read_qrels, b"1 0 d1", "wrong number of columns", "3 columns where 4 are wanted"),
+    (trec.read_qrels, b"1 0 d1", "wrong number of columns", "3 columns, expected 4"),
     (trec.read_qrels, b"1", "wrong number of columns", "1 column where 4"),
     (trec.read_qrels, b"1 0 d1 high", "grade not a whole number", "grade 'high' is not a whole"),
     (trec.read_qrels, b"1 0 d1 1.5", "grade not a whole number", "grade '1.5'"),
@@ -49,15 +49,15 @@ FAULTS = [
         trec.read_qrels,
         b"1 0 d1 1\n1 0 d1 2",
         "judged twice",
-        "'d1' is judged again for '1'",
+        "'d1' is judged twice for '1'",
     ),
     (trec.read_qrels, b"1 0 d9 1", "unknown document", "there is no document 'd9'"),
     (trec.read_qrels, b"9 0 d1 1", "unknown query", "there is no query '9'"),
     (trec.read_qrels, b"1 0 d\xff 1", "not UTF-8", "not UTF-8: convert the file"),
-    (trec.read_run, b"1 0 d1 1", "wrong number of columns", "4 columns where 6 are wanted"),
+    (trec.read_run, b"1 0 d1 1", "wrong number of columns", "4 columns, expected 6"),
     (trec.read_run, b"1 Q0 d1 1 nan x", "score not a number", "score 'nan' is not a number"),
     (trec.read_run, b"1 Q0 d1 1 x x", "score not a number", "score 'x' is not a number"),
-    (trec.read_run, b"1 Q0 d1 1 2 x\n1 Q0 d1 2 1 x", "found twice", "'d1' is there again for '1'"),
+    (trec.read_run, b"1 Q0 d1 1 2 x\n1 Q0 d1 2 1 x", "found twice", "'d1' is listed twice for '1'"),
     (trec.read_run, b"1 Q0 d9 1 2 x", "unknown document", "there is no document 'd9'"),
     (trec.read_run, b"9 Q0 d1 1 2 x", "unknown query", "there is no query '9'"),
 ]
@@ -83,7 +83,7 @@ def test_faults_name_file_and_line_or_are_counted(tmp_path, read, text, reason, 
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="there is no file .*none"):
         trec.read_run(tmp_path / "none")
-    with pytest.raises(UserError, match="is a folder where a file is wanted"):
+    with pytest.raises(UserError, match="is a folder, not a file"):
         trec.read_run(tmp_path)
     (tmp_path / "empty").write_text("\n \n")
     with pytest.raises(UserError, match="empty is empty: it has no lines"):

@@ -11,7 +11,7 @@ def test_files_of_lines(tmp_path):
     with pytest.raises(UserError, match=r"prompts\.txt: no such file of prompts"):
         text_lines.read(path, "prompts")
     path.write_bytes(b"")
-    with pytest.raises(UserError, match=r"prompts\.txt is empty: prompts are wanted, one a line"):
+    with pytest.raises(UserError, match=r"prompts\.txt is empty: expected prompts, one on"):
         text_lines.read(path, "prompts")
     path.write_bytes(b"\xff\n")
     with pytest.raises(UserError, match=r"prompts\.txt: not UTF-8"):

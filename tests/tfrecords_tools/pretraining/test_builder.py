@@ -399,7 +399,7 @@ def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
         for each in found
         if each.begins_in == each.number or b"\n\n" in each.data
     )
-    assert f"  {long} documents are longer than a piece of the text and were read in" in lines[-1]
+    assert f"  {long} documents are longer than a chunk of the text and were read in" in lines[-1]
     assert long > 3 and built.totals.documents == 10 and "skipped" not in lines[-1]
 
 
@@ -431,7 +431,7 @@ def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypat
     assert built.totals.documents == len(lengths) and built.totals.skipped == {}
     assert built.totals.tokens == sum(len(d) * 6 for d in documents)
     long = sum(n == 4000 for n in lengths)
-    assert f"{long} documents are longer than a piece of the text" in lines[-1]
+    assert f"{long} documents are longer than a chunk of the text" in lines[-1]
     drawn = 0
     for record in records(tmp_path / "out0"):
         feature = tf.train.Example.FromString(record).features.feature
@@ -459,7 +459,7 @@ def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkey
     lines = []
     built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings, lines.append)
     assert built.totals.documents == 4 and built.totals.tokens == 5000
-    assert "1 documents are longer than a piece of the text" in lines[-1]
+    assert "1 documents are longer than a chunk of the text" in lines[-1]
     firsts = {5 + start for start in ends[:-1]}
     seen, separators = [], 0
     for record in records(tmp_path / "out"):
@@ -600,7 +600,7 @@ def test_settings_that_cannot_be(tokenizer):
         corruption={"type": "permutation", "num_predict": 5, "max_span": 4}, objectives=[]
     )
     with pytest.raises(
-        UserError, match="corruption.type: permutation is drawn each time .*take token_masks"
+        UserError, match="corruption.type: permutation is drawn each time .*use token_masks"
     ):
         Settings.from_config(permuted, tokenizer, format="tf_models")
     with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):

@@ -247,7 +247,7 @@ def test_texts_that_are_too_short_are_refused(tmp_path):
     documents, words = marked((20, 5))
     for name, settings, message in (
         ("a", {"reuse_length": 5}, r"27 tokens of text give 3 sequences of 16, and segments.rows: "
-         r"4 needs 4: lower segments.rows or max_length, or take more text"),
+         r"4 needs 4: lower segments.rows or max_length, or use more text"),
         ("b", {"reuse_length": 5, "short_documents": "drop"},
          r"20 tokens of text, without 1 short documents, give 2 seq.* needs 4: lower"),
         ("c", {"backward": True}, r"27 .* give 1 seq.* needs 2, each in both directions: lower"),
@@ -312,13 +312,13 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         Walk(LENGTHS * 8, b >= 2).check(rows["token_ids"][b::4, :5].ravel().tolist())
     for options, message in (
         ({"format": "tf_models"}, "--format=tf_models holds pairs, and the config says segments.f"),
-        ({"phrases": "x"}, "--phrases: a stream has no phrases and entities: take another unit"),
+        ({"phrases": "x"}, "--phrases: phrases and entities are not supported for a stream: set"),
     ):
         with pytest.raises(UserError, match=message):
             Settings.from_config(settings, tokenizer, **options)
     raw = configs.to_dict(settings)
     raw["corruption"]["unit"] = "phrase"
-    with pytest.raises(UserError, match="unit: phrase: a stream has no phrases"):
+    with pytest.raises(UserError, match="unit: phrase: phrases and entities are not supp"):
         Settings.from_config(configs.from_dict(raw), tokenizer)
 
 

@@ -327,7 +327,7 @@ def test_imdb_in_folders_and_in_a_table(tmp_path, tokenizer):
     assert (_pieces(test["token_ids"]), test["label"]) == ("[CLS] a film [SEP]", [1])
     assert built.totals.splits["train"].labels == {"neg": 1, "pos": 1}
     (tmp_path / "train" / "pos" / "0_9.txt").write_text(" \n")
-    with pytest.raises(UserError, match="train/pos/0_9.txt: nothing in column 'text'"):
+    with pytest.raises(UserError, match="train/pos/0_9.txt: column 'text' is empty"):
         _build(tasks.find("imdb"), files, tokenizer, tmp_path / "other")
 
 
@@ -430,11 +430,11 @@ def test_progress(tmp_path, tokenizer, monkeypatch):
     [
         (
             "text\tlabel\nfine\tpos\nfilm\tPos\n",
-            "{path}, line 3: label 'Pos' in column 'label' is none of 'neg', 'pos' "
+            "{path}, line 3: label 'Pos' in column 'label' is not one of 'neg', 'pos' "
             "(did you mean 'pos'?); --skip_bad_rows leaves such rows out",
         ),
-        ("text\tlabel\nfine\t\n", "{path}, line 2: label '' in column 'label' is none of"),
-        ("text\tlabel\nfine\tpos\n  \tneg\n", "{path}, line 3: nothing in column 'text'"),
+        ("text\tlabel\nfine\t\n", "{path}, line 2: label '' in column 'label' is not one of"),
+        ("text\tlabel\nfine\tpos\n  \tneg\n", "{path}, line 3: column 'text' is empty"),
         ("text\tlabel\nfine\tpos\nfilm\n", "{path}, line 3: 1 column where the header has 2"),
         (b"text\tlabel\n\xe9\tpos\n", "{path}, line 2: not UTF-8: convert the file"),
         ("text\tlabel\n", "{path} is empty: it has no rows"),

@@ -89,7 +89,7 @@ def test_race_as_json_lines(tmp_path):
         (1, "A", "q1", ("1", "2", "3", "4"), 0),
     ]
     path = lines(tmp_path / "twice.jsonl", rows[0], rows[1], rows[0])
-    with pytest.raises(UserError, match=f"{path}, line 3: id 'm1 0' is there already, .*line 1;"):
+    with pytest.raises(UserError, match=f"{path}, line 3: id 'm1 0' is already used, .*line 1;"):
         read(tasks.TASKS["race"], path)
     numbered = lines(tmp_path / "numbered.jsonl", {**rows[0], "answer": 2})
     with pytest.raises(UserError, match="line 1: answer 2 is not one of 'A', 'B', 'C', 'D'"):
@@ -158,16 +158,16 @@ def test_json_lines_of_ones_own(tmp_path):
 
 
 BAD_ROWS = {
-    "empty context": (row(context=" \n"), "nothing in its context"),
+    "empty context": (row(context=" \n"), "the context is empty"),
     "not a text": (row(question=[1]), "the question is a list, not a text"),
     "wrong number of choices": (
         row(choices=["x", "y", "z"]),
-        "3 choices where 2 are wanted, A, B",
+        "3 choices, expected 2: A, B",
     ),
-    "empty choice": (row(choices=["x", ""]), "nothing in choice B"),
+    "empty choice": (row(choices=["x", ""]), "choice B is empty"),
     "answer not in the set": (row(answer="C"), "answer 'C' is not one of 'A', 'B', 0, 1"),
-    "duplicate id": (row(id=3), "id '3' is there already, .*own.jsonl, line 1"),
-    "no answer": (row(answer=None), "no answer; only a test file can go without"),
+    "duplicate id": (row(id=3), "id '3' is already used, .*own.jsonl, line 1"),
+    "no answer": (row(answer=None), "no answer; only a test file may lack answers"),
     "not a JSON object": ([1], "every line is to be a JSON object"),
 }
 
@@ -193,12 +193,12 @@ def test_odd_answers(tmp_path, answer):
 def test_choices_that_are_no_texts(tmp_path):
     for wrong in ("xy", [1, 2], None):
         path = lines(tmp_path / "own.jsonl", row(choices=wrong))
-        with pytest.raises(UserError, match="line 1: the choices are no list of texts"):
+        with pytest.raises(UserError, match="line 1: the choices are not a list of texts"):
             read(GENERIC, path)
     with pytest.raises(UserError, match="own.jsonl: no line with two or more `choices`"):
         multiple_choice.count_choices(path)
     path = lines(tmp_path / "own.jsonl", row(choices=["x"] * 27))
-    with pytest.raises(UserError, match="own.jsonl, line 1: 27 choices, and 26 are the most"):
+    with pytest.raises(UserError, match="own.jsonl, line 1: 27 choices, the maximum is 26"):
         multiple_choice.count_choices(path)
     path = lines(tmp_path / "own.jsonl", row(choices=["x"] * 27), row())
     assert multiple_choice.count_choices(path, skip_bad_rows=True) == 2
@@ -214,12 +214,12 @@ def test_answers_for_all_or_for_none(tmp_path):
 
 
 BAD_ARTICLES = {
-    "not an article": ({"options": "ABCD"}, "questions, options and answers are to be lists"),
+    "not an article": ({"options": "ABCD"}, "questions, options and answers must be lists"),
     "wrong number of answers": (
         {"answers": ["A"]},
         "2 questions, 2 lists of options and 1 answers",
     ),
-    "duplicate id": ({"id": "high0.txt"}, "id 'high0.txt' is there already, .*/0.txt"),
+    "duplicate id": ({"id": "high0.txt"}, "id 'high0.txt' is already used, .*/0.txt"),
 }
 
 
@@ -252,24 +252,24 @@ def test_an_article_that_is_damaged(tmp_path):
 def test_questions_of_an_article_that_cannot_be_used(tmp_path):
     options = [["Tom", "Ann", "Sue", "Bob"], ["old", "new", "red"]]
     path = folder(tmp_path, one=race_article(options=options))
-    with pytest.raises(UserError, match="one.txt, question 2: 3 choices where 4 are wanted"):
+    with pytest.raises(UserError, match="one.txt, question 2: 3 choices, expected 4: A, B, C, D"):
         read(tasks.TASKS["race"], path)
     path = folder(tmp_path, one=race_article(answers=["A", "E"]))
     with pytest.raises(UserError, match="one.txt, question 2: answer 'E' is not one of 'A'"):
         read(tasks.TASKS["race"], path)
     path = folder(tmp_path, one=race_article(article=""))
-    with pytest.raises(UserError, match="one.txt, question 1: nothing in its article"):
+    with pytest.raises(UserError, match="one.txt, question 1: the article is empty"):
         read(tasks.TASKS["race"], path)
 
 
 BAD_DIALOGUES = {
     "not a dialogue": ([["M: Hello."], []], "not a list of turns, questions and id"),
-    "duplicate id": (DIALOGUE, "id '3-1' is there already, dialogue 1"),
+    "duplicate id": (DIALOGUE, "id '3-1' is already used, dialogue 1"),
     "answer not in the set": (
         [["M: Hello."], [{**DIALOGUE[1][0], "answer": "Noon"}], "3-2"],
         "question 1: answer 'Noon' is not one of its choices",
     ),
-    "not a text": ([["M: Hello."], ["?"], "3-2"], "question 1: the choices are no list of texts"),
+    "not a text": ([["M: Hello."], ["?"], "3-2"], "question 1: the choices are not a list"),
 }
 
 
@@ -295,14 +295,14 @@ def test_files_that_cannot_be_read(tmp_path):
     race, dream = tasks.TASKS["race"], tasks.TASKS["dream"]
     with pytest.raises(UserError, match="there is no file .*none"):
         read(race, tmp_path / "none")
-    with pytest.raises(UserError, match="has no article: no file .txt"):
+    with pytest.raises(UserError, match="has no articles: neither it nor"):
         read(race, tmp_path)
-    with pytest.raises(UserError, match="is a folder where a file is wanted"):
+    with pytest.raises(UserError, match="is a folder, not a file"):
         read(dream, tmp_path)
     (tmp_path / "a.txt").write_text("Tom has a dog.")
     with pytest.raises(UserError, match=r"a.txt: not JSON \(Expecting value"):
         read(race, tmp_path)
-    with pytest.raises(UserError, match=r"a.txt: wanted is a folder of articles, or JSON Lines"):
+    with pytest.raises(UserError, match=r"a.txt: expected a folder of articles or a file of JSON "):
         read(race, tmp_path / "a.txt")
     (tmp_path / "a.txt").write_bytes(b'{"article": "\xff"}')
     with pytest.raises(UserError, match="a.txt: not UTF-8: convert the file"):
@@ -316,7 +316,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="a.txt: a dict, not a JSON list of dialogues"):
         read(dream, tmp_path / "a.txt")
     (tmp_path / "a.csv").write_text("context,question\n")
-    with pytest.raises(UserError, match="a.csv: wanted is JSON Lines, a file .jsonl"):
+    with pytest.raises(UserError, match="a.csv: expected a file of JSON Lines"):
         read(GENERIC, tmp_path / "a.csv")
 
 

@@ -241,14 +241,14 @@ def test_buckets_are_by_the_longest_sequence(tmp_path):
 
 
 FAULTS = [
-    ("queries.tsv", "q1\tba\n", "duplicate id", "id 'q1' is there already"),
+    ("queries.tsv", "q1\tba\n", "duplicate id", "id 'q1' is already used"),
     ("queries.tsv", "q 5\tba\n", "not an id", "'q 5' cannot be an id"),
-    ("queries.tsv", "q5\t \n", "empty text", "nothing in the text of 'q5'"),
-    ("documents.tsv", "d1\tba\n", "duplicate id", "id 'd1' is there already"),
+    ("queries.tsv", "q5\t \n", "empty text", "the text of 'q5' is empty"),
+    ("documents.tsv", "d1\tba\n", "duplicate id", "id 'd1' is already used"),
     ("documents.tsv", "d9\n", "wrong number of columns", "1 column where the header has 2"),
     ("qrels", "q1 0 d9 1\n", "unknown document", "there is no document 'd9'"),
     ("qrels", "q9 0 d1 1\n", "unknown query", "there is no query 'q9'"),
-    ("qrels", "q1 0 d1 1\n", "judged twice", "document 'd1' is judged again for 'q1'"),
+    ("qrels", "q1 0 d1 1\n", "judged twice", "document 'd1' is judged twice for 'q1'"),
 ]
 
 

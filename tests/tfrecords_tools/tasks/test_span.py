@@ -47,8 +47,8 @@ P = "article 1 (Title), paragraph 1, question 'q1'"
 BAD = {
     "answer not in its context": (
         ("Bada bede.", [("q1", "What?", [("bede", 4)])]),
-        f"{P}: the answer 'bede' does not stand in the context at 4 (answer_start, in characters), "
-        "and first stands at 5",
+        f"{P}: the answer 'bede' is not in the context at 4 (answer_start, in characters), "
+        "and first occurs at 5",
     ),
     "empty context": ((" ", [("q1", "What?", [("x", 0)])]), f"{P}: the context is empty"),
     "empty question": (("Bada.", [("q1", " ", [("Bada", 0)])]), f"{P}: the question is empty"),
@@ -59,7 +59,7 @@ BAD = {
     ),
     "duplicate id": (
         ("Bada.", [("q1", "What?", [("Bada", 0)])] * 2),
-        f"{P}: the id stands twice, first in FILE: {P}",
+        f"{P}: the id is already used in FILE: {P}",
     ),
 }
 
@@ -78,12 +78,12 @@ def test_questions_that_cannot_be_used(tmp_path, reason):
 
 def test_answers_that_are_nowhere_or_missing(tmp_path):
     path = write(tmp_path / "a.json", ("Bada.", [("q1", "What?", [("bede", 0)])]))
-    with pytest.raises(UserError, match="at 0 .*, and is nowhere in it"):
+    with pytest.raises(UserError, match="at 0 .*, and does not occur in it"):
         list(span.read(path))
     document = squads.document(("Bada.", [("q1", "What?", [])]))
     document["data"][0]["paragraphs"][0]["qas"][0]["is_impossible"] = False
     path.write_text(json.dumps(document))
-    with pytest.raises(UserError, match="'q1': has no answer and is not said to be impossible"):
+    with pytest.raises(UserError, match="'q1': has no answer and is not marked as impossible"):
         list(span.read(path, no_answers=True))
 
 
@@ -106,23 +106,23 @@ def test_questions_of_version_2_without_a_flag(tmp_path):
     [
         (b"{", "is not JSON .*is it one of SQuAD's files"),
         (b'{"data": "\xff"}', "is not UTF-8 .*convert the file"),
-        (b"[]", "a.json: list where an object with 'data' is wanted"),
+        (b"[]", "a.json: expected an object with 'data', got list"),
         (b'{"rows": []}', "a.json: no 'data': its keys are 'rows'; is this one of SQuAD's"),
-        (b'{"data": []}', "a.json holds no question"),
+        (b'{"data": []}', "a.json has no questions"),
         (b'{"data": [{}]}', "a.json: article 1: no 'paragraphs': its keys are none"),
         (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "article 1, paragraph 1: no 'context'"),
         (
             b'{"data": [{"title": "T", "paragraphs": [{"context": "x", "qas": [3]}]}]}',
-            r"article 1 \(T\), paragraph 1, question 1: int where an object with 'id' is wanted",
+            r"article 1 \(T\), paragraph 1, question 1: expected an object with 'id', got int",
         ),
         (
             b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1.5}]}]}]}',
-            "article 1, paragraph 1, question 1: 'id' is 1.5, but a text is wanted",
+            "article 1, paragraph 1, question 1: 'id' is 1.5, expected a text",
         ),
         (
             b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "q", "question": "x",'
             b'"is_impossible": 1}]}]}]}',
-            "question 'q': is_impossible is 1, but true or false is wanted",
+            "question 'q': is_impossible is 1, expected true or false",
         ),
     ],
 )
@@ -136,7 +136,7 @@ def test_files_of_another_form(tmp_path, text, words):
 def test_no_file(tmp_path):
     with pytest.raises(UserError, match="there is no file .*none.json"):
         list(span.read(tmp_path / "none.json"))
-    with pytest.raises(UserError, match="is a folder where a file is wanted"):
+    with pytest.raises(UserError, match="is a folder, not a file"):
         list(span.read(tmp_path))
 
 

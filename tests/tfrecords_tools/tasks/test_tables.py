@@ -199,7 +199,7 @@ def test_a_very_long_line(tmp_path):
         (
             "p.dat",
             "text\nx\n",
-            "{path}: cannot tell the format from the name: say --format=tsv, --format=csv or "
+            "{path}: cannot tell the format from the name: set --format=tsv, --format=csv or "
             "--format=jsonl",
         ),
     ],
@@ -214,9 +214,9 @@ def test_errors_of_files(tmp_path):
     assert _error(path, ["text"]) == f"there is no file {path}"
     folder = tmp_path / "folder.tsv"
     folder.mkdir()
-    message = f"{folder} is a folder where a file is wanted"
+    message = f"{folder} is a folder, not a file"
     assert _error(folder, ["text"], format="tsv") == message
-    assert _error(folder, ["text"]) == f"{message}, or one with a folder of texts for each label"
+    assert _error(folder, ["text"]) == f"{message}, and has no subfolder of texts for each label"
     cut = tmp_path / "cut.tsv.gz"
     cut.write_bytes(gzip.compress(b"text\n" + bytes(range(97, 123)) * 50)[:30])
     assert f"{cut} is damaged: it cannot be decompressed" in _error(cut, ["text"])

@@ -83,7 +83,11 @@ def test_broken_conll_is_refused(tmp_path, text, message):
     [
         ("be NNP I-NP B-X", "wrong number of columns", "line 4: 4 columns .* where line 1 has 3"),
         ("be B-X", "wrong number of columns", "line 4: 2 columns .'be B-X'. where line 1 has 3"),
-        ("New York\tNNP\tB-X", "other separators", "line 4: tabs separate the columns of 'New"),
+        (
+            "New York\tNNP\tB-X",
+            "other separators",
+            "line 4: .* separated by tabs, and line 1",
+        ),
         ("b\udcffe X O", "not UTF-8", "line 4: not UTF-8"),
     ],
 )
@@ -251,7 +255,10 @@ def test_json_lines(tmp_path):
         ({"text": "ab cd", "spans": [{"start": 2, "end": 3, "type": "X"}]}, "has no word"),
         ({"text": "ab", "spans": [{"start": 0, "end": 3, "type": "X"}]}, "is not inside the text"),
         ({"text": "ab", "spans": [{"start": 0, "type": "X"}]}, "whole numbers 'start' and 'end'"),
-        ({"text": "ab", "spans": [{"start": 0, "end": 2, "type": "X"}] * 2}, "have the same place"),
+        (
+            {"text": "ab", "spans": [{"start": 0, "end": 2, "type": "X"}] * 2},
+            "have the same position",
+        ),
     ],
 )
 def test_broken_json_is_refused(tmp_path, row, message):
@@ -359,7 +366,7 @@ def test_broken_tags_are_refused_or_repaired(tmp_path):
     text = "ba O\nbe I-X\nbi B-X\n"
     message = (
         r"train.conll, line 2: the tag 'I-X' of the word 'be' does not follow BIO \(tags there: "
-        r"O I-X B-X\), where it is 'B-X': .*--repair_tags"
+        r"O I-X B-X\), which expects 'B-X': .*--repair_tags"
     )
     with pytest.raises(UserError, match=message):
         build(tmp_path, {"train": text})
@@ -394,7 +401,7 @@ def test_tags_of_no_scheme_among_entities(tmp_path):
 
 def test_labels_that_are_named(tmp_path):
     task = tasks.generic("tagging", "0", label="-1", labels=["O", "B-PER", "I-PER"])
-    with pytest.raises(UserError, match="line 1: tag 'B-X' is none of O, B-PER, I-PER"):
+    with pytest.raises(UserError, match="line 1: tag 'B-X' is not one of O, B-PER, I-PER"):
         build(tmp_path, {"train": "ba B-X\n"}, task=task)
     with pytest.raises(UserError, match="no tag but 'O'"):
         build(tmp_path, {"train": "ba O\n"})

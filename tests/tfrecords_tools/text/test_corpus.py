@@ -164,7 +164,7 @@ def test_names_with_commas(tmp_path):
     values(["build", f'--input="{tmp_path}/a,b.txt",{tmp_path}/e.txt'])
     assert names(values.input) == ["a,b.txt", "e.txt"]
     values(["build", f"--input={tmp_path}/a,b.txt"])
-    with pytest.raises(UserError, match="/a: no such file; a name with a comma stands in quotes"):
+    with pytest.raises(UserError, match="/a: no such file; put a name with a comma in quotes"):
         corpus.expand(values.input)
     with pytest.raises(UserError, match="unexpected end of data: a name with a comma is"):
         corpus.expand('"a.txt')
@@ -177,7 +177,7 @@ def test_expand_errors(tmp_path):
         corpus.expand([f"{tmp_path}/missing.txt"])
     with pytest.raises(UserError, match=r"is a folder: name the files in it"):
         corpus.expand([str(tmp_path)])
-    with pytest.raises(UserError, match="no input files named"):
+    with pytest.raises(UserError, match="no input files are given"):
         corpus.expand(" , ")
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match=r"the input is empty: .*empty\.txt hold no bytes"):

@@ -141,7 +141,7 @@ def test_vocabulary_too_small_for_the_alphabet():
 def test_vocabulary_larger_than_the_text_supports():
     message = (
         r"--vocab_size=100 is more than the text supports: it has 11 pieces that occur 2 times or "
-        r"more; take --vocab_size=11 or more text"
+        r"more: lower it to 11, or use more text"
     )
     with pytest.raises(UserError, match=message):
         learn_wordpiece({"ab": 2, "ba": 1, "!": 1}, 100, 1.0)
