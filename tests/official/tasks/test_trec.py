@@ -42,7 +42,7 @@ def test_order_is_by_score_then_by_id_from_the_greatest():
 
 FAULTS = [
     (trec.read_qrels, b"1 0 d1", "wrong number of columns", "3 columns, expected 4"),
-    (trec.read_qrels, b"1", "wrong number of columns", "1 column where 4"),
+    (trec.read_qrels, b"1", "wrong number of columns", "1 column, expected 4"),
     (trec.read_qrels, b"1 0 d1 high", "grade not a whole number", "grade 'high' is not a whole"),
     (trec.read_qrels, b"1 0 d1 1.5", "grade not a whole number", "grade '1.5'"),
     (

@@ -474,7 +474,7 @@ def test_errors_of_labels(tmp_path, tokenizer, monkeypatch):
         _build(SENTIMENT, files, tokenizer, output)
     # A label of the other splits that the train file does not have.
     files = _files(tmp_path, train="text\tlabel\na\t1\nb\t2\n", test="text\tlabel\na\t3\n")
-    with pytest.raises(UserError, match=r"test.tsv, line 2: label '3' .* none of '1', '2'"):
+    with pytest.raises(UserError, match=r"test.tsv, line 2: label '3' .* not one of '1', '2'"):
         _build(SENTIMENT, files, tokenizer, output)
     # Only a test file may be without labels.
     files = _files(
@@ -532,7 +532,9 @@ def test_a_train_file_without_labels_is_text_for_a_teacher(tmp_path, tokenizer):
         assert not any("label" in row for row in rows)
         assert [row["label"] for row in _records(output, "validation")] == [[0]]
     files = _files(tmp_path, train="text\nBad\n")
-    with pytest.raises(UserError, match="--unlabelled_train: .* name them with --labels"):
+    with pytest.raises(
+        UserError, match="--unlabelled_train does not read the labels .* name them with --labels"
+    ):
         _build(SENTIMENT, files, tokenizer, tmp_path / "refused", unlabelled_train=True)
     with pytest.raises(UserError, match="label"):
         _build(task, files, tokenizer, tmp_path / "refused")

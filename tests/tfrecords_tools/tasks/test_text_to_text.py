@@ -172,7 +172,7 @@ def test_long_inputs_are_cut_and_end_like_others(tmp_path, tokenizer):
         ("x\ty\na\tfilm\nb\t\n", "train.tsv, line 3: the target '' has no tokens: a decoder has"),
         ("x\ty\na\tfilm\n \tb\n", "train.tsv, line 3: the text ' ' has no tokens: there is"),
         ("x\ty\na\tthe good film\n", "line 2: the target has 4 tokens with the one that ends it, "
-         "and --max_target_length=3: make it at least 4"),
+         "and --max_target_length=3: set it to at least 4"),
     ],
 )  # fmt: skip
 def test_targets_that_cannot_be_learnt_are_refused(tmp_path, tokenizer, text, message):
