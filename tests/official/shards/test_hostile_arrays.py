@@ -20,8 +20,8 @@ def huge(path, shape, dtype="<f4"):
     [
         (lambda path: huge(path, (1 << 40, 1, 2)), "train.npy is not a file of an array"),
         (lambda path: path.write_bytes(b"\x93NUMPY"), "train.npy is not a file of an array"),
-        (lambda path: np.save(path, np.zeros((4, 2), np.float32)), "train.npy: float32 .examples"),
-        (lambda path: np.save(path, np.zeros((4, 1, 2), int)), "train.npy: float32 .examples"),
+        (lambda path: np.save(path, np.zeros((4, 2), np.float32)), "train.npy: expected float32"),
+        (lambda path: np.save(path, np.zeros((4, 1, 2), int)), "train.npy: expected float32"),
     ],
 )
 def test_outputs_of_teachers(tmp_path, write, message):

@@ -532,9 +532,7 @@ def test_a_train_file_without_labels_is_text_for_a_teacher(tmp_path, tokenizer):
         assert not any("label" in row for row in rows)
         assert [row["label"] for row in _records(output, "validation")] == [[0]]
     files = _files(tmp_path, train="text\nBad\n")
-    with pytest.raises(
-        UserError, match="--unlabelled_train does not .* name them with --labels"
-    ):
+    with pytest.raises(UserError, match="--unlabelled_train does not .* name them with --labels"):
         _build(SENTIMENT, files, tokenizer, tmp_path / "refused", unlabelled_train=True)
     with pytest.raises(UserError, match="label"):
         _build(task, files, tokenizer, tmp_path / "refused")
