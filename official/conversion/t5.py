@@ -142,7 +142,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
     if encoder.scale_output and not encoder.tied_output:
-        raise ValueError("encoder.scale_output: a T5 with an output layer of its own does not")
+        raise ValueError("encoder.scale_output: not supported for a T5 with tied_output: false")
     return {
         "d_kv": encoder.head_size or encoder.hidden_size // encoder.num_heads,
         "num_decoder_layers": encoder.decoder_layers,

@@ -79,7 +79,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 def _refuse_objects(tensors: "Checkpoint") -> None:
     """Refuses a checkpoint of TF2, whose names are those of paths between objects."""
     if OBJECTS in tensors:
-        raise UserError(f"{tensors.source} is a checkpoint of TF2's objects: --source=garden")
+        raise UserError(f"{tensors.source} is a checkpoint of TF2's objects: use --source=garden")
 
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:

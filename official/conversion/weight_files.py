@@ -285,7 +285,7 @@ class Tensors(LazyTensors):
             name = candidates[0] if candidates else ".".join(path[_last(path, prefix) :])
             other = result.setdefault(name, stored)
             if other != stored and not np.array_equal(self._weights[other], self._weights[stored]):
-                raise UserError(f"{self.source}: {other} and {stored} differ, and are one tensor")
+                raise UserError(f"{self.source}: {other} and {stored} are one tensor, but differ")
         for name, unread in _READ.items():
             if name in result:
                 result[unread] = result.pop(name)

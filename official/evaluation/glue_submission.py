@@ -46,8 +46,8 @@ def write(
     task = TASKS[name]
     if missing := sorted(set(range(len(rows))) - set(rows.tolist())):
         raise UserError(
-            f"row {missing[0]} of the {split} file of {name} has no prediction, it was left out "
-            "when the shards were made: GLUE needs every row, so make them without --skip_bad_rows"
+            f"row {missing[0]} of the {split} file of {name} has no prediction: it was left out "
+            "when the shards were made. GLUE needs every row: make them without --skip_bad_rows"
         )
     if "score" in outputs:
         values = [f"{score:.3f}" for score in np.clip(outputs["score"], *_SCORES)]

@@ -92,7 +92,7 @@ def _source(
     if "text_mask" in source.fields:
         raise UserError(
             f"{data}: an example of {source.task_name} has several sequences: the states of all "
-            "layers are kept of examples with one"
+            "layers are supported only for examples with one sequence"
         )
     return source
 

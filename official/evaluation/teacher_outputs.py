@@ -79,8 +79,8 @@ def _head(config: configs.ResolvedConfig, folder: str) -> ObjectiveConfig:
     if len(heads) != 1:
         types = ", ".join(o.type for o in config.objectives) or "none"
         raise UserError(
-            f"--teacher: {folder} has the objectives {types}: outputs are kept of one of "
-            f"{', '.join(EXAMPLE_HEADS)}. A teacher of others runs beside the student"
+            f"--teacher: {folder} has the objectives {types}: outputs can be written for one of "
+            f"{', '.join(EXAMPLE_HEADS)}. A teacher with others has to run beside the student"
         )
     return heads[0]
 

@@ -119,6 +119,6 @@ def test_errors_of_splits_and_rows(tmp_path):
         glue_submission.write(tmp_path, "cola", "validation", np.arange(2), outputs)
     with pytest.raises(UserError, match=r"those for cola \(test\), .*, mnli \(test_mismatched\)"):
         glue_submission.write(tmp_path, "classification", "test", np.arange(2), outputs)
-    with pytest.raises(UserError, match="row 1 of the test file of cola has no prediction, it was"):
+    with pytest.raises(UserError, match="row 1 of the test file of cola has no prediction: it was"):
         glue_submission.write(tmp_path, "cola", "test", np.array([0, 2]), outputs)
     assert not list(tmp_path.iterdir())

@@ -69,5 +69,5 @@ def test_networks_of_the_garden_answer_the_same_here(base, name):
 
 
 def test_the_other_reader_names_this_one(base):
-    with pytest.raises(UserError, match="is a checkpoint of TF2's objects: --source=garden"):
+    with pytest.raises(UserError, match="is a checkpoint of TF2's objects: use --source=garden"):
         tf1.read(base / "bert_encoder")

@@ -48,7 +48,7 @@ def test_the_pooler_is_that_of_the_head_and_the_other_is_named(source):
 
 
 def test_readers_name_one_another(source, tmp_path):
-    with pytest.raises(UserError, match="is a checkpoint of TF2's objects: --source=garden"):
+    with pytest.raises(UserError, match="is a checkpoint of TF2's objects: use --source=garden"):
         tf1.read(source)
     other = tmp_path / "other"
     other.mkdir()
