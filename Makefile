@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-ci test-all lint imports torture parity parity-environments bench docs clean always
+.PHONY: help demo test test-ci test-all coverage lint imports types torture parity parity-environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -26,6 +26,7 @@ help:
 	@echo "make test      the tests of a few seconds each (minutes)"
 	@echo "make test-ci   the tests of up to six seconds each, as CI runs them"
 	@echo "make test-all  all tests: whole runs, kills, several workers, benchmarks too"
+	@echo "make coverage  the share of lines that the tests of the data side run, with its floor"
 	@echo "make lint      ruff, and the import rules of pyproject.toml"
 	@echo "make torture   kills, damages, full disks and hostile input, in a slice (some minutes)"
 	@echo "make parity    live comparison with the reference implementations (installs them)"
@@ -58,12 +59,25 @@ test-all: .venv/.ready
 	$(PYTEST) -m "not xla" tests --ignore=tests/parity
 	$(PYTEST) -m xla tests --ignore=tests/parity
 
+# Python traces each line, which doubles the time of these tests: they are not part of `.ci/run`.
+COVERED := $(addprefix tests/official/,config corruption shards tasks tokenizers utils) \
+	tests/tfrecords_tools
+
+coverage: .venv/.ready
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m pytest -m "not slow" $(COVERED)
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report
+
 lint: .venv/.ready imports
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 
 imports: .venv/.ready
 	.venv/bin/lint-imports
+
+types: .venv/.ready
+	.venv/bin/mypy
 
 torture: .venv/.ready
 	$(PY) -m benchmarks.torture --quick

@@ -143,9 +143,11 @@ def test_hooks_and_workflow_run_what_exists():
     for hook in local["hooks"]:
         program = hook["entry"].split()[0]
         assert f"\n{packages[program.removeprefix('.venv/bin/')]}==" in pinned
-    steps = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["ci"]["steps"]
-    [command] = [step["run"] for step in steps if "run" in step]
-    assert (ROOT / command).stat().st_mode & 0o100
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    commands = {name: [s["run"] for s in job["steps"] if "run" in s] for name, job in jobs.items()}
+    assert commands == {"ci": [".ci/run"], "coverage": ["make coverage"]}
+    assert (ROOT / ".ci/run").stat().st_mode & 0o100
+    assert "\ncoverage: .venv/.ready\n" in (ROOT / "Makefile").read_text()
     for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
         kinds = [part["type"] for part in yaml.safe_load(form.read_text())["body"]]
         assert set(kinds) <= {"textarea", "input"} and kinds
