@@ -31,6 +31,7 @@ learning rate, gradient norm and each metric of the evaluations, by step:
 """
 
 import dataclasses
+from typing import Any
 
 from absl import flags
 
@@ -110,12 +111,12 @@ def _corruption() -> PermutationConfig:
     """Returns the corruption of --config with the values of the other flags."""
     from official import config as configs
 
-    corruption = PermutationConfig()
-    if FLAGS.config:
-        corruption = configs.load(FLAGS.config).corruption
-        if not isinstance(corruption, PermutationConfig):
-            raise UserError(f"{FLAGS.config}: corruption: its type is not permutation")
-    changes = {name: FLAGS[name].value for name in _CHANGES if FLAGS[name].value is not None}
+    corruption = configs.load(FLAGS.config).corruption if FLAGS.config else PermutationConfig()
+    if not isinstance(corruption, PermutationConfig):
+        raise UserError(f"{FLAGS.config}: corruption: its type is not permutation")
+    changes: dict[str, Any] = {
+        name: FLAGS[name].value for name in _CHANGES if FLAGS[name].value is not None
+    }
     try:
         return dataclasses.replace(corruption, **changes)
     except ValueError as error:
@@ -127,13 +128,9 @@ def _span_corruption() -> None:
     from official import tokenizers
     from official.plots import corrupted_text
 
-    corruption = SentinelsConfig()
-    if FLAGS.config:
-        corruption = configs.load(FLAGS.config).corruption
-        if not isinstance(corruption, TextToTextConfig):
-            raise UserError(
-                f"{FLAGS.config}: corruption: its type is neither sentinels nor denoising"
-            )
+    corruption = configs.load(FLAGS.config).corruption if FLAGS.config else SentinelsConfig()
+    if not isinstance(corruption, TextToTextConfig):
+        raise UserError(f"{FLAGS.config}: corruption: its type is neither sentinels nor denoising")
     tokenizer = tokenizers.load(FLAGS.tokenizer) if FLAGS.tokenizer else None
     sampled = corrupted_text.sample_target(FLAGS.text, corruption, FLAGS.seed, tokenizer)
     print(corrupted_text.target_text(sampled))

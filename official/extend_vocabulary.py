@@ -79,7 +79,8 @@ def main(argv: list[str]) -> None:
             "extend the teacher, and make the student from it"
         )
     variables = {path: variable.numpy() for path, variable in model.variables_by_path().items()}
-    size = config.encoder.vocab_size
+    size = config.encoder.known_vocab_size
+    sources: Sequence[Sequence[int]]
     if FLAGS.tokenizer is not None:
         new = tokenizers.load(FLAGS.tokenizer)
         sources = extension.spelled_by(tokenizer, new)

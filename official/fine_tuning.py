@@ -566,11 +566,8 @@ def _lists(labels: list) -> list:
 def _counts(task: str, *splits: _Rows) -> dict[str, int]:
     """Returns how many texts have each label, in the order of the labels."""
     labels = [label for rows in splits for label in rows.columns["label"]]
-    if task == "multi_label":
-        labels = itertools.chain.from_iterable(_lists(labels))
-    else:
-        labels = _classes(labels)
-    counts = collections.Counter(labels)
+    each = itertools.chain(*_lists(labels)) if task == "multi_label" else _classes(labels)
+    counts = collections.Counter(each)
     return {str(label): counts[label] for label in sorted(counts)}
 
 
@@ -614,7 +611,7 @@ def _with_starts(rows: _Rows) -> _Rows:
     Raises:
       UserError: an answer is not in its context.
     """
-    answers = []
+    answers: list[tuple[str, Any] | None] = []
     for number, (_, context, answer) in enumerate(zip(*rows.columns.values(), strict=True)):
         missing = answer is None or answer == "" or (isinstance(answer, float) and answer != answer)
         if missing:

@@ -56,7 +56,7 @@ def ours(settings: dict) -> None:
     strategy = strategies.create("one_device", "", 0)
     shards = str(folder / "shards")
     source = ShardDataset(shards, config, "train", training=True)
-    config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
+    config = resolve.fill_in(config, source.tokenizer.vocab_size, task_labels(source.manifest))
     validation = ShardDataset(shards, config, "validation")
     model = strategies.build_model(config, strategy)
     named_arrays.assign(model.variables_by_path(), weights(settings), "the first weights")

@@ -101,7 +101,7 @@ def main(system: str, shards: str, name: str) -> None:
     strategy = strategies.create(name, replicas=2 if name == "mirrored" else 0)
     config = resolve.inherit(configs.load(smoke_config(system)))
     source = ShardDataset(shards, config, "train", training=True)
-    config = resolve.resolve(config, source.tokenizer.vocab_size)
+    config = resolve.fill_in(config, source.tokenizer.vocab_size)
     model = strategies.build_model(config, strategy)
     trainer = Trainer(config, model, source, strategy, "")
     _poison(model, trainer.optimizer)

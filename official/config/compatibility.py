@@ -1,5 +1,6 @@
 """Checks that the parts of a config fit together, before anything runs."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
 
@@ -45,8 +46,12 @@ def check(config: Config, source: str) -> None:
             objective.check(config)
         except ValueError as error:
             raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
+    names = [objective.name for objective in config.objectives]
+    for repeated in {name for name in names if names.count(name) > 1}:
+        raise UserError(f"{source}: objectives: two have the name {repeated}")
     if config.encoder is not None:
-        check_encoder(config.objectives, config.encoder, source)
+        pooling = config.encoder if config.segments else with_pooler(config.encoder, config)
+        check_encoder(config.objectives, pooling, source)
     frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(
@@ -83,6 +88,17 @@ def check_encoder(
             objective.check_encoder(encoder)
         except ValueError as error:
             raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
+
+
+def with_pooler(encoder: EncoderConfig, config: Config) -> EncoderConfig:
+    """Returns an encoder with a pooler, if a head of the config reads it.
+
+    An encoder whose config has no such setting stays as it is.
+    """
+    pools = any(getattr(objective, "pooling", "") == "pooled" for objective in config.objectives)
+    if not pools or "pooler" not in {field.name for field in dataclasses.fields(encoder)}:
+        return encoder
+    return dataclasses.replace(encoder, pooler=True)
 
 
 def check_vocabulary(encoder: EncoderConfig, size: int) -> None:

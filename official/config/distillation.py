@@ -279,6 +279,11 @@ class DistillationConfig(ObjectiveConfig):
                 )
 
 
+def find(config: Config) -> DistillationConfig | None:
+    """Returns the objective of a config that has teachers; None if there is none."""
+    return next((o for o in config.objectives if isinstance(o, DistillationConfig)), None)
+
+
 def head_size(encoder: EncoderConfig) -> int:
     """Returns the size of an attention head."""
     return getattr(encoder, "head_size", None) or encoder.hidden_size // encoder.num_heads

@@ -5,7 +5,8 @@ A head reads the last layer of the encoder, or a `Mix` of all layers.
 
 import dataclasses
 
-from official.config.parts import ObjectiveConfig
+from official.config.parts import EncoderConfig, ObjectiveConfig
+from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
@@ -41,9 +42,105 @@ class Mix:
         if self.layers is not None and not self.layers:
             raise ValueError("layers: name at least one layer, or remove it to mix all")
 
+    def numbers(self, count: int) -> list[int]:
+        """Returns the layers that are mixed, of `count` with the token layer, from 0.
+
+        Raises:
+          ValueError: a layer does not exist, or is named twice.
+        """
+        named = range(count) if self.layers is None else self.layers
+        for layer in named:
+            if not -count <= layer < count:
+                raise ValueError(
+                    f"layers: {layer}: this encoder has the layers 0 (tokens) to {count - 1}"
+                )
+        numbers = [layer % count for layer in named]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"layers: {list(named)} names a layer twice")
+        return numbers
+
+
+class ReaderConfig(ObjectiveConfig):
+    """The config of a head that reads the last layer, or a mix of all layers.
+
+    Attributes:
+      mix: the mix that is read in place of the last layer; None = no mix.
+    """
+
+    mix: Mix | None
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder does not have the layers of a mix."""
+        for key in ("mix", "output_mix"):
+            if (mix := getattr(self, key, None)) is not None:
+                try:
+                    mix.numbers(encoder.num_states)
+                except ValueError as error:
+                    raise ValueError(f"{key}.{error}") from None
+
+
+class PooledConfig(ReaderConfig):
+    """The config of a head that reads one vector for each row.
+
+    Attributes:
+      dropout: the dropout rate of the vector.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+    """
+
+    dropout: float
+    pooling: str
+
+    def __post_init__(self):
+        one_of("pooling", self.pooling, POOLINGS)
+        dropout_rate(self, "dropout")
+        if self.mix is not None and self.pooling == "pooled":
+            raise ValueError(
+                "pooling: pooled is an output of the last layer, and mix reads all layers: set "
+                "pooling to first or mean"
+            )
+        if getattr(self, "activation", None) is not None:
+            one_of("activation", self.activation, ("relu",))
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder does not have the vector, or the layers of a mix."""
+        super().check_encoder(encoder)
+        if self.pooling == "pooled" and not encoder.pooler:
+            raise ValueError(
+                "reads the pooled output: set encoder.pooler to true, or pooling to first or mean"
+            )
+        if self.pooling == "first" and encoder.pooled_position != "first":
+            raise ValueError(
+                "pooling: first, and this encoder has encoder.pooled_position: "
+                f"{encoder.pooled_position}: take pooled"
+            )
+
+
+class LabelsConfig(ObjectiveConfig):
+    """The config of a head that has an output for each label.
+
+    Attributes:
+      labels: the names of the labels, in the order of their ids; filled in from the data.
+      num_labels: the number of labels; None = as many as `labels`.
+    """
+
+    labels: tuple[str, ...]
+    num_labels: int | None
+
+    @property
+    def label_count(self) -> int:
+        """The number of labels.
+
+        Raises:
+          UserError: it is left to the data.
+        """
+        if count := self.num_labels or len(self.labels):
+            return count
+        raise UserError(f"{self.name}: neither labels nor num_labels is set")
+
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationConfig(ObjectiveConfig):
+class ClassificationConfig(PooledConfig, LabelsConfig):
     """The class of a text.
 
     Attributes:
@@ -59,6 +156,8 @@ class ClassificationConfig(ObjectiveConfig):
     """
 
     type = "classification"
+    module = "heads"
+    layer = "Classification"
 
     labels: tuple[str, ...] = ()
     num_labels: int | None = None
@@ -70,7 +169,7 @@ class ClassificationConfig(ObjectiveConfig):
     task: str = ""
 
     def __post_init__(self):
-        _check_pooling(self)
+        super().__post_init__()
         at_least(self, 2, "num_labels")
         labels_agree(self)
 
@@ -80,7 +179,7 @@ class ClassificationConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabelConfig(ObjectiveConfig):
+class MultiLabelConfig(PooledConfig, LabelsConfig):
     """The labels of a text, any number of them, each by itself.
 
     Attributes:
@@ -96,6 +195,8 @@ class MultiLabelConfig(ObjectiveConfig):
     """
 
     type = "multi_label"
+    module = "heads"
+    layer = "MultiLabel"
 
     labels: tuple[str, ...] = ()
     num_labels: int | None = None
@@ -106,7 +207,7 @@ class MultiLabelConfig(ObjectiveConfig):
     weight: float = 1.0
 
     def __post_init__(self):
-        _check_pooling(self)
+        super().__post_init__()
         at_least(self, 1, "num_labels")
         count = self.num_labels or len(self.labels)
         labels_agree(self)
@@ -121,7 +222,7 @@ class MultiLabelConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class RegressionConfig(ObjectiveConfig):
+class RegressionConfig(PooledConfig):
     """A score of a text.
 
     Attributes:
@@ -135,6 +236,8 @@ class RegressionConfig(ObjectiveConfig):
     """
 
     type = "regression"
+    module = "heads"
+    layer = "Regression"
 
     dropout: float = 0.1
     pooling: str = "pooled"
@@ -143,16 +246,13 @@ class RegressionConfig(ObjectiveConfig):
     weight: float = 1.0
     task: str = ""
 
-    def __post_init__(self):
-        _check_pooling(self)
-
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return _fields(self, "score")
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(ObjectiveConfig):
+class MultipleChoiceConfig(PooledConfig):
     """The right one of several choices.
 
     Attributes:
@@ -164,14 +264,13 @@ class MultipleChoiceConfig(ObjectiveConfig):
     """
 
     type = "multiple_choice"
+    module = "heads"
+    layer = "MultipleChoice"
 
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
     weight: float = 1.0
-
-    def __post_init__(self):
-        _check_pooling(self)
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
@@ -179,7 +278,7 @@ class MultipleChoiceConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class RankingConfig(ObjectiveConfig):
+class RankingConfig(PooledConfig):
     """The relevance of a document to a query.
 
     Attributes:
@@ -194,6 +293,7 @@ class RankingConfig(ObjectiveConfig):
     """
 
     type = "ranking"
+    layer = "Ranking"
 
     loss: str = "pairwise"
     margin: float = 1.0
@@ -203,8 +303,8 @@ class RankingConfig(ObjectiveConfig):
     weight: float = 1.0
 
     def __post_init__(self):
+        super().__post_init__()
         _check_loss(self)
-        _check_pooling(self)
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
@@ -224,6 +324,8 @@ class KernelRankingConfig(ObjectiveConfig):
     """
 
     type = "kernel_ranking"
+    module = "ranking"
+    layer = "KernelRanking"
 
     kernels: int = 11
     sigma: float = 0.1
@@ -248,7 +350,7 @@ class KernelRankingConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanAnswerConfig(ObjectiveConfig):
+class SpanAnswerConfig(ReaderConfig):
     """The start and the end of the answer in a context.
 
     Attributes:
@@ -296,7 +398,7 @@ class SpanAnswerConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(ObjectiveConfig):
+class TokenClassificationConfig(ReaderConfig, LabelsConfig):
     """The tag of each word, read from the first token of the word.
 
     Attributes:
@@ -337,26 +439,13 @@ class TokenClassificationConfig(ObjectiveConfig):
         return frozenset({"word_ids", "tag_ids"})
 
 
-def _check_pooling(config):
-    """Raises ValueError if the `pooling` or `dropout` of a head is not valid."""
-    one_of("pooling", config.pooling, POOLINGS)
-    dropout_rate(config, "dropout")
-    if config.mix is not None and config.pooling == "pooled":
-        raise ValueError(
-            "pooling: pooled is an output of the last layer, and mix reads all layers: set pooling "
-            "to first or mean"
-        )
-    if getattr(config, "activation", None) is not None:
-        one_of("activation", config.activation, ("relu",))
-
-
-def _check_loss(config):
+def _check_loss(config: "RankingConfig | KernelRankingConfig") -> None:
     """Raises ValueError if the `loss` or `margin` of a ranking is not valid."""
     one_of("loss", config.loss, LOSSES)
     above(config, 0, "margin")
 
 
-def _fields(config, target):
+def _fields(config: ObjectiveConfig, target: str) -> frozenset[str]:
     """Returns the batch fields that a head reads: the target, and the weights of its task.
 
     A head of weight 0 does not learn from targets, which may be missing (see `distillation`).

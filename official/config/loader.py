@@ -51,9 +51,11 @@ def load_resolved(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Res
     """Reads the config of a trained model, as `load` does.
 
     Raises:
-      UserError: as in `load`, or it has no encoder.
+      UserError: as in `load`, or it has no encoder, or one that an objective does not suit.
     """
-    return ResolvedConfig.of(load(path, overrides), str(path))
+    config = ResolvedConfig.of(load(path, overrides), str(path))
+    compatibility.check_encoder(config.objectives, config.encoder, str(path))
+    return config
 
 
 def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:

@@ -33,6 +33,7 @@ class MaskedLMConfig(ObjectiveConfig):
     """
 
     type = "masked_lm"
+    layer = "MaskedLM"
     packs = True
 
     weight: float = 1.0
@@ -55,6 +56,8 @@ class AllTokensLMConfig(ObjectiveConfig):
     """
 
     type = "all_tokens_lm"
+    module = "masked_lm"
+    layer = "AllTokensLM"
     packs = True  # every token has a prediction of its own
 
     weight: float = 1.0
@@ -237,6 +240,11 @@ class SentencePairConfig(ObjectiveConfig):
     def __post_init__(self):
         one_of("relation", self.relation, LABELS)
 
+    @property
+    def name(self) -> str:
+        """The relation."""
+        return self.relation
+
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({LABELS[self.relation]})
@@ -297,6 +305,8 @@ class GeneratorConfig(ObjectiveConfig):
     """
 
     type = "generator"
+    module = "replaced_tokens"
+    layer = "Generator"
     packs = True  # every token has a prediction of its own
 
     size: float = 0.25
@@ -395,6 +405,7 @@ class ReplacedTokensConfig(ObjectiveConfig):
     """
 
     type = "replaced_tokens"
+    layer = "ReplacedTokens"
     packs = True  # every token has a prediction of its own
 
     tokens: str = "all"

@@ -15,7 +15,14 @@ from official.utils.strict import Tagged
 
 
 class Part(Tagged):
-    """A part of a config; `type` is its name in YAML."""
+    """A part of a config; `type` is its name in YAML.
+
+    Attributes:
+      module: the module that runs it, in the package of its kind; empty = it has the name of the
+        type.
+    """
+
+    module: ClassVar[str] = ""
 
     # Every part is a dataclass, and its base classes are not.
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
@@ -84,6 +91,17 @@ class EncoderConfig(Part):
         return False
 
     @property
+    def known_vocab_size(self) -> int:
+        """The vocabulary size.
+
+        Raises:
+          UserError: it is left to a tokenizer.
+        """
+        if self.vocab_size is None:
+            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
+        return self.vocab_size
+
+    @property
     def text_layout(self) -> str:
         """The layout of texts that the encoder reads without the head of a task."""
         return self.layout
@@ -106,10 +124,22 @@ class CorruptionConfig(Part):
     Attributes:
       static: whether masks can be drawn once, when shards are made.
       packs: whether several sequences may share a row.
+      max_predictions: P, the largest number of predicted tokens in a sequence, of a corruption
+        that is static or packs.
     """
 
     static: ClassVar[bool] = True
     packs: ClassVar[bool] = False
+    max_predictions: int
+
+    def row_predictions(self, length: int, parts: int) -> int:
+        """Returns P of a row that several sequences share, of a corruption that packs.
+
+        Args:
+          length: tokens of a row.
+          parts: the largest number of sequences that share the row.
+        """
+        raise NotImplementedError
 
     def check(self, segments: Segments) -> None:
         """Raises ValueError if the sequences of `segments` are too short for the corruption."""
@@ -160,11 +190,18 @@ class ObjectiveConfig(Part):
       packs: whether several sequences may share a row.
       task: the task whose batches the objective reads, of several tasks; empty = all batches.
       weight: factor of the loss in the sum of all losses.
+      layer: the class of the layer in its module.
     """
 
     packs: ClassVar[bool] = False
+    layer: ClassVar[str] = "Objective"
     task: str = ""
     weight: float
+
+    @property
+    def name(self) -> str:
+        """The name of the term, and the first part of the variables' paths."""
+        return self.task or self.type
 
     def check(self, whole: "Config") -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""

@@ -18,7 +18,7 @@ def _by_type(*parts: type[P]) -> dict[str, type[P]]:
 CORRUPTIONS = _by_type(*corruptions.PARTS)
 ENCODERS = _by_type(*encoders.PARTS)
 OBJECTIVES = _by_type(*objectives.PARTS, *heads.PARTS, *distillation.PARTS)
-# The package of the layers or functions; the module has the name of the type.
+# The packages of the layers or functions.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",
     EncoderConfig: "official.modeling.encoders",
@@ -27,9 +27,14 @@ _PACKAGES = {
 
 
 def module_of(part: Part) -> types.ModuleType:
-    """Imports the module of a part, which has `corrupt`, `Encoder` or `Objective`."""
+    """Imports the module of a part, which has `corrupt`, `Encoder` or the layer of an objective."""
     package = next(path for base, path in _PACKAGES.items() if isinstance(part, base))
-    return importlib.import_module(f"{package}.{part.type}")
+    return importlib.import_module(f"{package}.{part.module or part.type}")
+
+
+def layer_of(objective: ObjectiveConfig) -> type:
+    """Imports the module of an objective; returns the class of its layer."""
+    return getattr(module_of(objective), objective.layer)
 
 
 def objective_fields(parts: Iterable[ObjectiveConfig]) -> frozenset[str]:

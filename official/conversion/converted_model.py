@@ -9,6 +9,7 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
+from official.config.compatibility import check_encoder
 from official.conversion import mapping
 from official.conversion.heads import kind_of
 from official.conversion.mapping import LazyTensors
@@ -117,6 +118,7 @@ def config_of(
     if any(kind.corruption for kind in kinds):
         raw["corruption"] = {"type": "token_masks", **system.corruption}
     config = configs.from_dict(raw, name)
+    check_encoder(objectives, encoder, name)
     return configs.ResolvedConfig.of(config, encoder=encoder, objectives=tuple(objectives))
 
 

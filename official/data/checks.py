@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from official import config as configs
+from official.config.corruptions import TextToTextConfig
 from official.config.segments import TEXT_FORMATS
 from official.corruption.vocabulary import check_tokens
 from official.data.shards import Shards
@@ -14,9 +15,7 @@ from official.shards import features, manifest, shard_folder
 from official.utils.errors import UserError
 
 
-def shards(
-    shards: Shards, config: configs.ResolvedConfig, training: bool, shares: Sequence[float]
-) -> None:
+def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:
     """Checks that shards are what the segments, the corruption and the recipe of a config expect.
 
     Args:
@@ -41,7 +40,7 @@ def _folders(shards: Shards, training: bool) -> None:
     first, *others = zip(shards.folders, shards.manifests, strict=True)
     for other in others:
         shard_folder.check_alike(*first, *other)
-    task = shards.manifest.task
+    task = shards.task
     if others and not training and task and task.kind == "ranking":
         raise UserError(
             f"{shards.folder}: each folder has its own candidates: evaluate and predict one "
@@ -49,7 +48,7 @@ def _folders(shards: Shards, training: bool) -> None:
         )
 
 
-def _packing(shards: Shards, config: configs.ResolvedConfig) -> None:
+def _packing(shards: Shards, config: configs.Config) -> None:
     """Checks whether rows hold one example or several."""
     segments, parts = config.segments, "part_lengths" in shards.features
     if segments is not None and (segments.packing > 1) != parts:
@@ -60,7 +59,7 @@ def _packing(shards: Shards, config: configs.ResolvedConfig) -> None:
         )
 
 
-def _bare_rows(shards: Shards, config: configs.ResolvedConfig) -> None:
+def _bare_rows(shards: Shards, config: configs.Config) -> None:
     """Checks that rows without special tokens have the format, and the length, of the config.
 
     Blocks have separators at other positions than other rows, so a model of one format predicts
@@ -78,7 +77,7 @@ def _bare_rows(shards: Shards, config: configs.ResolvedConfig) -> None:
             )
         return
     raw = shards.manifest.max_length
-    if theirs not in TEXT_FORMATS or corruption is None:
+    if theirs not in TEXT_FORMATS or not isinstance(corruption, TextToTextConfig):
         return
     if not corruption.reads_rows_of(raw, segments.max_length):
         raise UserError(
@@ -88,7 +87,7 @@ def _bare_rows(shards: Shards, config: configs.ResolvedConfig) -> None:
         )
 
 
-def _stream(shards: Shards, config: configs.ResolvedConfig) -> None:
+def _stream(shards: Shards, config: configs.Config) -> None:
     """Checks that a stream has the rows of the config, and that all folders have as many."""
     theirs, ours = shards.manifest.segments, config.segments
     stream = shards.rows is not None
@@ -104,7 +103,7 @@ def _stream(shards: Shards, config: configs.ResolvedConfig) -> None:
                 )
     if not stream:
         return
-    counts = sorted({each.segments.rows for each in shards.manifests})
+    counts = sorted({each.segments.rows for each in shards.manifests if each.segments})
     if len(counts) > 1:
         raise UserError(
             f"{shards.folder} are streams of {' and '.join(map(str, counts))} rows, which cannot "
@@ -137,10 +136,12 @@ def _shares(shards: Shards, training: bool, shares: Sequence[float]) -> None:
         )
 
 
-def _static_masks(shards: Shards, config: configs.ResolvedConfig) -> None:
+def _static_masks(shards: Shards, config: configs.Config) -> None:
     """Checks that the config has static masks, and as many."""
     _expects_static(shards, config)
-    theirs = shards.manifest.corruption.max_predictions
+    corruption = shards.manifest.corruption
+    assert corruption is not None, "static masks have a corruption"
+    theirs = corruption.max_predictions
     ours = getattr(config.corruption, "max_predictions", theirs)
     if ours != theirs:
         raise UserError(
@@ -149,20 +150,22 @@ def _static_masks(shards: Shards, config: configs.ResolvedConfig) -> None:
         )
 
 
-def _drawn_masks(shards: Shards, config: configs.ResolvedConfig) -> None:
+def _drawn_masks(shards: Shards, config: configs.Config) -> None:
     """Checks that the shards and their tokenizer have what the corruption reads."""
     _expects_static(shards, config)
     if (corruption := config.corruption) is None:
         return
     for name in sorted(corruption.needs() - shards.features):
+        unit = getattr(corruption, "unit", None)
+        who = f"type: {corruption.type}" if unit is None else f"unit: {unit}"
         raise UserError(
-            f"{shards.folder} has no {name}, which corruption.unit: {corruption.unit} needs: make "
+            f"{shards.folder} has no {name}, which corruption.{who} needs: make "
             f"the shards again with the lexicon ({features.LEXICONS[name]}=FILE)"
         )
     check_tokens(corruption, shards.tokenizer, f"the tokenizer of {shards.folder}")
 
 
-def _expects_static(shards: Shards, config: configs.ResolvedConfig) -> None:
+def _expects_static(shards: Shards, config: configs.Config) -> None:
     """Checks that shards have static masks if the config says so, and none if not."""
     if config.segments is not None and config.segments.static_masks != shards.static_masks:
         kind = "static masks" if shards.static_masks else "no static masks"
@@ -173,9 +176,7 @@ def _expects_static(shards: Shards, config: configs.ResolvedConfig) -> None:
         )
 
 
-def objectives(
-    folder: str, split: str, fields: frozenset[str], config: configs.ResolvedConfig
-) -> None:
+def objectives(folder: str, split: str, fields: frozenset[str], config: configs.Config) -> None:
     """Checks that the batches have the fields that the objectives read."""
     for objective in config.objectives:
         if lacking := sorted(objective.needs() - fields):
@@ -233,7 +234,7 @@ def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:
     return {name: task.labels for name, task in tasks.items()}
 
 
-def check_labels(config: configs.ResolvedConfig, content: manifest.Manifest, folder: str) -> None:
+def check_labels(config: configs.Config, content: manifest.Manifest, folder: str) -> None:
     """Checks that the labels of the data are those of a trained model.
 
     The names may differ, as they do for converted models. The number of labels must be the same,

@@ -80,11 +80,11 @@ class Files:
     @classmethod
     def joined(cls, parts: Sequence["Files"]) -> "Files":
         """Returns the shards of several folders."""
-        sizes = [part.bytes for part in parts]
+        sizes = [part.bytes for part in parts if part.bytes is not None]
         return cls(
             [path for part in parts for path in part.paths],
             [count for part in parts for count in part.counts],
-            None if None in sizes else sum(sizes),
+            sum(sizes) if len(sizes) == len(parts) else None,
         )
 
     def tensors(self) -> tuple[tf.Tensor, tf.Tensor]:

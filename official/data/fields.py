@@ -24,7 +24,6 @@ from official.corruption.vocabulary import Vocabulary
 from official.data import shared_rows
 from official.shards import features, layer_states
 from official.tokenizers import pair_packing, windows, word_characters
-from official.tokenizers.word_characters import Characters
 from official.utils import seeding
 
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
@@ -323,7 +322,7 @@ class WordCharacters(FieldMaker):
       tokenizer: the tokenizer of the words.
     """
 
-    tokenizer: Characters
+    tokenizer: tokenizers.Tokenizer
     needs = frozenset({"token_ids", "word_lengths", "word_bytes"})
     gives = frozenset({"character_ids"})
 
@@ -353,7 +352,7 @@ class Sentences(FieldMaker):
       tokenizer: the tokenizer of the words.
     """
 
-    tokenizer: Characters
+    tokenizer: tokenizers.Tokenizer
     needs = SENTENCE_FEATURES | {"token_ids", "next_id"}
     gives = SENTENCE_FIELDS
 
@@ -373,7 +372,7 @@ class Sentences(FieldMaker):
             "": (word_characters.SENTENCE_BEGIN, first, last),
             "backward_": (word_characters.SENTENCE_END, last, first),
         }
-        made = {}
+        made: Batch = {}
         for prefix, (mark, begins, ends) in marks.items():
             tokens = parsed[f"{prefix}token_ids"].to_tensor(shape=shape)
             lengths = parsed[f"{prefix}word_lengths"]
@@ -543,8 +542,10 @@ class ListedMasks(FieldMaker):
     @property
     def needs(self) -> frozenset[str]:
         """See `FieldMaker`."""
-        drawn = self.corruption.needs() | {"part_lengths"} if self.parts else STATIC_MASKS
-        return drawn | {"token_ids", "example_weights"}
+        read = STATIC_MASKS
+        if self.corruption is not None and self.parts:
+            read = self.corruption.needs() | {"part_lengths"}
+        return read | {"token_ids", "example_weights"}
 
     @property
     def gives(self) -> frozenset[str]:
@@ -554,7 +555,7 @@ class ListedMasks(FieldMaker):
 
     def prepare(self, examples: Examples) -> Mapping[str, Any]:
         """Hides tokens of each part of a shared row."""
-        if not self.parts:
+        if self.corruption is None or not self.parts:
             return {}
         parsed = examples.parsed
         flags = {

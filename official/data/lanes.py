@@ -52,10 +52,11 @@ def count_lanes(corpora: Sequence[Files], batch_size: int) -> int:
       corpora: the shards of each corpus that a lane reads.
       batch_size: rows of a batch, over all workers.
     """
-    shards = [max(1, np.count_nonzero(files.counts)) for files in corpora]
+    shards = [max(1, int(np.count_nonzero(files.counts))) for files in corpora]
+    sizes = [files.bytes for files in corpora if files.bytes is not None]
     limit = MAX_LANES
-    if all(files.bytes is not None for files in corpora):
-        of_a_lane = sum(files.bytes / count for files, count in zip(corpora, shards, strict=True))
+    if len(sizes) == len(corpora):
+        of_a_lane = sum(size / count for size, count in zip(sizes, shards, strict=True))
         many = min(int(MAX_BYTES // max(of_a_lane, 1)), max(shards) // SHARDS_PER_LANE)
         limit = max(limit, many)
     most = min(limit, batch_size, max(shards))

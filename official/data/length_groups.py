@@ -64,10 +64,10 @@ class LengthGroups:
         self, start: int, first: int, count: int, share: int, end: int | None = None
     ) -> tf.data.Dataset:
         """See `RowOrder`; rows have a `length`, the bound of their batch."""
-        end = end if self._ends else None
-        whole, last = divmod(end, self.batches) if end else (0, 0)
-        if start >= (end or 0):
-            batches = self._groups(start, end or 0, self.batches, whole + bool(last))
+        end = (end or 0) if self._ends else 0
+        whole, last = divmod(end, self.batches)
+        if start >= end:
+            batches = self._groups(start, end, self.batches, whole + bool(last))
         else:
             batches = self._groups(start, 0, self.batches, 0, whole)
             if last:

@@ -17,16 +17,21 @@ each step).
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
+from official import tokenizers
 from official.data import ShardDataset
+from official.data.shards import Shards
 from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import checksums, host_seeding, paths, seeding
 from official.utils.errors import UserError
 
+# A folder of shards, several, or several with the share that each has of a batch.
+Paths: TypeAlias = str | os.PathLike | Sequence[str | os.PathLike] | Mapping[Any, float]
 _LOWEST = 0.2  # the last alpha of annealing
 
 
@@ -62,34 +67,6 @@ def parse(text: str) -> list[str] | dict[str, float]:
     return shares or names
 
 
-def open_data(
-    data: str | os.PathLike | Sequence[str | os.PathLike] | Mapping[str | os.PathLike, float],
-    config: configs.ResolvedConfig,
-    split: str,
-    training: bool = False,
-    verify: bool | None = None,
-) -> "ShardDataset | Mixture":
-    """Opens the examples of a split.
-
-    Args:
-      data: a folder of shards; several of different tasks, which become a mixture; or several for
-        pretraining with the share that each has of a batch.
-      config: the config of the run.
-      split: the name of the split.
-      training: whether the examples are shuffled and repeated.
-      verify: whether to compare every byte now; None = not in training.
-
-    Raises:
-      UserError: the folders do not match the config.
-    """
-    if isinstance(data, Mapping):
-        shares = tuple(data.values())
-        return ShardDataset(list(data), config, split, training, verify=verify, shares=shares)
-    folders = [data] if isinstance(data, str | os.PathLike) else data
-    sources = [ShardDataset(folder, config, split, training, verify=verify) for folder in folders]
-    return sources[0] if len(sources) == 1 else Mixture(sources, config)
-
-
 # The kinds of tasks that one model can learn together.
 LEARNT_TOGETHER = ("classification", "regression", "text_to_text")
 
@@ -110,7 +87,7 @@ class Mixture:
 
     rows = None
 
-    def __init__(self, sources: Sequence[ShardDataset], config: configs.ResolvedConfig):
+    def __init__(self, sources: Sequence[ShardDataset], config: configs.Config):
         """Checks that the sources can be mixed.
 
         Args:
@@ -147,7 +124,7 @@ class Mixture:
                         f"{first.folder} and {source.folder} cannot be read together: {kind} "
                         f"{ours} in the first, {theirs} in the second; make both in the same way"
                     )
-        self._texts = _text_to_text(self.sources)
+        self._texts = _text_to_text(tasks, [source.folder for source in self.sources])
         self.folder = ", ".join(source.folder for source in self.sources)
         self.manifest = dataclasses.replace(
             first.manifest, task=MixtureDescription((AVERAGE,), tasks)
@@ -192,8 +169,20 @@ class Mixture:
         """See `ShardDataset.check_tokenizer`."""
         self.sources[0].check_tokenizer(folder)
 
+    def check_encoder(self, checksum: str) -> None:
+        """See `ShardDataset.check_encoder`."""
+        for source in self.sources:
+            source.check_encoder(checksum)
+
     def dataset(
-        self, batch_size: int, *, start_step: int = 0, replicas_per_worker: int = 1, **workers: int
+        self,
+        batch_size: int,
+        *,
+        start_step: int = 0,
+        workers: int = 1,
+        worker: int = 0,
+        replicas_per_worker: int = 1,
+        one_length: bool = False,
     ) -> tf.data.Dataset:
         """Returns this worker's part of the batches to the last step: see `ShardDataset`."""
         before = np.bincount(self._choices[:start_step], minlength=len(self.sources))
@@ -202,27 +191,106 @@ class Mixture:
             source.dataset(
                 batch_size,
                 start_step=int(start),
+                workers=workers,
+                worker=worker,
                 replicas_per_worker=replicas_per_worker,
+                one_length=one_length,
                 end_step=int(end),
-                **workers,
             )
             for source, start, end in zip(self.sources, before, ends, strict=True)
         ]
         shared = set.intersection(*(set(part.element_spec) for part in batches))
-        lengths = [source.task.max_target_length or 0 for source in self.sources]
-        batches = [part.map(lambda batch: _alike(batch, shared, max(lengths))) for part in batches]
+        length = max(task.max_target_length or 0 for task in self.tasks.values())
+        batches = [part.map(lambda batch: _alike(batch, shared, length)) for part in batches]
         order = np.repeat(self._choices[start_step:], replicas_per_worker)
         return tf.data.Dataset.choose_from_datasets(
             batches, tf.data.Dataset.from_tensor_slices(order)
         )
 
 
-def _text_to_text(sources: Sequence[ShardDataset]) -> bool:
-    """Returns whether the tasks are text to text, which all or none of them are."""
-    others = [source for source in sources if source.task.kind != "text_to_text"]
-    if 0 < len(others) < len(sources):
+Data: TypeAlias = ShardDataset | Mixture
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A split whose manifests are read, and none of its examples.
+
+    Attributes:
+      shards: the shards of each task, or those of all corpora together.
+      shares: the share that each corpus has of a batch; empty = none is given.
+    """
+
+    shards: Sequence[Shards]
+    shares: Sequence[float] = ()
+
+    @property
+    def folder(self) -> str:
+        """All folders, for messages."""
+        return ", ".join(shards.folder for shards in self.shards)
+
+    @property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        """The tokenizer that the examples were made with."""
+        return self.shards[0].tokenizer
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The names of the classes of each task by its name."""
+        return {task.name: task.labels for each in self.shards if (task := each.task)}
+
+    def read(self, config: configs.ResolvedConfig, training: bool = False) -> Data:
+        """Returns the examples, which suit the segments, the corruption and the recipe of a config.
+
+        Args:
+          config: the config of the run.
+          training: whether the examples are shuffled and repeated.
+
+        Raises:
+          UserError: the shards do not match the config, or one another.
+        """
+        split, shares = self.shards[0].split, self.shares
+        sources = [
+            ShardDataset(shards, config, split, training, shares=shares) for shards in self.shards
+        ]
+        return sources[0] if len(sources) == 1 else Mixture(sources, config)
+
+
+def open_shards(data: Paths, split: str, deep: bool = True) -> Opened:
+    """Reads the manifests of a split, and compares its shards with them.
+
+    Args:
+      data: a folder of shards; several of different tasks, which become a mixture; or several for
+        pretraining with the share that each has of a batch.
+      split: the name of the split.
+      deep: whether to compare every byte, or only the sizes.
+
+    Raises:
+      UserError: a folder or split does not exist, or a shard has changed since it was written.
+    """
+    if isinstance(data, Mapping):
+        return Opened([Shards.open(list(data), split, deep)], tuple(data.values()))
+    folders = [data] if isinstance(data, str | os.PathLike) else data
+    return Opened([Shards.open(folder, split, deep) for folder in folders])
+
+
+def open_data(
+    data: Paths,
+    config: configs.ResolvedConfig,
+    split: str,
+    deep: bool = True,
+) -> Data:
+    """Opens the examples of a split for one pass in order: `open_shards`, then `Opened.read`."""
+    return open_shards(data, split, deep).read(config)
+
+
+def _text_to_text(tasks: Mapping[str, Description], folders: Sequence[str]) -> bool:
+    """Returns whether the tasks, one in each folder, are text to text: all or none of them are."""
+    pairs = zip(folders, tasks.values(), strict=True)
+    others = [(folder, task.kind) for folder, task in pairs if task.kind != "text_to_text"]
+    if 0 < len(others) < len(tasks):
+        folder, kind = others[0]
         raise UserError(
-            f"{others[0].folder} is of the kind {others[0].task.kind}, and other folders "
+            f"{folder} is of the kind {kind}, and other folders "
             "are text to text: make all of them with --text_to_text, or none"
         )
     return not others

@@ -16,6 +16,7 @@ from official.data.example_order import Files
 from official.data.fields import STATIC_MASKS
 from official.data.row_groups import Folder
 from official.shards import manifest, parsing, shard_folder, stored_arrays
+from official.tasks import Description, MixtureDescription
 from official.utils import paths
 
 
@@ -67,6 +68,13 @@ class Shards:
         return self.manifests[0]
 
     @property
+    def task(self) -> Description | None:
+        """The task; None in pretraining."""
+        task = self.manifest.task
+        assert not isinstance(task, MixtureDescription), "shards are of one task"
+        return task
+
+    @property
     def features(self) -> frozenset[str]:
         """The features of an example."""
         return self.manifest.features_of(self.split)
@@ -100,8 +108,7 @@ class Shards:
     @property
     def sequences(self) -> int | None:
         """C; None = an example is one sequence."""
-        task = self.manifest.task
-        return (task and task.sequences or {}).get(self.split)
+        return (self.task and self.task.sequences or {}).get(self.split)
 
     @property
     def num_examples(self) -> int:
@@ -127,7 +134,8 @@ class Shards:
         """Reads the count of each vocabulary entry in the corpora; None = unknown."""
         pairs = zip(self.folders, self.manifests, strict=True)
         counts = [stored_arrays.read_token_counts(*pair) for pair in pairs]
-        return None if any(c is None for c in counts) else sum(counts)
+        known = [count for count in counts if count is not None]
+        return np.sum(known, axis=0) if len(known) == len(counts) else None
 
     def listed_predictions(self, corruption: CorruptionConfig | None) -> int | None:
         """Returns P of a row whose masks are listed; None if they are not.
@@ -139,8 +147,8 @@ class Shards:
         """
         if self.static_masks:
             corruption = self.manifest.corruption
-            if self.parts == 1:
-                return corruption.max_predictions
-        if corruption is None or self.parts == 1:
+        if corruption is None:
             return None
+        if self.parts == 1:
+            return corruption.max_predictions if self.static_masks else None
         return corruption.row_predictions(self.max_length, self.parts)

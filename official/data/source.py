@@ -29,7 +29,7 @@ from official.utils.errors import UserError
 if TYPE_CHECKING:
     from official.data.mixture import Mixture
 
-_DERIVED = {"target_ids": {"target_mask"}}  # fields that come with a target
+_DERIVED = {"target_ids": frozenset({"target_mask"})}  # fields that come with a target
 
 
 class ShardDataset:
@@ -50,8 +50,8 @@ class ShardDataset:
 
     def __init__(
         self,
-        folders: str | os.PathLike | Sequence[str | os.PathLike],
-        config: configs.ResolvedConfig,
+        folders: str | os.PathLike | Sequence[str | os.PathLike] | Shards,
+        config: configs.Config,
         split: str = "train",
         training: bool = False,
         numbered: bool = False,
@@ -61,9 +61,10 @@ class ShardDataset:
         """Opens the shards and checks that they suit the config.
 
         Args:
-          folders: one folder or several, whose examples are numbered in this order.
+          folders: one folder or several, whose examples are numbered in this order; or the shards
+            of the split, which are open already.
           config: the config of the run. Its seed, segments, corruption and recipe are used, and the
-            layout that its encoder expects.
+            layout that its encoder expects; without an encoder, a task is read as it was written.
           split: the split to read.
           training: True = batches without end, shuffled unless they are a stream; False = one
             pass in order.
@@ -78,7 +79,9 @@ class ShardDataset:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
             the folders do not fit one another or the config.
         """
-        shards = Shards.open(folders, split, deep=not training if verify is None else verify)
+        shards = folders
+        if not isinstance(shards, Shards):
+            shards = Shards.open(shards, split, deep=not training if verify is None else verify)
         checks.shards(shards, config, training, shares)
         self._shards = shards
         self.config, self.split, self.training = config, split, training
@@ -126,7 +129,7 @@ class ShardDataset:
           numbered: whether batches have the numbers of their examples.
         """
         shards, config = self._shards, self.config
-        features, task = shards.features, self.manifest.task
+        features, task = shards.features, shards.task
         corruption = config.corruption
         # The shards of a task suit every encoder: its layout is applied when they are read.
         layout = "cls_first"
@@ -168,7 +171,7 @@ class ShardDataset:
             if predictions:
                 parts = 0 if shards.static_masks else shards.parts
                 makers.append(fields.ListedMasks(predictions, corruption, vocabulary, parts))
-            else:
+            elif corruption is not None:
                 makers.append(fields.DrawnMasks(corruption, vocabulary))
         return makers
 
@@ -191,9 +194,9 @@ class ShardDataset:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        given = set(self.fields)
+        given = self.fields
         for name in manifest.TARGETS & set(self.manifest.features) if predicting else ():
-            given |= {name} | _DERIVED.get(name, set())
+            given |= _DERIVED.get(name, frozenset()) | {name}
         heads = self._heads
         if predicting:
             given |= frozenset().union(*heads.values())

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from official import config as configs
-from official.config.distillation import DistillationConfig
+from official.config import distillation
 from official.shards import teacher_outputs
 from official.utils import paths
 from official.utils.errors import UserError
@@ -34,7 +34,8 @@ class TeacherOutputs:
         Raises:
           UserError: they are not.
         """
-        objective = _distillation(config)
+        objective = distillation.find(config)
+        assert objective is not None, "a config without teachers has no outputs of them"
         teacher_outputs.check_teachers(self.folder, self.record, objective.teacher_checksums)
         head = objective.head_of(config.objectives)
         if head.type != self.record.objective:
@@ -51,7 +52,7 @@ class TeacherOutputs:
 
 
 def read(
-    config: configs.ResolvedConfig, split: str, fingerprint: str, count: int, training: bool
+    config: configs.Config, split: str, fingerprint: str, count: int, training: bool
 ) -> TeacherOutputs | None:
     """Reads the cached outputs that a config names.
 
@@ -69,7 +70,7 @@ def read(
     Raises:
       UserError: the outputs are missing, have changed, or are of other examples.
     """
-    objective = _distillation(config)
+    objective = distillation.find(config)
     if objective is None or not objective.cache:
         return None
     if not training and not paths.path(objective.cache).exists():
@@ -87,7 +88,3 @@ def read(
     if outputs.ndim != 3 or len(outputs) != count:
         raise UserError(f"{objective.cache}: {len(outputs)} outputs for {count} examples")
     return TeacherOutputs(objective.cache, record, outputs)
-
-
-def _distillation(config: configs.ResolvedConfig) -> DistillationConfig | None:
-    return next((o for o in config.objectives if isinstance(o, DistillationConfig)), None)

@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks
+from official.config import distillation
 from official.data import ShardDataset
 from official.data.checks import check_labels
-from official.data.mixture import Mixture, open_data
+from official.data.mixture import Mixture, Paths, open_data
 from official.distribution import numerics, strategies
 from official.evaluation import generated_texts, glue_submission, language_models, rankings, rows
 from official.evaluation.evaluator import Evaluator, target_entropy
@@ -23,7 +24,6 @@ from official.utils import errors, paths
 from official.utils.paths import AnyPath
 from official.utils.progress import Report
 
-Paths = str | os.PathLike | Sequence[str | os.PathLike]
 Source = TypeVar("Source", bound=ShardDataset | Mixture)
 
 
@@ -74,7 +74,8 @@ def evaluate(
             if entropy := target_entropy(source, evaluator.batch_size):
                 metrics["target_entropy"] = entropy
             if pseudo:
-                bare = ShardDataset(data, language_models.reading_config(trained.config), name)
+                folders = data if isinstance(data, str | os.PathLike) else list(data)
+                bare = ShardDataset(folders, language_models.reading_config(trained.config), name)
                 metrics |= language_models.pseudo_perplexity(
                     model, bare, evaluator.batch_size, report
                 )
@@ -268,7 +269,7 @@ class _TrainedModel:
 
     def _attach_teachers(self, model: Model, source: ShardDataset | Mixture) -> None:
         """Loads the teachers of a student, for the terms of distillation, if they are there."""
-        objective = teachers.distillation(self.config)
+        objective = distillation.find(self.config)
         if objective is None or objective.cache:
             return
         gone = [folder for folder in objective.teachers if not paths.path(folder).exists()]

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from official.config.registry import module_of
+from official.config.registry import layer_of, module_of
 from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers.base import parts
 from official.modeling.layers.random import Draws
@@ -32,7 +32,7 @@ class Model(keras.Layer):
             name: name of the layer, which is not part of any path.
 
         Raises:
-            UserError: the parts do not fit together, or two objectives have the same name.
+            UserError: the parts do not fit together.
         """
         super().__init__(name=name, dtype=dtype)
         dtype = self.dtype_policy
@@ -41,9 +41,6 @@ class Model(keras.Layer):
                 config.encoder, seed=config.seed, dtype=dtype
             )
             self.objectives = make_objectives(config, head_dtype or dtype)
-            names = [objective.name for objective in self.objectives]
-            for repeated in {n for n in names if names.count(n) > 1}:
-                raise UserError(f"objectives: two have the name {repeated}")
             for objective in self.objectives:
                 objective.attach(self.encoder)
                 objective.join(self.objectives)
@@ -164,7 +161,7 @@ class Model(keras.Layer):
 def make_objectives(config, dtype: DType | None = None):
     """Makes the objectives of a config in order, without variables; arguments as in `Model`."""
     return [
-        module_of(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)
+        layer_of(objective)(objective, config.encoder, seed=config.seed, dtype=dtype)
         for objective in config.objectives
     ]
 

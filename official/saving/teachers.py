@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from official import config as configs
 from official import tokenizers
+from official.config import distillation
 from official.config.distillation import TOKEN_HEADS, DistillationConfig
 from official.config.parts import ObjectiveConfig
 from official.modeling.model import Model
@@ -17,12 +18,6 @@ from official.saving import checkpoints, model_folder, named_arrays
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-
-
-def distillation(config: configs.Config) -> DistillationConfig | None:
-    """Returns the objective of a config that has teachers; None if there is none."""
-    objectives = [o for o in config.objectives if isinstance(o, DistillationConfig)]
-    return objectives[0] if objectives else None
 
 
 def checksum(folder: str | AnyPath, checkpoint: str = "best") -> str:
@@ -40,7 +35,7 @@ def described(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
       UserError: there is no teacher, it is not a model folder, it has changed since its checksum
         was filled in, or it does not suit the student.
     """
-    objective = distillation(config)
+    objective = distillation.find(config)
     if objective is None:
         return config
     if not objective.teachers:
@@ -87,7 +82,7 @@ def attach(
     Raises:
       UserError: a teacher has another tokenizer or fewer positions.
     """
-    objective = distillation(config)
+    objective = distillation.find(config)
     if objective is None or objective.cache or not objective.teachers:
         return
     teachers = []

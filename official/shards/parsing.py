@@ -215,7 +215,7 @@ def reported(folders: str) -> Iterator[None]:
 def problem(error: tf.errors.InvalidArgumentError | UnicodeDecodeError) -> str | None:
     """Returns what is wrong with an example, in words; None if the error has another reason.
 
-    TensorFlow's message quotes a record that is not an example, which is not always UTF-8.
+    TensorFlow's message quotes a record that is no example, which is not always UTF-8.
     """
     if isinstance(error, UnicodeDecodeError):
         return _NO_EXAMPLE if _QUOTES in error.object else None

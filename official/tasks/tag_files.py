@@ -3,7 +3,7 @@
 CoNLL has a word on each line, with its tag in another column, and a blank line between texts. The
 columns of a file are separated by tabs alone or by blanks alone, as those of its first line: a line
 with a tab is separated by tabs, and its words may contain blanks. A line that begins with
-`-DOCSTART-` begins a document and is not a word. JSON Lines has one of these objects on each line,
+`-DOCSTART-` begins a document and is no word. JSON Lines has one of these objects on each line,
 where positions count characters (code points):
 
   {"tokens": ["Ada", "Lovelace", "wrote"], "tags": ["B-PER", "I-PER", "O"]}
@@ -20,7 +20,7 @@ from official.tasks.task import Columns
 from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from official.utils.text_lines import BadRows, Unusable, location, without_surrogates
+from official.utils.text_lines import BadRows, Unusable, location
 
 FORMATS = {".jsonl": "jsonl", ".json": "jsonl"}
 # The names that a key may have: those of predictions and of other tools come last.
@@ -223,8 +223,8 @@ class _Table:
         if len(cells) != width:
             raise Unusable(
                 "wrong number of columns",
-                f"{where}: {text_lines.columns(len(cells))} ({line.text!r:.60}) where line {first} "
-                f"has {width}: give all words the same columns",
+                f"{where}: {_count(len(cells))} ({line.text!r:.60}) where line {first} has "
+                f"{width}: give all words the same columns",
             )
         return cells
 
@@ -233,11 +233,15 @@ class _Table:
         if not -len(cells) <= index < len(cells):
             raise UserError(
                 f"{self._where(line)}: no column {self._names[which]} for the {what}: the line has "
-                f"{text_lines.columns(len(cells))} (--text_column, --label_column)"
+                f"{_count(len(cells))} (--text_column, --label_column)"
             )
         if not cells[index]:
             raise Unusable(f"empty {what}", f"{self._where(line)}: the {what} is empty")
         return cells[index]
+
+
+def _count(columns: int) -> str:
+    return f"{columns} column{'' if columns == 1 else 's'}"
 
 
 def _index(column: str) -> int:
@@ -306,7 +310,7 @@ def _words_and_tags(
     lines = (line,) * len(words)
     key = _key(value, "tags")
     if key is None and not labelled:
-        return TaggedWords(tuple(map(without_surrogates, words)), None, where, lines)
+        return TaggedWords(tuple(map(_clean, words)), None, where, lines)
     tags = _list(value, key or "tags", str | int, where)
     if len(tags) != len(words):
         raise Unusable(
@@ -314,13 +318,13 @@ def _words_and_tags(
             f"{where}: {len(words)} tokens and {len(tags)} tags: give each word one tag",
         )
     names = tuple(_checked_tag(_name(tag, labels, where), where) for tag in tags)
-    return TaggedWords(tuple(map(without_surrogates, words)), names, where, lines)
+    return TaggedWords(tuple(map(_clean, words)), names, where, lines)
 
 
 def _name(tag: str | int, labels: Sequence[str], where: str) -> str:
     """Returns the name of a tag, which may be a number."""
     if isinstance(tag, str):
-        return without_surrogates(tag)
+        return _clean(tag)
     if not labels:
         raise Unusable(
             "not a tag",
@@ -337,7 +341,7 @@ def _name(tag: str | int, labels: Sequence[str], where: str) -> str:
 def _text_with_spans(value: dict, labelled: bool, where: str, line: int) -> TextWithSpans:
     if not isinstance(value["text"], str):
         raise Unusable("wrong type", f"{where}: 'text' is {value['text']!r:.60}, expected a text")
-    text = without_surrogates(value["text"])
+    text = _clean(value["text"])
     key = _key(value, "spans")
     if key is None and not labelled:
         return TextWithSpans(text, None, where, line)
@@ -357,7 +361,7 @@ def _span(value: dict | list, length: int, where: str) -> Span:
             f"{where}: span {value!r:.80}: expected the whole numbers 'start' and 'end' and a "
             "'type' without blanks",
         )
-    span = Span(start, end, without_surrogates(kind))
+    span = Span(start, end, _clean(kind))
     if not 0 <= start < end <= length:
         raise Unusable(
             "span outside its text",
@@ -389,3 +393,8 @@ def _list(value: dict, key: str, kind: Any, where: str) -> list:
             f"{where}: {key!r} is {found!r:.60}, expected a list of {names[kind]}",
         )
     return found
+
+
+def _clean(text: str) -> str:
+    """Replaces halves of surrogate pairs, which JSON can escape; the length does not change."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

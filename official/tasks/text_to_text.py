@@ -2,7 +2,7 @@
 
 The input is the name of the task and its fields in alphabetical order, each after its name:
 `mnli hypothesis: ... premise: ...`. The target is the word of the label, a number, or a text. A
-generated text that is not an answer of the task is wrong, and the nearest answer never replaces it.
+generated text that is no answer of the task is wrong, and is never replaced by the nearest answer.
 """
 
 import dataclasses
@@ -185,7 +185,7 @@ def read_label(text: str, labels: Sequence[str]) -> int:
 def read_number(text: str) -> float:
     """Returns the number that a text is for Python, as in the release of T5, or `WRONG`.
 
-    Unlike there, NaN and infinity are not numbers: a single one makes correlations undefined.
+    Unlike there, NaN and infinity are no numbers: a single one makes correlations undefined.
     """
     try:
         number = float(text)

@@ -52,8 +52,8 @@ def read_qrels(
       path: the file; `.gz` is decompressed.
       queries: the ids of known queries; None = any.
       documents: the ids of known documents; None = any.
-      bad: called for a line that is not UTF-8 or has another number of columns, a grade that is not
-        whole, an unknown query or document, or a document that is judged twice for a query.
+      bad: called for a line that is not UTF-8 or has another number of columns, a grade that is no
+        whole number, an unknown query or document, or a document that is judged twice for a query.
         The line is left out if `bad` returns.
 
     Raises:
@@ -154,7 +154,7 @@ def _records(
         if not cells:
             continue
         if len(cells) != columns:
-            count = text_lines.columns(len(cells))
+            count = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
             bad("wrong number of columns", f"{place}: {count}, expected {columns} ({names})")
         elif queries is not None and cells[0] not in queries:
             bad("unknown query", f"{place}: there is no query {cells[0]!r}")

@@ -22,7 +22,6 @@ from official.tokenizers import added_tokens, file_formats, offsets, word_starts
 from official.tokenizers.added_tokens import AddedToken, Finder, Parts
 from official.utils import atomic, checksums, paths
 from official.utils.paths import AnyPath
-from official.utils.text_lines import without_surrogates
 
 _CHUNK_CHARACTERS = 1 << 20
 
@@ -52,7 +51,10 @@ def characters(texts: Sequence[str]) -> tf.Tensor:
     try:
         return tf.constant(texts, tf.string)
     except ValueError:
-        return tf.constant([without_surrogates(text) for text in texts], tf.string)
+        plain = (
+            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts
+        )
+        return tf.constant(list(plain), tf.string)
 
 
 class Splitter(tf.Module):

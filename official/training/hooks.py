@@ -68,7 +68,7 @@ class BestCheckpoint(Hook):
 
     def __init__(self, model_dir: AnyPath, metric: str, higher: bool, patience: int, chief: bool):
         self.metric = metric
-        self.record: dict[str, int | str | float] | None = None
+        self.record: dict[str, Any] | None = None
         self.waited = 0
         self._model_dir = model_dir
         self._higher = higher

@@ -173,7 +173,7 @@ class Events:
             with self._writers[split].as_default(step=step):
                 for name, value in metrics.items():
                     tf.summary.write(name, np.float32(value), metadata=_SCALAR)
-        if self._local and time.monotonic() - self._copied > _SECONDS_BETWEEN_COPIES:
+        if time.monotonic() - self._copied > _SECONDS_BETWEEN_COPIES:
             self._copy()
 
     def close(self) -> None:
@@ -185,11 +185,14 @@ class Events:
         with atomic.disk_errors(self._folder):
             for writer in self._writers.values():
                 writer.close()
-        if self._local:
-            self._copy()
+        self._copy()
+        if self._local is not None:
             self._local.cleanup()
 
     def _copy(self) -> None:
+        """Copies the events to the model folder, if they are written elsewhere."""
+        if self._local is None:
+            return
         for split, writer in self._writers.items():
             writer.flush()
             for file in Path(self._local.name, split).iterdir():

@@ -1,16 +1,46 @@
-"""Resolves a config: fills in what it leaves to its data or to the model of `--init`."""
+"""Resolves a config: fills in what it leaves to its data, its teachers and the initial model."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 
 from official import config as configs
-from official.config.compatibility import check_encoder, check_vocabulary
+from official import tokenizers
+from official.config.compatibility import check_encoder, check_vocabulary, with_pooler
 from official.config.parts import EncoderConfig, ObjectiveConfig, ResolvedConfig
 from official.data.checks import labels_for
+from official.data.mixture import Opened
+from official.saving import model_folder, teachers
+from official.tokenizers import extension
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # The dropout rates of encoders.
 _DROPOUTS = ("dropout", "attention_dropout", "inner_dropout")
+
+
+def resolve(
+    config: configs.Config, data: Opened, init: str | os.PathLike | None = None
+) -> ResolvedConfig:
+    """Returns the whole config of a run.
+
+    Args:
+      config: the config, as it was read.
+      data: the training data.
+      init: the model folder with the initial weights.
+
+    Raises:
+      UserError: there is no objective or no encoder, or the config does not suit the data, the
+        model or a teacher.
+    """
+    if not config.objectives:
+        raise UserError(f"{config.name}: objectives: at least one is needed to train")
+    resolved = inherit(config, model_folder.config_of(init) if init else None)
+    if init:
+        resolved = _with_vocabulary(resolved, paths.path(init) / "tokenizer", data)
+    resolved = fill_in(resolved, data.tokenizer.vocab_size, data.labels)
+    return teachers.described(resolved)
 
 
 def inherit(
@@ -61,7 +91,7 @@ def inherit(
     return ResolvedConfig.of(config, encoder=_with_dropout(config, given))
 
 
-def resolve(
+def fill_in(
     config: ResolvedConfig,
     vocab_size: int,
     labels: Mapping[str, tuple[str, ...]] | None = None,
@@ -87,14 +117,37 @@ def resolve(
     return ResolvedConfig.of(config, encoder=encoder, objectives=objectives)
 
 
+def _with_vocabulary(config: ResolvedConfig, folder: AnyPath, data: Opened) -> ResolvedConfig:
+    """Gives the encoder of `--init` rows for the vocabulary of the data, if that is a larger one.
+
+    Raises:
+      UserError: the data has another vocabulary, which lacks pieces of the model's.
+    """
+    known, ours = tokenizers.load(folder), data.tokenizer
+    if known.fingerprint == ours.fingerprint:
+        return config
+    if not extension.includes(ours, known):
+        raise UserError(
+            f"{data.folder} was made with another tokenizer ({ours.fingerprint[:16]}…) than that "
+            f"of --init, {folder} ({known.fingerprint[:16]}…), and lacks pieces or rules of it: "
+            f"make the shards again with --tokenizer={folder}, or give the model the vocabulary of "
+            "the shards: official.extend_vocabulary --tokenizer"
+        )
+    if config.recipe.init_weights == "run":
+        raise UserError(
+            f"{data.folder} has a larger vocabulary than --init, {folder}, and recipe."
+            "init_weights: run would continue with an optimizer state that has the old rows: use "
+            "`init_weights: all`"
+        )
+    size = max(config.encoder.known_vocab_size, ours.vocab_size)
+    return dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, vocab_size=size))
+
+
 def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
     """Returns the encoder for the objectives of a task; in pretraining, the encoder itself."""
     if config.segments is not None:
         return encoder
-    changes = {}
-    if any(getattr(objective, "pooling", None) == "pooled" for objective in config.objectives):
-        changes["pooler"] = True
-    return dataclasses.replace(encoder.without_memory(), **changes)
+    return with_pooler(encoder.without_memory(), config)
 
 
 def _with_dropout(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
+from official.data.mixture import Mixture
 from official.data.order import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
@@ -13,7 +14,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 
-def data_record(source: ShardDataset) -> dict[str, str | int]:
+def data_record(source: ShardDataset | Mixture) -> dict[str, str | int]:
     """Returns the record of the data in a checkpoint."""
     return {
         "folder": source.folder,
@@ -24,7 +25,7 @@ def data_record(source: ShardDataset) -> dict[str, str | int]:
 
 
 def keep_order(
-    checkpoint: checkpoints.Checkpoint, source: ShardDataset, data: dict[str, dict]
+    checkpoint: checkpoints.Checkpoint, source: ShardDataset | Mixture, data: dict[str, dict]
 ) -> None:
     """Lets a run that an earlier version has begun go on in its order.
 

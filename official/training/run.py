@@ -3,28 +3,23 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.data import ShardDataset
-from official.data.checks import task_labels
-from official.data.mixture import Mixture, open_data
+from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
 from official.shards import parsing, shard_folder
-from official.tokenizers import extension
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-
-Paths = str | os.PathLike | Sequence[str | os.PathLike] | Mapping[str | os.PathLike, float]
 
 
 def train(
@@ -142,52 +137,19 @@ def _opened(
     init: str | os.PathLike | None,
     strategy: tf.distribute.Strategy,
     verify: bool,
-) -> tuple[configs.ResolvedConfig, ShardDataset | Mixture, ShardDataset | Mixture | None]:
+) -> tuple[configs.ResolvedConfig, Data, Data | None]:
     """Returns the whole config, and the examples for training and for evaluation."""
-    initial = model_folder.config_of(init) if init else None
-    config = config if isinstance(config, configs.Config) else configs.load(config)
-    if not config.objectives:
-        raise UserError(f"{config.name}: objectives: at least one is needed to train")
-    config = _on_devices(resolve.inherit(config, initial), strategy, model_dir)
-    numerics.set_precision(config.recipe.precision)
-    source = open_data(data, config, "train", training=True, verify=verify)
-    if init:
-        config = _with_vocabulary(config, paths.path(init) / "tokenizer", source)
-    config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
-    config = teachers.described(config)
-    source.check(config, strategy.num_replicas_in_sync)
+    parsed = config if isinstance(config, configs.Config) else configs.load(config)
+    opened = open_shards(data, "train", verify)
+    resolved = resolve.resolve(parsed, opened, init)
+    resolved = _on_devices(resolved, strategy, model_dir)
+    numerics.set_precision(resolved.recipe.precision)
+    source = opened.read(resolved, training=True)
+    source.check(resolved, strategy.num_replicas_in_sync)
     held_out = None
     if evaluate:
-        held_out = _held_out(data, validation_data, config, source, strategy, verify)
-    return config, source, held_out
-
-
-def _with_vocabulary(
-    config: configs.ResolvedConfig, folder: AnyPath, source: ShardDataset | Mixture
-) -> configs.ResolvedConfig:
-    """Gives the encoder of `--init` rows for the vocabulary of the data, if that is a larger one.
-
-    Raises:
-      UserError: the data has another vocabulary, which lacks pieces of the model's.
-    """
-    known, ours = tokenizers.load(folder), source.tokenizer
-    if known.fingerprint == ours.fingerprint:
-        return config
-    if not extension.includes(ours, known):
-        raise UserError(
-            f"{source.folder} was made with another tokenizer ({ours.fingerprint[:16]}…) than that "
-            f"of --init, {folder} ({known.fingerprint[:16]}…), and lacks pieces or rules of it: "
-            f"make the shards again with --tokenizer={folder}, or give the model the vocabulary of "
-            "the shards: official.extend_vocabulary --tokenizer"
-        )
-    if config.recipe.init_weights == "run":
-        raise UserError(
-            f"{source.folder} has a larger vocabulary than --init, {folder}, and recipe."
-            "init_weights: run would continue with an optimizer state that has the old rows: use "
-            "`init_weights: all`"
-        )
-    size = max(config.encoder.vocab_size, ours.vocab_size)
-    return dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, vocab_size=size))
+        held_out = _held_out(data, validation_data, resolved, source, strategy, verify)
+    return resolved, source, held_out
 
 
 @contextlib.contextmanager
@@ -259,18 +221,20 @@ def _held_out(
     data: Paths,
     validation_data: Paths | None,
     config: configs.ResolvedConfig,
-    source: ShardDataset | Mixture,
+    source: Data,
     strategy: tf.distribute.Strategy,
     verify: bool,
-) -> ShardDataset | Mixture:
+) -> Data:
     """Opens the examples for evaluation."""
-    if config.segments and not validation_data:
-        raise UserError(
-            "--validation_data is missing: name shards made of held-out text, or use --mode=train"
-        )
-    split = "train" if config.segments else "validation"
-    data_to_open = validation_data if config.segments else data
-    held_out = open_data(data_to_open, config, split, verify=verify)
+    held, split = data, "validation"
+    if config.segments is not None:
+        if not validation_data:
+            raise UserError(
+                "--validation_data is missing: name shards made of held-out text, or use "
+                "--mode=train"
+            )
+        held, split = validation_data, "train"
+    held_out = open_data(held, config, split, verify)
     held_out.check(config, strategy.num_replicas_in_sync)
     if held_out.tokenizer.fingerprint != source.tokenizer.fingerprint:
         raise UserError(
@@ -282,7 +246,7 @@ def _held_out(
 
 def _trainer(
     config: configs.ResolvedConfig,
-    source: ShardDataset | Mixture,
+    source: Data,
     strategy: tf.distribute.Strategy,
     model_dir: AnyPath,
     init: str | os.PathLike | None,
@@ -307,7 +271,7 @@ def _trainer(
         if fresh:
             model_folder.save_card(model_dir, config, source.tokenizer)
     trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)
-    if weights == "run" and fresh:
+    if init and weights == "run" and fresh:
         trainer.continue_from(init, checkpoint)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     report(

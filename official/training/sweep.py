@@ -109,7 +109,7 @@ def train(
     texts: Sequence[str],
     config: str,
     config_overrides: Sequence[str],
-    flags: Mapping[str, str | int | bool | None],
+    flags: Mapping[str, Any],
     model_dir: AnyPath,
     report: Callable[[str], None] = print,
 ) -> None:
@@ -190,7 +190,7 @@ def run(
                 continue
             report(f"{folder}:")
             status = _process(command(folder, overrides(settings)))
-            entry = {"settings": settings, "folder": folder.name}
+            entry: dict[str, Any] = {"settings": settings, "folder": folder.name}
             if status and not (folder / "config.yaml").exists():
                 raise UserError(
                     f"{folder}: ended with status {status} before it trained: see above"

@@ -89,8 +89,9 @@ class TrainStep:
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
         self._sparse: list[bool] = []  # Whether the gradient of each of `updated` is sparse.
+        self._compute = self._gradients
         if jit_compile:
-            self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
+            self._compute = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(self, iterator, steps: int) -> Steps:
@@ -153,7 +154,7 @@ class TrainStep:
         """
 
         def part(a):
-            return self._gradients(self._part(batch, a), scales, step, first + a)
+            return self._compute(self._part(batch, a), scales, step, first + a)
 
         sums, joined = part(0)
         if self.accumulation == 1:

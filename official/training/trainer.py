@@ -7,6 +7,7 @@ checkpoint to the same weights, bit for bit.
 
 import contextlib
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
+from official.data.mixture import Mixture
 from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
@@ -57,7 +59,7 @@ class Trainer:
         self,
         config: configs.ResolvedConfig,
         model: Model,
-        source: ShardDataset,
+        source: ShardDataset | Mixture,
         strategy: tf.distribute.Strategy,
         model_dir: AnyPath,
         allow_other_data: bool = False,
@@ -91,7 +93,7 @@ class Trainer:
             strategy,
             seed=config.seed,
             accumulation=config.recipe.accumulation,
-            jit_compile=config.recipe.jit_compile,
+            jit_compile=bool(config.recipe.jit_compile),
             memory=self.memory,
         )
         self._stop_signal = StopSignal(strategy)
@@ -109,7 +111,7 @@ class Trainer:
         self._first_step = 0  # the first step of a run that has no checkpoint yet
         self._saved: AnyPath | None = None  # the last checkpoint that the chief wrote
 
-    def continue_from(self, init: str, which: str) -> None:
+    def continue_from(self, init: str | os.PathLike, which: str) -> None:
         """Takes the weights, the state of the optimizer and the step of another run.
 
         This has no effect if this run has a checkpoint already. The memory of the rows of a stream
@@ -148,7 +150,7 @@ class Trainer:
         self.best.write()
         return step
 
-    def train(self, validation: ShardDataset | None = None) -> dict[str, float]:
+    def train(self, validation: ShardDataset | Mixture | None = None) -> dict[str, float]:
         """Trains to the end, and evaluates on `validation` if it is given.
 
         Returns:
@@ -282,7 +284,7 @@ class Trainer:
         }
 
     def _train_from(
-        self, step: int, validation: ShardDataset | None, reporter: reporting.Reporter
+        self, step: int, validation: ShardDataset | Mixture | None, reporter: reporting.Reporter
     ) -> int:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
@@ -322,7 +324,9 @@ class Trainer:
         every = self.config.recipe.eval_every
         return step >= self.total_steps or bool(step and every and step % every == 0)
 
-    def _evaluate(self, step: int, validation: ShardDataset, reporter: reporting.Reporter) -> None:
+    def _evaluate(
+        self, step: int, validation: ShardDataset | Mixture, reporter: reporting.Reporter
+    ) -> None:
         """Evaluates the weights at a step, saves them with the metrics, and compares them."""
         try:
             self._metrics = self.evaluator.run(validation, self.config.recipe.eval_batches)

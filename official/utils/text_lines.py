@@ -61,16 +61,6 @@ def location(path: AnyPath, line: int | str) -> str:
     return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"
 
 
-def columns(count: int) -> str:
-    """Returns a number of columns for a message."""
-    return f"{count} column{'' if count == 1 else 's'}"
-
-
-def without_surrogates(text: str) -> str:
-    """Replaces halves of surrogate pairs, which JSON can escape; the length does not change."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def read(path: str | os.PathLike, what: str) -> list[str]:
     """Returns the lines of a file, without line ends.
 
@@ -124,7 +114,7 @@ def whole(stream: io.BufferedIOBase, path: AnyPath) -> Iterator[bytes]:
       path: the file, for messages.
 
     Raises:
-      UserError: a line has more than `MAX_LINE_BYTES`: the file is not text, or a few packed bytes
+      UserError: a line has more than `MAX_LINE_BYTES`: the file is no text, or a few packed bytes
         that would fill the memory.
     """
     number = 1
@@ -167,7 +157,7 @@ def objects(
 
     Args:
       path: the file.
-      bad: is called with lines that are not UTF-8 or not a JSON object.
+      bad: is called with lines that are not UTF-8 or no JSON object.
     """
     damaged: list[int] = []
     number = -1
@@ -185,6 +175,6 @@ def objects(
             bad("not JSON", f"{path}, line {line}: not JSON ({error})")
             continue
         if not isinstance(value, dict):
-            bad("not a JSON object", f"{path}, line {line}: expected a JSON object on every line")
+            bad("not a JSON object", f"{path}, line {line}: every line is to be a JSON object")
             continue
         yield number, line, value

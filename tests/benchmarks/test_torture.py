@@ -52,7 +52,7 @@ class Untrained(Materials):
                 tokenizer = shard_folder.load_tokenizer(self.folder / given["data"], content)
                 initial = run_configs.load(given["init"]) if "init" in given else None
                 config = resolve.inherit(run_configs.load(given["config"]), initial)
-                config = resolve.resolve(config, tokenizer.vocab_size, task_labels(content))
+                config = resolve.fill_in(config, tokenizer.vocab_size, task_labels(content))
                 weights = named_arrays.values(Model(config).variables_by_path())
                 model_folder.write_new(config, tokenizer, weights, path)
                 model_folder.save_task(content, path)

@@ -65,7 +65,7 @@ def trained(request, tmp_path_factory):
     }
     config = configs.from_dict(raw)
     train = ShardDataset(shards, config, "train", training=True)
-    config = resolve.resolve(config, train.tokenizer.vocab_size)
+    config = resolve.fill_in(config, train.tokenizer.vocab_size)
     train.check(config)
     validation = ShardDataset(shards, config, "validation")
     strategy = tf.distribute.get_strategy()

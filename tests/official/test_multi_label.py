@@ -15,7 +15,7 @@ from official.config.heads import MultiLabelConfig
 from official.conversion import converted_model, huggingface
 from official.data import ShardDataset
 from official.evaluation import rows
-from official.modeling.objectives import multi_label
+from official.modeling.objectives import heads
 from official.utils.errors import UserError
 from tests import GOLDEN
 from tests.official.serving.test_predictor import TEXTS, constants, load, server
@@ -75,7 +75,7 @@ def test_lists_of_labels_in_json(tmp_path, tokenizer):
 
 def test_the_loss_is_the_mean_of_binary_cross_entropies():
     encoder = TransformerConfig(vocab_size=9, hidden_size=6, num_heads=2, intermediate_size=8)
-    head = multi_label.Objective(MultiLabelConfig(num_labels=4, dropout=0.0), encoder)
+    head = heads.MultiLabel(MultiLabelConfig(num_labels=4, dropout=0.0), encoder)
     head.build()
     rng = np.random.default_rng(0)
     for variable in head.trainable_variables:

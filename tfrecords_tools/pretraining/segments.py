@@ -207,7 +207,7 @@ def assemble(
     lengths = examples.runs[:, 1] - examples.runs[:, 0]
     sizes = examples.run_sizes(between)
     ends = np.concatenate([[0], np.cumsum(sizes)])  # The end of each run in the result.
-    firsts = ends[:-1].copy()  # The first token of each run that is not a special token.
+    firsts = ends[:-1].copy()  # The first token of each run that is no special token.
     firsts[examples.splits[:-1]] += not examples.bare
     target = np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
     ids = np.full(ends[-1], sep_id, np.int32)

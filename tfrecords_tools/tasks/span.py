@@ -28,7 +28,7 @@ from official.tasks import Description
 from official.tokenizers import Tokenizer, windows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from official.utils.text_lines import BadRows, Unusable, without_surrogates
+from official.utils.text_lines import BadRows, Unusable
 from tfrecords_tools.tasks import builder, splits
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
@@ -97,7 +97,7 @@ def _asked(
         message = f"{location}: the id is already used in {seen[key]}"
         raise Unusable("duplicate id", message)
     seen[key] = location
-    text = without_surrogates(_get(raw, "question", str, location))
+    text = _clean(_get(raw, "question", str, location))
     if not context.strip():
         raise Unusable("empty context", f"{location}: the context is empty")
     if not text.strip():
@@ -143,7 +143,7 @@ def _questions(path: AnyPath, bad: BadRows) -> Iterator[tuple[str, dict, str]]:
         for j, paragraph in enumerate(paragraphs, 1):
             where = f"{location}, paragraph {j}"
             try:
-                context = without_surrogates(_get(paragraph, "context", str, where))
+                context = _clean(_get(paragraph, "context", str, where))
                 questions = _get(paragraph, "qas", list, where)
             except Unusable as fault:
                 bad(*fault.args)
@@ -161,7 +161,7 @@ def _id(raw: Any, location: str) -> str:
     """Returns the id of a question; a number is read as text."""
     if isinstance(raw, dict) and type(raw.get("id")) is int:
         return str(raw["id"])
-    return without_surrogates(_get(raw, "id", str, location))
+    return _clean(_get(raw, "id", str, location))
 
 
 def _answers(
@@ -185,7 +185,7 @@ def _answers(
         return (), None
     texts, first = [], None
     for answer in _get(raw, "answers", list, location):
-        text = without_surrogates(_get(answer, "text", str, location))
+        text = _clean(_get(answer, "text", str, location))
         start = _get(answer, "answer_start", int, location)
         if not text.strip():
             raise Unusable("empty answer", f"{location}: an answer is empty")
@@ -224,6 +224,11 @@ def _get(holder: Any, key: str, kind: type, location: str) -> Any:
             "wrong type", f"{location}: {key!r} is {value!r:.60}, expected {names[kind]}"
         )
     return value
+
+
+def _clean(text: str) -> str:
+    """Replaces halves of surrogate pairs, which JSON can escape; the length does not change."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 QuestionRow = tuple[int, FileQuestion]  # the number of a question, and the question

@@ -21,7 +21,7 @@ from official.tasks import nearest
 from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from official.utils.text_lines import BadRows, location, without_surrogates
+from official.utils.text_lines import BadRows, location
 
 FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl",
@@ -157,13 +157,17 @@ def _cells(
         elif len(cells) != width:
             bad(
                 "wrong number of columns",
-                f"{path}, line {line}: {text_lines.columns(len(cells))} where the "
+                f"{path}, line {line}: {_count(len(cells))} where the "
                 f"{'header' if header else 'first line'} has {width}",
             )
         else:
             text = None if label_index is None else cells[label_index]
             yield Row(number, line, tuple(cells[i] for i in indices), text)
         number += 1
+
+
+def _count(columns: int) -> str:
+    return f"{columns} column{'' if columns == 1 else 's'}"
 
 
 def _lacks(column: str, names: Sequence[str] | None, width: int) -> bool:
@@ -242,7 +246,10 @@ def _joined(value: Any, separator: str) -> Any:
 
 
 def _text(value: str | float | bool) -> str:
-    return without_surrogates(value) if isinstance(value, str) else json.dumps(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    # JSON can escape half of a surrogate pair, which is no character.
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def tsv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
@@ -318,9 +325,9 @@ def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Itera
 
 
 def trec_cells(line: str) -> list[str] | None:
-    """Returns the cells of `TREC_COLUMNS`; None if the line is not a labelled question.
+    """Returns the cells of `TREC_COLUMNS`; None if the line is no labelled question.
 
-    One byte of the train file is not a character. It is read as a space.
+    One byte of the train file is no character. It stands for a space and is read as one.
     """
     match = _QUESTION.fullmatch(line.replace("\ufffd", " ").strip())
     return [match[1], f"{match[1]}:{match[2]}", match[3]] if match else None

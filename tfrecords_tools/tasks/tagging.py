@@ -234,7 +234,7 @@ def _in_scheme(
 
 
 def _of_no_scheme(text: TaggedWords, tags: Sequence[str]) -> str:
-    """Returns the message about the first tag that belongs to no scheme; "" if there is none."""
+    """Returns the message about the first tag that is of no scheme; "" if there is none."""
     for i, tag in enumerate(tags):
         try:
             tag_rules.split(tag)
@@ -259,7 +259,7 @@ def _first_fault(
 
 
 def _unknown(text: TaggedWords, tags: Sequence[str], labels: Sequence[str]) -> str:
-    """Returns the message about the first tag that is not a label; "" if there is none."""
+    """Returns the message about the first tag that is no label; "" if there is none."""
     for i, tag in enumerate(tags):
         if tag not in labels:
             return (

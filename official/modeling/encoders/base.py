@@ -14,7 +14,6 @@ from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
 from official.modeling.types import Size, Tensor
 from official.utils import keras_private
-from official.utils.errors import UserError
 
 
 class Encoder(Layer):
@@ -65,11 +64,6 @@ class Encoder(Layer):
         # Not of the class: with PyTorch, an attribute of the class hides a layer of this name.
         for absent in {"token_table", "decoder"} - set(dir(type(self))):
             setattr(self, absent, None)
-
-    def need_vocabulary(self):
-        """Raises UserError if the config has no vocabulary size."""
-        if self.config.vocab_size is None:
-            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
 
     def empty_cache(self, batch: Size, slots: Size) -> Any:
         """Returns an empty cache, which calls fill with the keys and values of tokens in order.

@@ -67,9 +67,8 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
         if self.reads_characters:
             self.words = CharacterCNN(config, rng=draws, name="words", dtype=dtype)
         else:
-            self.need_vocabulary()
             self.words = Table(
-                config.vocab_size,
+                config.known_vocab_size,
                 config.projection_size,
                 initializer=RandomWeights("uniform", 1.0, draws),
                 name="words",

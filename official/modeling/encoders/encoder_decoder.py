@@ -51,7 +51,6 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(config, name=name, dtype=dtype)
-        self.need_vocabulary()
         draws = Draws.of_name(seed, name)
         size, dtype = config.hidden_size, self.dtype_policy
         weights = RandomWeights(config.initializer, config.initializer_range, draws)
@@ -61,7 +60,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             table = RandomWeights("normal", 1 / self.embedding_factor, draws)
             bias = RandomWeights("normal", size**-0.5, draws)
         self.token_table = Table(
-            config.vocab_size, size, initializer=table, name="token_embedding", dtype=dtype
+            config.known_vocab_size, size, initializer=table, name="token_embedding", dtype=dtype
         )
 
         def stack(num_layers, name):

@@ -61,7 +61,6 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(config, name=name, dtype=dtype)
-        self.need_vocabulary()
         draws = Draws.of_name(seed, name)
 
         def weights(stddev):
@@ -104,7 +103,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         if position_range is None:
             position_range = config.initializer_range
         return Embeddings(
-            vocab_size=config.vocab_size,
+            vocab_size=config.known_vocab_size,
             embedding_size=config.embedding_size or config.hidden_size,
             hidden_size=config.hidden_size,
             max_positions=config.max_positions,

@@ -72,13 +72,12 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(config, name=name, dtype=dtype)
-        self.need_vocabulary()
         dtype, size = self.dtype_policy, config.hidden_size
         weights = RandomWeights(
             config.initializer, config.initializer_range, Draws.of_name(seed, name)
         )
         self.embeddings = StreamEmbeddings(
-            config.vocab_size,
+            config.known_vocab_size,
             size,
             query_stream=config.query_stream,
             initializer=weights,

@@ -14,7 +14,6 @@ from official.modeling.layers import gather
 from official.modeling.layers.kernels import accurate, cross_entropy
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Batch, Encoded, Tensor
-from official.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +34,10 @@ class Terms:
 class Objective(keras.Layer):
     """A training objective with its head.
 
-    Each module of `official.modeling.objectives` has a subclass `Objective`. Its config is an
-    `official.config.parts.ObjectiveConfig`, whose `type` is the name of the module. The config
-    names the batch fields that the objective reads (`needs`) and those that `prepare` adds for
-    other objectives (`gives`).
+    Its config is an `official.config.parts.ObjectiveConfig`. The config names the module and the
+    class of the layer, by default `Objective` in the module that has the name of its `type`, the
+    batch fields that the objective reads (`needs`), and those that `prepare` adds for other
+    objectives (`gives`).
 
     For each part of a batch, the loop runs `prepare`, `weight_sums`, the encoder and `terms`.
     Every objective may read `example_weights` [B], which multiply all losses: 1 for a real example
@@ -47,16 +46,18 @@ class Objective(keras.Layer):
     (seed, epoch, example), so draws do not depend on how a batch is distributed.
     """
 
-    def __init__(self, config, encoder_config, *, name, seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         """Describes the head; `build()` creates its variables.
 
         Args:
             config: the config of the objective.
             encoder_config: the config of the encoder that the head reads.
-            name: the term's name, and the first part of the variables' paths.
+            name: the term's name, and the first part of the variables' paths; None = that of the
+                config.
             seed: initial weights are a function of it and of the name.
             dtype: Keras dtype policy; None = the global one.
         """
+        name = name or config.name
         super().__init__(name=name, dtype=dtype)
         self.config = config
         self.encoder_config = encoder_config
@@ -248,20 +249,6 @@ def sequences_apart(batch: Batch) -> Batch:
     }
     rows_of = ops.reshape(ops.arange(rows * count, dtype="int32"), (rows, count))
     return {**batch, **flat, "example_rows": rows_of}
-
-
-def check_pooled(name: str, pooling: str, encoder):
-    """Raises UserError if an encoder does not have the pooled output that `pooling` names."""
-    if pooling == "pooled" and not encoder.pooler:
-        raise UserError(
-            f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first or "
-            "mean"
-        )
-    if pooling == "first" and encoder.pooled_position != "first":
-        raise UserError(
-            f"{name}.pooling: first, and this encoder has encoder.pooled_position: "
-            f"{encoder.pooled_position}: take pooled"
-        )
 
 
 def class_terms(name: str, logits: Tensor, labels: Tensor, weights: Tensor) -> Terms:

@@ -1,44 +1,45 @@
-"""Bidirectional language modelling: the next word of a text, and of its sentences reversed.
+"""Bidirectional language modeling: the next word of a text, and of its sentences reversed.
 
 The loss is half the sum of the means of both directions (Peters et al., 2018, section 3.1). Both
 have one output, a kernel and a bias for each word of the vocabulary, which is not tied to an input
 table. In training the softmax is over sampled words (Jean et al., 2015): the words of
-`official.modeling.layers.log_uniform`, without the target, and the target. The logarithm of the
-expected count of a word is subtracted from its logit. Each direction draws its own words, equal on
-all replicas. The gradients of kernel and bias are sparse. Evaluation is over all words, so the
-losses of training and of evaluation are not comparable.
+`sampled_classes`, without the target, and the target. The logarithm of the expected count of a word
+is subtracted from its logit. Each direction draws its own words, equal on all replicas. The
+gradients of kernel and bias are sparse. Evaluation is over all words, so the losses of training and
+of evaluation are not comparable.
 
 Shapes: B batch, T length, R = B * T rows, P projection, V vocabulary, N sampled words.
 """
 
+import math
 from typing import Any
 
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
-from official.modeling.layers import log_uniform
 from official.modeling.layers.embeddings import products
 from official.modeling.layers.kernels import cross_entropy
-from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.random import Draws, RandomWeights, uniforms
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
 DIRECTIONS = {"forward": "target_ids", "backward": "backward_target_ids"}
 _MASKED = -1e9  # the logit of a sampled word that is the target
 _LOGITS_AT_ONCE = 1 << 24  # of an evaluation
+_DTYPE = "float32"  # of draws
 
 
 class Objective(base.Objective):
     """Predicts the next word of both directions."""
 
-    def __init__(self, config, encoder_config, *, name="bilm", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        draws = Draws.of_name(seed, name)
+        draws = Draws.of_name(seed, self.name)
         self._normal = RandomWeights("normal", encoder_config.projection_size**-0.5, draws)
 
     def build(self, input_shape=None):
         """Creates the kernel [V, P] and the bias [V]."""
-        size, projection = self.encoder_config.vocab_size, self.encoder_config.projection_size
+        size, projection = self.encoder_config.known_vocab_size, self.encoder_config.projection_size
         # Rows are cast after they are read. A cast of all would make the gradient dense.
         self.kernel = self.add_weight(
             (size, projection), self._normal, name="kernel", autocast=False
@@ -95,11 +96,11 @@ class Objective(base.Objective):
         Returns:
             [R], in the dtype of losses.
         """
-        size = self.encoder_config.vocab_size
-        sampled, tries = log_uniform.sample(self.config.samples, size, rng)
+        size = self.encoder_config.known_vocab_size
+        sampled, tries = sampled_classes(self.config.samples, size, rng)
         offsets = [
             ops.take(self.bias, ids, axis=0)
-            - ops.cast(log_uniform.log_expected_counts(ids, tries, size), self.bias.dtype)
+            - ops.cast(log_expected_counts(ids, tries, size), self.bias.dtype)
             for ids in (targets, sampled)
         ]
         right, others = (
@@ -133,7 +134,7 @@ class Objective(base.Objective):
             losses, _, hits = cross_entropy(logits, rows[1])
             return losses, hits
 
-        at_once = max(1, _LOGITS_AT_ONCE // self.encoder_config.vocab_size)
+        at_once = max(1, _LOGITS_AT_ONCE // self.encoder_config.known_vocab_size)
         count = ops.shape(targets)[0]
         if not in_blocks or count <= at_once:
             return of_rows((hidden, targets))
@@ -147,3 +148,56 @@ class Objective(base.Objective):
     def _weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each target: [B, T]."""
         return self.as_loss(batch["padding_mask"]) * self.example_weights(batch)[:, None]
+
+
+def sampled_classes(count: int, size: int, rng: Draws) -> tuple[Tensor, Tensor]:
+    """Draws different classes by a log-uniform law, without replacement.
+
+    The law suits classes in the order of descending counts: p(k) = log((k + 2) / (k + 1)) /
+    log(V + 1). Tries are draws with replacement, and go on until there are enough different
+    classes. After t tries, class k is among them with the probability 1 - (1 - p)^t, its expected
+    count (the sampler of ELMo's release).
+
+    Here t is a real number, the time, and a class comes at a time of its own, which is exponential
+    with the rate -log(1 - p). It is there at the time t with the same probability, the classes are
+    independent, and no loop is needed. The tries of N classes are the time at which class N + 1
+    comes, which is not among them. A class that is drawn and weighted with 1 / its expected count
+    has then exactly the expectation 1 (bottom-k sampling with exponential ranks: Cohen and Kaplan,
+    2007). With the whole number of tries up to class N, the weights are too large, by about the
+    share 1 / 2N.
+
+    Args:
+        count: N, at most V.
+        size: V.
+        rng: `official.modeling.layers.random.Draws`.
+
+    Returns:
+        The classes in the order in which they come, int32 [N], and the tries, a scalar. The tries
+        of all V classes are infinite.
+    """
+    rates = -ops.log1p(-log_uniform_probabilities(ops.arange(size, dtype="int32"), size))
+    times = -ops.log1p(-uniforms(rng.next_pair(), size)) / rates
+    if count == size:
+        return ops.argsort(times), ops.convert_to_tensor(math.inf, _DTYPE)
+    first, classes = ops.top_k(-times, count + 1)
+    return ops.cast(classes[:count], "int32"), -first[count]
+
+
+def log_uniform_probabilities(classes: Tensor, size: int) -> Tensor:
+    """Returns the probability of classes, int [...], in one try: [...].
+
+    `size` is V.
+    """
+    classes = ops.cast(classes, _DTYPE)
+    return ops.log1p(1 / (classes + 1)) / math.log(size + 1)
+
+
+def log_expected_counts(classes: Tensor, tries: Tensor, size: int) -> Tensor:
+    """Returns the logarithm of the probability that classes are drawn in some tries: [...].
+
+    Args:
+        classes: int [...].
+        tries: scalar, the number of tries.
+        size: V.
+    """
+    return ops.log(-ops.expm1(tries * ops.log1p(-log_uniform_probabilities(classes, size))))

@@ -35,9 +35,6 @@ _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions
 class Objective(base.Objective):
     """Predicts the next token at every position with the token table, without own variables."""
 
-    def __init__(self, config, encoder_config, *, name="causal_lm", seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-
     def build(self, input_shape=None):
         """Creates no variables: the output is the token table."""
 

@@ -7,20 +7,26 @@ tokens, or over pairs of them; padding counts nowhere, but for `means: released`
 The teacher is a whole model, which the trainer attaches. It reads the same batch as the student,
 without dropout. Its variables are not among those of this layer: it is neither trained nor saved.
 
-Shapes: B batch, T length, N heads, D hidden, R rows of outputs, C outputs of a row, K teachers.
+Shapes: B batch, T length, N heads, H head size, D hidden, R rows of outputs, C outputs of a row,
+G relation heads, K teachers.
 """
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
 
 from official.config.distillation import EXAMPLE_HEADS, TEACHER_LOGITS
+from official.modeling import masks
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode, encode_read
+from official.modeling.layers.attention import Attended
+from official.modeling.layers.kernels import times_transposed
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import base, matching
+from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
@@ -45,14 +51,14 @@ class _References:
 class Objective(base.Objective):
     """The terms of `DistillationConfig`; only projections of hidden states have variables."""
 
-    def __init__(self, config, encoder_config, *, name="distillation", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self._references = _References()
         self.projections = []
         if not config.hidden or config.projection == "none":
             return
         if config.teacher_size is None:
-            raise UserError(f"{name}.teacher_size: unknown: it is filled in from the teacher")
+            raise UserError(f"{self.name}.teacher_size: unknown: it is filled in from the teacher")
         shared = config.projection == "shared"
         for i in range(1 if shared else encoder_config.num_layers + 1):
             projection = Linear(
@@ -156,7 +162,7 @@ class Objective(base.Objective):
             elif term == "hidden" and self._released:
                 sums[term] = positions
             elif term == "scores":
-                related = matching.pairs(batch, self.encoder_config.causal)
+                related = pairs(batch, self.encoder_config.causal)
                 sums[term] = ops.sum(ops.sum(self.as_loss(related), axis=(1, 2)) * examples)
             else:
                 sums[term] = tokens
@@ -240,11 +246,11 @@ class Objective(base.Objective):
         losses = {}
         if config.cross_entropy:
             factor = config.temperature**2 if config.square_temperature else 1.0
-            soft = matching.divergence(student, teachers, config.temperature)
+            soft = divergence(student, teachers, config.temperature)
             losses["cross_entropy"] = ops.sum(soft * weights) * factor
         if config.logits:
             target = sum(teachers[1:], teachers[0]) / len(teachers)
-            losses["logits"] = ops.sum(matching.squared_error(student, target) * weights)
+            losses["logits"] = ops.sum(squared_error(student, target) * weights)
         return losses
 
     def _state_terms(self, encoded: Encoded, teacher, tokens, examples):
@@ -252,7 +258,7 @@ class Objective(base.Objective):
         losses = {}
         if self.config.cosine:
             pair = [self.as_loss(each["sequence_output"]) for each in (encoded, teacher)]
-            losses["cosine"] = ops.sum(matching.cosine_distance(*pair) * tokens)
+            losses["cosine"] = ops.sum(cosine_distance(*pair) * tokens)
         if self.config.hidden:
             states, targets = encoded["hidden_states"], teacher["hidden_states"]
             layers = self.config.matched_layers(len(states) - 1, len(targets) - 1)
@@ -263,7 +269,7 @@ class Objective(base.Objective):
                 state = states[i]
                 if self.projections:
                     state = self.projections[i if len(self.projections) > 1 else 0](state)
-                errors = matching.squared_error(self.as_loss(state), self.as_loss(targets[layer]))
+                errors = squared_error(self.as_loss(state), self.as_loss(targets[layer]))
                 total = total + ops.sum(errors * tokens)
             losses["hidden"] = total
         return losses
@@ -273,13 +279,13 @@ class Objective(base.Objective):
         if not self.config.scores:
             return {}
         mine, theirs = encoded["attention_parts"], teacher["attention_parts"]
-        related = matching.pairs(batch, self.encoder_config.causal, from_padding=self._released)
+        related = pairs(batch, self.encoder_config.causal, from_padding=self._released)
         total = 0.0
         for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
             ours, target = self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)
             if self._released:
-                ours, target = matching.without_masked(ours), matching.without_masked(target)
-            total = total + ops.sum(matching.score_error(ours, target, related) * examples)
+                ours, target = without_masked(ours), without_masked(target)
+            total = total + ops.sum(score_error(ours, target, related) * examples)
         return {"scores": total}
 
     def _relation_term(self, encoded: Encoded, teacher, batch: Batch, tokens):
@@ -289,15 +295,117 @@ class Objective(base.Objective):
             return {}
         mine = encoded["attention_parts"][-1]
         theirs = teacher["attention_parts"][(config.relation_layer or 0) - 1]
-        related = matching.pairs(batch, self.encoder_config.causal)
+        related = pairs(batch, self.encoder_config.causal)
         total = 0.0
         for kind in config.relations:
             ours, target = (
-                self.as_loss(matching.relation(part, kind, config.relation_heads))
-                for part in (mine, theirs)
+                self.as_loss(relation(part, kind, config.relation_heads)) for part in (mine, theirs)
             )
-            total = total + ops.sum(matching.relation_divergence(ours, target, related) * tokens)
+            total = total + ops.sum(relation_divergence(ours, target, related) * tokens)
         return {"relation": total}
+
+
+def divergence(student: Tensor, teachers: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
+    """Returns KL(teachers || student) of softmax(outputs / temperature): [R].
+
+    It is the cross-entropy with soft targets minus the entropy of the targets (Hinton et al., 2015,
+    section 2). Several teachers give the mean of their probabilities.
+
+    Args:
+        student: [R, C].
+        teachers: [R, C] each.
+        temperature: T.
+    """
+    targets = ops.stack([ops.log_softmax(logits / temperature) for logits in teachers])
+    targets = ops.logsumexp(targets, axis=0) - math.log(len(teachers))  # log of the mean, [R, C]
+    guesses = ops.log_softmax(student / temperature)
+    return ops.sum(ops.exp(targets) * (targets - guesses), axis=-1)
+
+
+def squared_error(student: Tensor, target: Tensor) -> Tensor:
+    """Returns the mean of the squared differences over the last axis: [...]."""
+    return ops.mean(ops.square(student - target), axis=-1)
+
+
+def cosine_distance(student: Tensor, target: Tensor) -> Tensor:
+    """Returns 1 - cosine of vectors [..., D]: [...]."""
+    products = ops.sum(student * target, axis=-1)
+    squares = ops.sum(ops.square(student), axis=-1) * ops.sum(ops.square(target), axis=-1)
+    return 1 - products * ops.rsqrt(ops.maximum(squares, 1e-16))
+
+
+def pairs(batch: Batch, causal: bool = False, from_padding: bool = False) -> Tensor:
+    """Returns the pairs of real tokens of which the first attends to the second: bool [B, T, T].
+
+    The batch has `padding_mask` [B, T], and may have `part_ids` and `block_ids` as in
+    `official.modeling.encoders.inputs`. With `from_padding`, the first of a pair may be padding.
+    """
+    real = ops.cast(batch["padding_mask"], "bool")
+    length = ops.shape(real)[1]
+    mask = masks.combine(
+        masks.padding(real),
+        None if from_padding else real[:, None, :, None],
+        masks.parts(batch["part_ids"]) if "part_ids" in batch else None,
+        masks.blocks(batch["block_ids"]) if "block_ids" in batch else None,
+        masks.causal(length, length) if causal else None,
+    )
+    return mask[:, 0]
+
+
+def score_error(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
+    """Returns the sum of the squared differences of scores over pairs, the mean over heads: [B].
+
+    Args:
+        student: attention scores before the softmax, [B, N, T, T].
+        target: those of the teacher, [B, N, T, T].
+        related: the pairs that count, bool [B, T, T].
+    """
+    errors = ops.mean(ops.square(student - target), axis=1)  # [B, T, T]
+    return ops.sum(ops.where(related, errors, ops.zeros_like(errors)), axis=(1, 2))
+
+
+def without_masked(scores: Tensor) -> Tensor:
+    """Returns scores with 0 for -100 or less, by which TinyBERT's release knows what is masked."""
+    return ops.where(scores <= -100, ops.zeros_like(scores), scores)
+
+
+def relation_divergence(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
+    """Returns KL(teacher || student) of each token's distribution, the mean over heads: [B, T].
+
+    Args:
+        student: the logits of the relation, [B, G, T, T].
+        target: those of the teacher, [B, G, T, T].
+        related: the tokens that each token is related to, bool [B, T, T]; others have probability
+            0, and a token that is related to none has no divergence.
+    """
+    related = related[:, None]
+    hidden = masks.bias(related, student.dtype)
+    targets, guesses = ops.log_softmax(target + hidden), ops.log_softmax(student + hidden)
+    losses = ops.exp(targets) * (targets - guesses)
+    losses = ops.where(related, losses, ops.zeros_like(losses))
+    return ops.mean(ops.sum(losses, axis=-1), axis=1)
+
+
+def relation(attended: Attended, kind: str, heads: int = 0) -> Tensor:
+    """Returns the logits of a relation among the tokens of a row: [B, G, T, T].
+
+    They are the scores of the attention, or the products of all queries, keys or values with each
+    other, divided by the root of the head size (MiniLM, section 3.2). With `heads`, the vectors of
+    all attention heads are joined and split into so many heads (MiniLMv2, section 3.1).
+
+    Args:
+        attended: the record of an attention layer.
+        kind: 'attention', 'query', 'key' or 'value'.
+        heads: G; 0 = N.
+    """
+    if kind == "attention":
+        return attended.scores
+    vectors = getattr(attended, kind)  # [B, N, T, H]
+    batch, count, length, size = ops.shape(vectors)
+    if heads and heads != count:
+        joined = ops.reshape(ops.transpose(vectors, (0, 2, 1, 3)), (batch, length, heads, -1))
+        vectors, size = ops.transpose(joined, (0, 2, 1, 3)), count * size // heads
+    return times_transposed(vectors * size**-0.5, vectors)
 
 
 def _alike(objective, head):

@@ -1,6 +1,11 @@
-"""The base classes of heads: of those that read a layer or a mix of layers, and of pooled output.
+"""Heads of tasks that read a vector for each row, and what all heads of tasks share.
 
-Shapes: B batch, or rows of the encoder, T length, D hidden, O outputs.
+A head reads the last layer of the encoder, or a mix of all layers (`Reader`). `Head` pools a vector
+for each row and maps it, after dropout, to its outputs: the scores of classes (`Classification`),
+of labels (`MultiLabel`), of a choice (`MultipleChoice`), or a number (`Regression`).
+
+Shapes: B batch, C classes, labels or choices, N = B * C or B rows of the encoder, T length, D
+hidden, O outputs.
 """
 
 from keras import ops
@@ -12,7 +17,6 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
-from official.utils.errors import UserError
 
 
 class Reader(base.Objective):
@@ -22,7 +26,7 @@ class Reader(base.Objective):
     penalty of the weights is the term `NAME_mix`.
     """
 
-    def __init__(self, config, encoder_config, *, name, seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.mix = None
         if config.mix is not None:
@@ -31,7 +35,7 @@ class Reader(base.Objective):
     def make_mix(self, key: str):
         """Returns the mix that a key of the config describes, and the numbers of its layers."""
         config = getattr(self.config, key)
-        layers = _layers(config, self.encoder_config.num_states, f"{self.name}.{key}")
+        layers = config.numbers(self.encoder_config.num_states)
         mix = LayerMix(len(layers), norm=config.norm, name=key, dtype=self.dtype_policy)
         return mix, layers
 
@@ -101,31 +105,28 @@ class Head(Reader):
     """Dropout and an affine map of the pooled output, with the variables `output/...`.
 
     With `config.mix` the mix of all layers is pooled. `config.activation` comes before the dropout.
+    The config is an `official.config.heads.PooledConfig`.
     """
 
-    def __init__(self, config, encoder_config, size, *, name, seed=0, dtype=None):
-        """Describes the head.
-
-        Args:
-            config: has `pooling`, `dropout` and `mix`.
-            encoder_config: the config of the encoder whose output is pooled.
-            size: O.
-            name: name of the loss, and first part of the variables' paths.
-            seed: initial weights are a function of it and of the name.
-            dtype: Keras dtype policy; None = the global one.
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        """Describes the head; see `base.Objective`.
 
         Raises:
-            UserError: the encoder does not support this pooling.
+            UserError: the labels are not known.
         """
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        base.check_pooled(name, config.pooling, encoder_config)
         self.output_projection = Linear(
             encoder_config.hidden_size,
-            size,
+            self.size,
             initializer=self.initializer,
             name="output",
             dtype=self.dtype_policy,
         )
+
+    @property
+    def size(self) -> int:
+        """O."""
+        return 1
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -168,19 +169,140 @@ class Head(Reader):
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
 
-def _layers(mix, count: int, name: str):
-    """Returns the layers that are mixed, of `count` with the token layer, from 0.
+class Classification(Head):
+    """Classification: one of several labels for each example."""
 
-    Raises:
-        UserError: a layer does not exist, or is named twice.
+    @property
+    def size(self) -> int:
+        """C."""
+        return self.config.label_count
+
+    def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        """Returns the scores of the classes: [B, C]."""
+        return self.outputs(encoded, rng)
+
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
+        """See `base.Objective`; a head of weight 0 has no term where there are no labels."""
+        if self.lacks("label", batch):
+            return base.Terms(losses={}, metrics={})
+        terms = base.class_terms(
+            self.name,
+            self.logits(encoded, rng),
+            batch[self.config.field("label")],
+            self.example_weights(batch),
+        )
+        return self.with_penalty(terms, batch)
+
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns `probabilities` [B, C]; with several tasks the name of the task comes first."""
+        return {self.config.field("probabilities"): ops.softmax(self.logits(encoded))}
+
+
+class Regression(Head):
+    """Regression: a number for each example; the loss is the squared error."""
+
+    def scores(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        """Returns the predicted numbers: [B]."""
+        return self.outputs(encoded, rng)[:, 0]
+
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
+        """See `base.Objective`; a head of weight 0 has no term where there are no scores."""
+        if self.lacks("score", batch):
+            return base.Terms(losses={}, metrics={})
+        weights = self.example_weights(batch)
+        errors = self.scores(encoded, rng) - self.as_loss(batch[self.config.field("score")])
+        squared = ops.sum(ops.square(errors) * weights)
+        terms = base.Terms(
+            losses={self.name: squared},
+            metrics={f"{self.name}_squared_error": (squared, ops.sum(weights))},
+        )
+        return self.with_penalty(terms, batch)
+
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns `score` [B]; with several tasks the name of the task comes first."""
+        return {self.config.field("score"): self.scores(encoded)}
+
+
+class MultiLabel(Head):
+    """Multi-label classification: any number of labels for each example.
+
+    Each label is a decision by itself: the loss is the binary cross-entropy of its sigmoid,
+    averaged over labels and examples (PyTorch's `BCEWithLogitsLoss`, as in transformers).
     """
-    named = range(count) if mix.layers is None else mix.layers
-    for layer in named:
-        if not -count <= layer < count:
-            raise UserError(
-                f"{name}.layers: {layer}: this encoder has the layers 0 (tokens) to {count - 1}"
-            )
-    layers = [layer % count for layer in named]
-    if len(set(layers)) < len(layers):
-        raise UserError(f"{name}.layers: {list(named)} names a layer twice")
-    return layers
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return self.config.label_count
+
+    def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        """Returns the scores of the labels: [B, C]."""
+        return self.outputs(encoded, rng)
+
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
+        """See `base.Objective`."""
+        logits, weights = self.logits(encoded, rng), self.example_weights(batch)
+        flags = self.as_loss(batch["label_flags"])
+        losses = ops.mean(ops.softplus(logits) - flags * logits, axis=-1)  # [B]
+        same = ops.equal(ops.cast(logits > 0, flags.dtype), flags)
+        hits = ops.mean(ops.cast(same, weights.dtype), axis=-1)
+        terms = base.Terms(
+            losses={self.name: ops.sum(losses * weights)},
+            metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+        )
+        return self.with_penalty(terms, batch)
+
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns `probabilities` [B, C]."""
+        return {"probabilities": ops.sigmoid(self.logits(encoded))}
+
+
+class MultipleChoice(Head):
+    """Multiple choice: a score for each choice, and a softmax over the choices.
+
+    Each choice is read with the text of the question, as [CLS] text [SEP] question and choice
+    [SEP], and its score does not depend on the number of choices (Devlin et al., 2019, section 4.4;
+    Radford et al., 2018, section 3.3). A batch has token_ids, segment_ids and padding_mask
+    [B, C, T]; the encoder gets them as [N, T].
+    """
+
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
+        """Gives every choice its own row."""
+        del rng
+        return base.sequences_apart(batch)
+
+    def logits(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        """Returns the scores of the choices: [B, C]."""
+        scores = self.outputs(encoded, rng)  # [N, 1]
+        return ops.reshape(scores, (ops.shape(batch["example_weights"])[0], -1))
+
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
+        """See `base.Objective`: [B, C]."""
+        del encoder, positions
+        return self.logits(batch, encoded, rng)
+
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
+        """See `base.Objective`."""
+        logits = self.logits(batch, encoded, rng)
+        weights = self.example_weights(batch)
+        terms = base.class_terms(self.name, logits, batch["answer"], weights)
+        return self.with_penalty(terms, batch)
+
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns `probabilities` [B, C]."""
+        return {"probabilities": ops.softmax(self.logits(batch, encoded))}

@@ -1,6 +1,12 @@
-"""Masked language modelling: predicts the tokens of masked positions (Devlin et al. 2018).
+"""Masked language modeling, of masked positions (BERT) or of all (ELECTRA's All-tokens MLM).
 
-Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows.
+`MaskedLM` predicts the tokens of masked positions (Devlin et al. 2018). `AllTokensLM` predicts the
+original token at every position. The encoder may then copy its input: at each position, the token
+of the input has the weight c and the masked-LM softmax the weight 1 - c (Clark et al. 2020, section
+3.5). The `Generator` of `replaced_tokens` replaces the tokens.
+
+Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows, or
+B * T of all positions.
 """
 
 from keras import ops
@@ -8,6 +14,7 @@ from keras import ops
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
+from official.modeling.layers.kernels import cross_entropy
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws
@@ -15,10 +22,10 @@ from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
 
-class Objective(base.Objective):
+class MaskedLM(base.Objective):
     """A transform, a norm and an output tied to the token table, for the masked positions only."""
 
-    def __init__(self, config, encoder_config, *, name="masked_lm", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
         self.activation = ACTIVATIONS[encoder_config.activation]
@@ -41,7 +48,7 @@ class Objective(base.Objective):
         self.transform.build()
         self.norm.build()
         self.output_bias = self.add_weight(
-            (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
+            (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
     def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
@@ -94,3 +101,49 @@ class Objective(base.Objective):
     def _weights(self, batch: Batch) -> Tensor:
         """[B, P]."""
         return self.as_loss(batch["masked_weights"]) * self.example_weights(batch)[:, None]
+
+
+class AllTokensLM(MaskedLM):
+    """The masked-LM head on all positions, and a score for copying each token."""
+
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.copy = Linear(
+            encoder_config.hidden_size,
+            1,
+            initializer=self.initializer,
+            name="copy",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        super().build(input_shape)
+        self.copy.build()
+
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
+        """See `base.Objective`; the metric is the mean loss of the replaced tokens alone."""
+        hidden = encoded["sequence_output"]  # [B, T, D]
+        rows = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
+        targets = ops.reshape(batch["original_ids"], (-1,))  # [R]
+        losses, _, _ = cross_entropy(self.logits(rows, encoder), targets)
+        written = -ops.reshape(losses, ops.shape(batch["original_ids"]))  # [B, T], log p
+        copy = self.as_loss(self.copy(hidden))[..., 0]  # [B, T]
+        kept, fresh = -ops.softplus(-copy), -ops.softplus(copy)  # log c, log (1 - c)
+        chance = ops.where(batch["replaced"], fresh + written, ops.logaddexp(kept, fresh + written))
+        weights = self._weights(batch)
+        replaced = weights * self.as_loss(batch["replaced"])
+        return base.Terms(
+            losses={self.name: -ops.sum(chance * weights)},
+            metrics={f"{self.name}_replaced": (-ops.sum(chance * replaced), ops.sum(replaced))},
+        )
+
+    def _weights(self, batch: Batch) -> Tensor:
+        """[B, T]."""
+        return self.as_loss(batch["padding_mask"]) * self.example_weights(batch)[:, None]

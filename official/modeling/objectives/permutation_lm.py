@@ -19,13 +19,10 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(base.Objective):
     """An output tied to the token table for the query stream; its only variable is a bias."""
 
-    def __init__(self, config, encoder_config, *, name="permutation_lm", seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-
     def build(self, input_shape=None):
         """Creates the variables."""
         self.output_bias = self.add_weight(
-            (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
+            (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
     def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:

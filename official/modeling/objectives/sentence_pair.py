@@ -19,11 +19,6 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(base.Objective):
     """Two classes from the pooled output, without dropout."""
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(
-            config, encoder_config, name=name or config.relation, seed=seed, dtype=dtype
-        )
-
     def build(self, input_shape=None):
         """Creates the variables."""
         self.kernel = self.add_weight(

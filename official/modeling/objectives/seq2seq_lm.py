@@ -21,13 +21,13 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(base.Objective):
     """An output that is tied to the token table, or the kernel [D, V] of its own."""
 
-    def __init__(self, config, encoder_config, *, name="seq2seq_lm", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.output_projection = None
         if not encoder_config.tied_output:
             self.output_projection = Linear(
                 encoder_config.hidden_size,
-                encoder_config.vocab_size,
+                encoder_config.known_vocab_size,
                 initializer=self.initializer,
                 name="output",
                 use_bias=False,

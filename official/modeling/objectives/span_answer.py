@@ -34,7 +34,7 @@ NEVER = -1e30
 class Objective(heads.Reader):
     """Scores the starts and ends of answers, and unanswerable questions."""
 
-    def __init__(self, config, encoder_config, *, name="span_answer", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         size = encoder_config.hidden_size
         self._cls_last = encoder_config.layout == "cls_last"

@@ -22,7 +22,7 @@ class Objective(base.Objective):
     Each layer is an affine map, the activation of the encoder and a norm. The output has a bias.
     """
 
-    def __init__(self, config, encoder_config, *, name="span_boundary", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         hidden_size = encoder_config.hidden_size
         options = {"initializer": self.initializer, "dtype": self.dtype_policy}
@@ -53,7 +53,7 @@ class Objective(base.Objective):
         for layer in (self.offset_embedding, *self.transforms, *self.norms):
             layer.build()
         self.output_bias = self.add_weight(
-            (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
+            (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:

@@ -17,7 +17,6 @@ from official.modeling.layers.lstm import BiLSTM
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
 from official.modeling.types import Batch, Encoded, Tensor
-from official.utils.errors import UserError
 
 
 class Objective(heads.Reader):
@@ -27,14 +26,12 @@ class Objective(heads.Reader):
     outputs of a BiLSTM that reads them.
     """
 
-    def __init__(self, config, encoder_config, *, name="token_classification", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        self.num_labels = config.num_labels or len(config.labels)
-        if not self.num_labels:
-            raise UserError(f"{name}: neither labels nor num_labels is set")
+        self.num_labels = config.label_count
         size, self.bilstm = encoder_config.hidden_size, None
         if config.bilstm:
-            draws = Draws.of_name(seed, f"{name}/bilstm")
+            draws = Draws.of_name(seed, f"{self.name}/bilstm")
             self.bilstm = BiLSTM(size, config.bilstm, seed=draws, dtype=self.dtype_policy)
             size = 2 * config.bilstm
         self.output_mix = None

@@ -1,5 +1,7 @@
 """Optimizers for all strategies, and `make`, which returns the optimizer of a recipe."""
 
+from typing import Any
+
 from official import config
 from official.modeling.model import Model
 from official.training import schedules
@@ -14,13 +16,14 @@ __all__ = ["LAMB", "Adafactor", "Adagrad", "AdamW", "Optimizer", "make"]
 def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
     """Returns the optimizer of a recipe for `steps` updates, with its slots for a model."""
     settings = recipe.optimizer
-    options = {"clip_norm": settings.clip_norm, "heads": heads(model)}
+    options: dict[str, Any] = {"clip_norm": settings.clip_norm, "heads": heads(model)}
     if settings.layer_decay != 1:
         options["rate_factors"] = schedules.layer_factors(
             model, settings.layer_decay, settings.layer_decay_from
         )
     schedule = schedules.make(recipe, steps)
-    decay = {"weight_decay": settings.weight_decay, "no_decay": settings.no_decay}
+    optimizer: Optimizer
+    decay: dict[str, Any] = {"weight_decay": settings.weight_decay, "no_decay": settings.no_decay}
     if settings.type == "adagrad":
         accumulator = settings.initial_accumulator
         optimizer = Adagrad(schedule, initial_accumulator=accumulator, **options)

@@ -91,7 +91,7 @@ class Adafactor(Optimizer):
             for name, shape in shapes.items()
         }
 
-    def slots(self) -> Mapping[str, keras.Variable]:
+    def slots(self) -> dict[str, keras.Variable]:
         """Second moments, `v`, or `v_rows` and `v_columns`."""
         return {
             f"{path}/{name}": slot

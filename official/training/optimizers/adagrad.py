@@ -1,7 +1,5 @@
 """Adagrad: each weight's rate falls with the sum of its squared gradients (Duchi et al., 2011)."""
 
-from collections.abc import Mapping
-
 import keras
 import tensorflow as tf
 
@@ -51,7 +49,7 @@ class Adagrad(Optimizer):
             for variable in variables
         ]
 
-    def slots(self) -> Mapping[str, keras.Variable]:
+    def slots(self) -> dict[str, keras.Variable]:
         """Sums of squared gradients, `sum`."""
         return {f"{path}/sum": slot for path, slot in zip(self._paths, self._sums, strict=True)}
 

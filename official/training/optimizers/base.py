@@ -170,9 +170,9 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             for grad, rows in zip(grads, sparse, strict=True)
             if not rows
         ]
-        dense = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, dense) if dense else ())
+        reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, dense) if dense else ())
         return [
-            _summed_rows(grad, context, self.static_shapes) if rows else next(dense)
+            _summed_rows(grad, context, self.static_shapes) if rows else next(reduced)
             for grad, rows in zip(grads, sparse, strict=True)
         ]
 
@@ -185,7 +185,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         an update is kept where any part of it is not finite, so variables are not updated one by
         one: those of no head have one condition, and those of each head have another.
         """
-        groups = {None: [], **{head: [] for head in active_heads}}
+        groups: dict[str | None, list] = {None: [], **{head: [] for head in active_heads}}
         for variable, grad in zip(variables, grads, strict=True):
             index = self._paths.index(variable.path)
             head = self._heads[index] if self._heads[index] in active_heads else None

@@ -71,7 +71,7 @@ def _config(names=("rte", "mnli", "stsb"), **changes):
         },
     }  # fmt: skip
     labels = {task.name: task.labels for task in (RTE, MNLI, STSB)}
-    return resolve.resolve(configs.from_dict(raw), 125, labels)
+    return resolve.fill_in(configs.from_dict(raw), 125, labels)
 
 
 def _mixture(folders, config, split="train", training=True, names=("rte", "mnli", "stsb")):

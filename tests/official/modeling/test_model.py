@@ -13,6 +13,7 @@ from official.modeling import masks
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
+from tests import small
 
 ENCODER = TransformerConfig(
     vocab_size=29,
@@ -219,7 +220,7 @@ def test_the_global_policy_is_the_default():
 
 def test_errors():
     with pytest.raises(UserError, match="objectives: two have the name masked_lm"):
-        make(MaskedLMConfig(), MaskedLMConfig())
+        small.config(objectives=[{"type": "masked_lm"}, {"type": "masked_lm"}])
 
 
 def test_a_mean_of_the_last_states_leaves_padding_out():

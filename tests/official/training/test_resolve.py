@@ -40,7 +40,7 @@ def tuned(**changes):
 def test_the_encoder_comes_from_init_and_the_labels_from_the_data():
     initial = small.config()
     actual = resolve.inherit(tuned(), initial)
-    actual = resolve.resolve(actual, initial.encoder.vocab_size, {"x": ("bad", "good")})
+    actual = resolve.fill_in(actual, initial.encoder.vocab_size, {"x": ("bad", "good")})
     assert actual.encoder == initial.encoder and actual.objectives[0].labels == ("bad", "good")
 
 
@@ -64,6 +64,17 @@ def test_the_recipe_may_set_all_dropout_rates_of_a_stage():
         tuned(recipe={"epochs": 1, "dropout": 1})
 
 
+@pytest.mark.parametrize("kind", ["encoder_decoder", "bilm"])
+def test_an_encoder_that_cannot_have_a_pooler_is_refused(kind):
+    initial = configs.from_dict({"name": "x", "encoder": {"type": kind, "vocab_size": 9}})
+    initial = configs.ResolvedConfig.of(initial)
+    labels = {"x": ("a", "b")}
+    with pytest.raises(UserError, match="objectives.0: classification: reads the pooled output"):
+        resolve.fill_in(resolve.inherit(tuned(), initial), 9, labels)
+    mean = tuned(objectives=[{"type": "classification", "pooling": "mean"}])
+    resolve.fill_in(resolve.inherit(mean, initial), 9, labels)
+
+
 def test_sizes_other_than_those_of_init_are_refused():
     initial = small.config()
     encoder = {**configs.to_dict(initial)["encoder"], "num_layers": 3}
@@ -73,9 +84,9 @@ def test_sizes_other_than_those_of_init_are_refused():
 
 def test_the_vocabulary_size_comes_from_the_tokenizer():
     config = small.config(encoder__vocab_size=None)
-    assert resolve.resolve(config, 77).encoder.vocab_size == 77
+    assert resolve.fill_in(config, 77).encoder.vocab_size == 77
     with pytest.raises(UserError, match="encoder.vocab_size: 125 is less than the 126 pieces"):
-        resolve.resolve(small.config(), 126)
+        resolve.fill_in(small.config(), 126)
 
 
 def test_no_encoder_anywhere():
@@ -87,7 +98,7 @@ def test_task_labels_another_task():
     config = tuned(objectives=[{"type": "classification", "labels": ["a", "b"]}])
     config = resolve.inherit(config, small.config())
     with pytest.raises(UserError, match="labels a, b in the config, b, a in the data"):
-        resolve.resolve(config, 10, {"x": ("b", "a")})
+        resolve.fill_in(config, 10, {"x": ("b", "a")})
 
 
 def test_a_model_folder_of_another_config_is_refused(tmp_path):
@@ -234,7 +245,7 @@ def test_the_task_is_noted_for_serving(tmp_path):
 
 def test_data_with_other_classes_than_the_model_is_refused():
     encoder = {"type": "transformer"}
-    config = resolve.resolve(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
+    config = resolve.fill_in(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
 
     def check(*labels):
         check_labels(
@@ -261,7 +272,7 @@ def test_heads_of_several_tasks_get_the_task_labels_theirs():
     )
     data = Manifest(MixtureDescription(("average",), {task.name: task for task in learnt}))
     labels = task_labels(data)
-    config = resolve.resolve(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
+    config = resolve.fill_in(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
     assert [o.labels for o in config.objectives[:2]] == [("a", "b", "c"), ("x", "y")]
     check_labels(config, data, "shards")
     check_labels(config, Manifest(Description("xy", "classification", labels=("x", "y"))), "shards")

@@ -168,7 +168,7 @@ BAD_ROWS = {
     "answer not in the set": (row(answer="C"), "answer 'C' is not one of 'A', 'B', 0, 1"),
     "duplicate id": (row(id=3), "id '3' is already used, .*own.jsonl, line 1"),
     "no answer": (row(answer=None), "no answer; only a test file may lack answers"),
-    "not a JSON object": ([1], "expected a JSON object on every line"),
+    "not a JSON object": ([1], "every line is to be a JSON object"),
 }
 
 

@@ -184,7 +184,7 @@ def test_a_very_long_line(tmp_path):
             "left open, or the file really TSV (--format=tsv)?",
         ),
         ("k.jsonl", '{"text": "a"}\n{"text"\n', "{path}, line 2: not JSON ("),
-        ("l.jsonl", '["a"]\n', "{path}, line 1: expected a JSON object on every line"),
+        ("l.jsonl", '["a"]\n', "{path}, line 1: every line is to be a JSON object"),
         (
             "m.jsonl",
             '{"text": "a"}\n{"txt": "b", "n": 1}\n',

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.objectives import BidirectionalLMConfig, MaskedLMConfig, SpanBoundaryConfig
-from official.modeling.layers import log_uniform
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import bilm
 from official.training import resolve
@@ -80,7 +79,7 @@ def test_full_losses_by_hand(monkeypatch, at_once):
 def test_sampled_losses_are_those_of_tensorflow():
     objective = make(samples=12)
     hidden, targets = STATES.reshape(-1, 2 * P)[:, :P], BATCH["target_ids"].reshape(-1)
-    sampled, tries = log_uniform.sample(12, V, Draws((3, 4)))
+    sampled, tries = bilm.sampled_classes(12, V, Draws((3, 4)))
     assert set(np.array(sampled)) & set(targets)  # accidental hits
     counts = -np.expm1(float(tries) * np.log1p(-law(V)))
     theirs = tf.nn.sampled_softmax_loss(
@@ -228,7 +227,7 @@ def test_what_is_refused():
     }  # fmt: skip
     config = configs.from_dict(raw)
     with pytest.raises(UserError, match="samples: 51 .* encoder.vocab_size: 50: lower it, or take"):
-        resolve.resolve(config, V)
+        resolve.fill_in(config, V)
     other = types.SimpleNamespace(type="transformer", vocab_size=V, initializer="normal",
                                   initializer_range=0.02)  # fmt: skip
     with pytest.raises(ValueError, match="encoder.type: transformer has not two directions: take "):

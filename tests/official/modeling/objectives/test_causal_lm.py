@@ -299,7 +299,7 @@ def test_an_encoder_that_comes_later_is_refused_too():
         later = dataclasses.replace(ENCODER, **changes)
         config = dataclasses.replace(whole(), encoder=later)
         with pytest.raises(UserError, match=message):
-            resolve.resolve(resolve.inherit(config), ENCODER.vocab_size)
+            resolve.fill_in(resolve.inherit(config), ENCODER.vocab_size)
 
 
 def test_bfloat16_keeps_losses_in_float32():

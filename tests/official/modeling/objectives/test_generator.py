@@ -14,7 +14,7 @@ from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gather
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
-from official.modeling.objectives import generator, masked_lm
+from official.modeling.objectives import masked_lm, replaced_tokens
 from official.utils.errors import UserError
 
 ENCODER = TransformerConfig(
@@ -159,7 +159,7 @@ def test_the_generator_reads_the_masked_text_and_scores_like_masked_lm():
         )["sequence_output"],
     )
     # The same head and the same table, put together as the masked-LM objective does it.
-    head = masked_lm.Objective(MaskedLMConfig(), objective.network, dtype="float64")
+    head = masked_lm.MaskedLM(MaskedLMConfig(), objective.network, dtype="float64")
     head.build()
     for a, b in zip(head.variables, objective.head.variables, strict=True):
         a.assign(b)
@@ -178,7 +178,7 @@ def test_draws_follow_the_softmax():
     count = 40_000
     seeds = np.stack([np.arange(40), np.arange(40) % 3], axis=1).astype("int32")
     rows = np.broadcast_to(logits, (40, count // 40, 5)).astype("float32")
-    drawn = tf.function(generator.sample)(rows, seeds).numpy()
+    drawn = tf.function(replaced_tokens.sample)(rows, seeds).numpy()
     expected = np.exp(logits[0]) / np.exp(logits[0]).sum() * count
     actual = np.bincount(drawn.ravel(), minlength=5)
     assert ((actual - expected) ** 2 / expected).sum() < 18.5  # chi-square, 4 degrees: p = 0.001
@@ -192,7 +192,7 @@ def test_draws_of_every_part_of_a_vocabulary(size):
     tokens = [0, size - 1, min(width, size - 1)]
     logits[np.arange(3), tokens] = [80.0, -80.0, 0.0]
     rows = np.broadcast_to(logits[:, None], (3, 50, size))
-    drawn = generator.sample(rows, np.arange(6, dtype="int32").reshape(3, 2)).numpy()
+    drawn = replaced_tokens.sample(rows, np.arange(6, dtype="int32").reshape(3, 2)).numpy()
     np.testing.assert_array_equal(drawn, np.broadcast_to(np.array(tokens)[:, None], (3, 50)))
 
 
@@ -201,7 +201,7 @@ def test_draws_of_a_large_vocabulary_follow_the_softmax():
     logits = rng.standard_normal(3000) * 2
     rows = np.broadcast_to(logits.astype("float32"), (20, 1000, 3000))
     seeds = rng.integers(0, 2**31, (20, 2)).astype("int32")
-    drawn = generator.sample(rows, seeds).numpy().ravel()
+    drawn = replaced_tokens.sample(rows, seeds).numpy().ravel()
     chances = np.exp(logits) / np.exp(logits).sum()
     # Sixty bins of tokens: those of a block of 55 are in several bins.
     bins = np.arange(3000) % 60
@@ -221,13 +221,13 @@ def test_temperature():
 def test_a_row_draws_the_same_in_any_company():
     logits = np.random.default_rng(0).standard_normal((6, 7, 50)).astype("float32")
     seeds = np.arange(12, dtype="int32").reshape(6, 2)
-    whole = generator.sample(logits, seeds).numpy()
-    np.testing.assert_array_equal(generator.sample(logits[2:4], seeds[2:4]), whole[2:4])
+    whole = replaced_tokens.sample(logits, seeds).numpy()
+    np.testing.assert_array_equal(replaced_tokens.sample(logits[2:4], seeds[2:4]), whole[2:4])
     # XLA has a generator of its own, of which the same holds.
-    compiled = tf.function(generator.sample, jit_compile=True)
+    compiled = tf.function(replaced_tokens.sample, jit_compile=True)
     part = compiled(logits[2:4], seeds[2:4])
     np.testing.assert_array_equal(part, compiled(logits, seeds)[2:4])
-    assert (generator.sample(logits, seeds + 1).numpy() != whole).any(axis=1).all()
+    assert (replaced_tokens.sample(logits, seeds + 1).numpy() != whole).any(axis=1).all()
 
 
 def gradients(model, term):

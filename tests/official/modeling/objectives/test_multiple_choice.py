@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from official.config.heads import MultipleChoiceConfig
-from official.modeling.objectives import base, multiple_choice
-from official.utils.errors import UserError
+from official.modeling.objectives import base
 from tests.official.modeling.objectives.test_objectives import (
     ENCODER,
     RNG,
@@ -27,7 +26,7 @@ BATCH = {
 
 
 def test_values():
-    objective, encoder, v = make(multiple_choice)
+    objective, encoder, v = make(MultipleChoiceConfig)
     batch = objective.prepare(BATCH)
     encoded = {"pooled_output": RNG.standard_normal((B * C, 8))}
     kernel, bias = v["multiple_choice/output/kernel"], v["multiple_choice/output/bias"]
@@ -51,7 +50,7 @@ def test_values():
 
 
 def test_every_choice_is_a_row_for_the_encoder():
-    objective, _, _ = make(multiple_choice)
+    objective, _, _ = make(MultipleChoiceConfig)
     batch = objective.prepare(BATCH)
     assert batch["token_ids"].shape == batch["padding_mask"].shape == (B * C, T)
     np.testing.assert_array_equal(batch["token_ids"], BATCH["token_ids"].reshape(-1, T))
@@ -61,7 +60,7 @@ def test_every_choice_is_a_row_for_the_encoder():
 
 
 def test_the_first_position_in_place_of_a_pooler():
-    objective, encoder, v = make(multiple_choice, pooling="first")
+    objective, encoder, v = make(MultipleChoiceConfig, pooling="first")
     states = RNG.standard_normal((B * C, T, 8))
     actual = objective.predictions(BATCH, {"sequence_output": states}, encoder)["probabilities"]
     scores = states[:, 0] @ v["multiple_choice/output/kernel"]
@@ -76,5 +75,5 @@ def test_errors():
     with pytest.raises(ValueError, match="pooling: 'last' is not one of"):
         MultipleChoiceConfig(pooling="last")
     config = dataclasses.replace(ENCODER, pooler=False)
-    with pytest.raises(UserError, match="multiple_choice reads the pooled output: set encoder"):
-        multiple_choice.Objective(MultipleChoiceConfig(), config)
+    with pytest.raises(ValueError, match="reads the pooled output: set encoder"):
+        MultipleChoiceConfig().check_encoder(config)

@@ -8,19 +8,12 @@ import pytest
 import tensorflow as tf
 
 from official.config.encoders import TransformerConfig
-from official.config.heads import ClassificationConfig
-from official.config.objectives import SentencePairConfig, SpanBoundaryConfig
-from official.config.registry import OBJECTIVES
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig, SpanBoundaryConfig
+from official.config.registry import layer_of
 from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import (
-    base,
-    classification,
-    masked_lm,
-    regression,
-    sentence_pair,
-    span_boundary,
-)
+from official.modeling.objectives import base
 from official.utils.errors import UserError
 
 ENCODER = TransformerConfig(
@@ -50,16 +43,12 @@ ENCODED = {
 }
 
 
-def config_of(module):
-    """The config class of an objective's module."""
-    return OBJECTIVES[module.__name__.rpartition(".")[2]]
-
-
-def make(module, dtype="float64", encoder_config=ENCODER, **options):
+def make(config, dtype="float64", encoder_config=ENCODER, **options):
     """An objective with random values in every variable, and an encoder."""
     encoder = transformer.Encoder(encoder_config, dtype=dtype)
     encoder.build()
-    objective = module.Objective(config_of(module)(**options), encoder_config, dtype=dtype)
+    config = config(**options)
+    objective = layer_of(config)(config, encoder_config, dtype=dtype)
     objective.build()
     for variable in [*objective.variables, encoder.token_table.table]:
         variable.assign(RNG.standard_normal(variable.shape))
@@ -84,7 +73,7 @@ def check_terms(terms, name, losses, hits=None):
 @pytest.mark.parametrize("embedding_size", [None, 6])
 def test_masked_lm(embedding_size):
     config = dataclasses.replace(ENCODER, embedding_size=embedding_size)
-    objective, encoder, v = make(masked_lm, encoder_config=config)
+    objective, encoder, v = make(MaskedLMConfig, encoder_config=config)
     table = encoder.token_table.table.numpy()
     # Let one prediction be right, so that hits are counted.
     v["masked_lm/output_bias"][7] += 100 * (np.arange(11) == 7)[7]
@@ -117,7 +106,9 @@ def gelu(x):
 @pytest.mark.parametrize("embedding_size", [None, 6])
 def test_span_boundary(embedding_size):
     config = dataclasses.replace(ENCODER, embedding_size=embedding_size, activation="gelu")
-    objective, encoder, v = make(span_boundary, encoder_config=config, offset_size=3, max_targets=2)
+    objective, encoder, v = make(
+        SpanBoundaryConfig, encoder_config=config, offset_size=3, max_targets=2
+    )
     batch = BATCH | {
         "masked_ids": np.array([[7, 2, 9], [10, 0, 0], [5, 5, 5]], "int32"),
         "span_left": np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1]], "int32"),
@@ -165,7 +156,7 @@ def test_span_boundary_settings():
 
 @pytest.mark.parametrize("relation", ["next_sentence", "sentence_order"])
 def test_relations_of_two_segments(relation):
-    objective, encoder, v = make(sentence_pair, relation=relation)
+    objective, encoder, v = make(SentencePairConfig, relation=relation)
     assert v.keys() == {f"{relation}/kernel", f"{relation}/bias"}
     logits = ENCODED["pooled_output"] @ v[f"{relation}/kernel"] + v[f"{relation}/bias"]
     labels, weights = BATCH[f"{relation}_label"], BATCH["example_weights"]
@@ -183,7 +174,7 @@ def test_relations_of_two_segments(relation):
 
 @pytest.mark.parametrize("options", [{"labels": ("a", "b", "c")}, {"num_labels": 3}])
 def test_classification(options):
-    objective, encoder, v = make(classification, **options)
+    objective, encoder, v = make(ClassificationConfig, **options)
     assert v.keys() == {"classification/output/kernel", "classification/output/bias"}
     logits = ENCODED["pooled_output"] @ v["classification/output/kernel"]
     logits += v["classification/output/bias"]
@@ -199,7 +190,7 @@ def test_classification(options):
 
 
 def test_regression():
-    objective, encoder, v = make(regression)
+    objective, encoder, v = make(RegressionConfig)
     scores = ENCODED["pooled_output"] @ v["regression/output/kernel"]
     scores = (scores + v["regression/output/bias"])[:, 0]
     squares = (scores - BATCH["score"]) ** 2
@@ -214,21 +205,21 @@ def test_regression():
 
 
 @pytest.mark.parametrize(
-    "module, options, fields",
+    "config, options, fields",
     [
-        (masked_lm, {}, {"masked_positions", "masked_ids", "masked_weights"}),
-        (sentence_pair, {}, {"next_sentence_label"}),
-        (sentence_pair, {"relation": "sentence_order"}, {"sentence_order_label"}),
-        (classification, {"num_labels": 3}, {"label"}),
-        (regression, {}, {"score"}),
+        (MaskedLMConfig, {}, {"masked_positions", "masked_ids", "masked_weights"}),
+        (SentencePairConfig, {}, {"next_sentence_label"}),
+        (SentencePairConfig, {"relation": "sentence_order"}, {"sentence_order_label"}),
+        (ClassificationConfig, {"num_labels": 3}, {"label"}),
+        (RegressionConfig, {}, {"score"}),
     ],
 )
 class TestEvery:
-    def test_needs(self, module, options, fields):
-        assert config_of(module)(**options).needs() == fields
+    def test_needs(self, config, options, fields):
+        assert config(**options).needs() == fields
 
-    def test_missing_example_weights_are_ones(self, module, options, fields):
-        objective, encoder, _ = make(module, **options)
+    def test_missing_example_weights_are_ones(self, config, options, fields):
+        objective, encoder, _ = make(config, **options)
         batch = {k: v for k, v in BATCH.items() if k != "example_weights"}
         ones = {**batch, "example_weights": np.ones(3, "float32")}
         for a, b in [
@@ -238,8 +229,8 @@ class TestEvery:
             b = b or objective.terms(ones, ENCODED, encoder).losses
             np.testing.assert_allclose(a[objective.name], b[objective.name])
 
-    def test_sums_add_up_over_parts_of_a_batch(self, module, options, fields):
-        objective, encoder, _ = make(module, **options)
+    def test_sums_add_up_over_parts_of_a_batch(self, config, options, fields):
+        objective, encoder, _ = make(config, **options)
         whole = objective.terms(BATCH, ENCODED, encoder).losses[objective.name]
         parts = 0
         for part in (slice(0, 1), slice(1, 3)):
@@ -248,10 +239,10 @@ class TestEvery:
         np.testing.assert_allclose(parts, whole, rtol=1e-9)
 
     def test_losses_are_float32_under_bfloat16_and_float64_under_float64(
-        self, module, options, fields
+        self, config, options, fields
     ):
         for dtype, expected in [("mixed_bfloat16", tf.float32), ("float64", tf.float64)]:
-            objective, encoder, _ = make(module, dtype, **options)
+            objective, encoder, _ = make(config, dtype, **options)
             encoded = {k: tf.cast(v, objective.compute_dtype) for k, v in ENCODED.items()}
             terms = objective.terms(BATCH, encoded, encoder)
             tensors = tf.nest.flatten(
@@ -260,16 +251,18 @@ class TestEvery:
             assert {x.dtype for x in tensors} == {expected}
 
     def test_prepare_changes_nothing_and_weights_come_from_the_config(
-        self, module, options, fields
+        self, config, options, fields
     ):
-        objective, _, _ = make(module, weight=2.5, **options)
+        objective, _, _ = make(config, weight=2.5, **options)
         assert objective.prepare(BATCH, Draws((1, 2))) is BATCH
         assert objective.term_weights == {objective.name: 2.5}
 
 
-@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
-def test_dropout_of_the_pooled_output(module, options):
-    objective, encoder, _ = make(module, dropout=0.5, **options)
+@pytest.mark.parametrize(
+    "config, options", [(ClassificationConfig, {"num_labels": 3}), (RegressionConfig, {})]
+)
+def test_dropout_of_the_pooled_output(config, options):
+    objective, encoder, _ = make(config, dropout=0.5, **options)
     losses = [
         float(objective.terms(BATCH, ENCODED, encoder, rng).losses[objective.name])
         for rng in (None, None, Draws((1, 2)), Draws((1, 2)), Draws((1, 3)))
@@ -277,21 +270,25 @@ def test_dropout_of_the_pooled_output(module, options):
     assert losses[0] == losses[1] != losses[2] == losses[3] != losses[4]
 
 
-@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
-def test_the_activation_of_the_pooled_output(module, options):
-    objective, encoder, variables = make(module, activation="relu", **options)
+@pytest.mark.parametrize(
+    "config, options", [(ClassificationConfig, {"num_labels": 3}), (RegressionConfig, {})]
+)
+def test_the_activation_of_the_pooled_output(config, options):
+    objective, encoder, variables = make(config, activation="relu", **options)
     kernel, bias = variables.values()
     expected = np.maximum(ENCODED["pooled_output"], 0) @ kernel + bias
     np.testing.assert_allclose(objective.outputs(ENCODED), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
-def test_the_first_position_in_place_of_a_pooler(module, options):
+@pytest.mark.parametrize(
+    "config, options", [(ClassificationConfig, {"num_labels": 3}), (RegressionConfig, {})]
+)
+def test_the_first_position_in_place_of_a_pooler(config, options):
     encoder_config = dataclasses.replace(ENCODER, pooler=False)
-    objective, encoder, _ = make(module, encoder_config=encoder_config, pooling="first", **options)
+    objective, encoder, _ = make(config, encoder_config=encoder_config, pooling="first", **options)
     encoded = {"sequence_output": ENCODED["sequence_output"]}
     actual = objective.predictions(BATCH, encoded, encoder)
-    pooler, _, _ = make(module, **options)
+    pooler, _, _ = make(config, **options)
     for a, b in zip(pooler.variables, objective.variables, strict=True):
         a.assign(b)
     expected = pooler.predictions(
@@ -301,11 +298,13 @@ def test_the_first_position_in_place_of_a_pooler(module, options):
         np.testing.assert_allclose(actual[name], value)
 
 
-@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
-def test_the_mean_of_what_is_no_padding_in_place_of_a_pooler(module, options):
+@pytest.mark.parametrize(
+    "config, options", [(ClassificationConfig, {"num_labels": 3}), (RegressionConfig, {})]
+)
+def test_the_mean_of_what_is_no_padding_in_place_of_a_pooler(config, options):
     encoder_config = dataclasses.replace(ENCODER, pooler=False)
-    objective, encoder, _ = make(module, encoder_config=encoder_config, pooling="mean", **options)
-    pooler, _, _ = make(module, **options)
+    objective, encoder, _ = make(config, encoder_config=encoder_config, pooling="mean", **options)
+    pooler, _, _ = make(config, **options)
     for a, b in zip(pooler.variables, objective.variables, strict=True):
         a.assign(b)
     states = ENCODED["sequence_output"]
@@ -324,7 +323,7 @@ def test_the_mean_of_what_is_no_padding_in_place_of_a_pooler(module, options):
 
 
 def test_the_output_of_masked_lm_is_the_token_table_itself():
-    objective, encoder, paths = make(masked_lm)
+    objective, encoder, paths = make(MaskedLMConfig)
     assert not [path for path in paths if "table" in path]
     with tf.GradientTape() as tape:
         loss = objective.terms(BATCH, ENCODED, encoder).losses["masked_lm"]
@@ -340,28 +339,30 @@ def test_class_terms_of_a_confident_guess():
 
 def test_errors():
     no_pooler = dataclasses.replace(ENCODER, pooler=False)
-    for module, options in [
-        (classification, {"num_labels": 2}),
-        (regression, {}),
+    for config, options in [
+        (ClassificationConfig, {"num_labels": 2}),
+        (RegressionConfig, {}),
     ]:
-        with pytest.raises(UserError, match="reads the pooled output: set encoder.pooler to true"):
-            make(module, encoder_config=no_pooler, **options)
+        with pytest.raises(ValueError, match="reads the pooled output: set encoder.pooler to true"):
+            config(**options).check_encoder(no_pooler)
     with pytest.raises(ValueError, match="reads the pooled output: set encoder.pooler to true"):
         SentencePairConfig().check_encoder(no_pooler)
     last = dataclasses.replace(ENCODER, pooled_position="last")
-    for module, options in [(classification, {"num_labels": 2}), (regression, {})]:
+    for config, options in [(ClassificationConfig, {"num_labels": 2}), (RegressionConfig, {})]:
         with pytest.raises(ValueError, match="pooling: 'max' is not one of pooled, first, mean"):
-            config_of(module)(pooling="max")
-        with pytest.raises(UserError, match=r"pooling: first, and this encoder has .*: last: take"):
-            make(module, encoder_config=last, pooling="first", **options)
+            config(pooling="max")
+        with pytest.raises(
+            ValueError, match=r"pooling: first, and this encoder has .*: last: take"
+        ):
+            config(pooling="first", **options).check_encoder(last)
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):
-        make(classification)
+        make(ClassificationConfig)
     with pytest.raises(ValueError, match="num_labels: 3, but there are 2 labels"):
         ClassificationConfig(labels=("a", "b"), num_labels=3)
     with pytest.raises(ValueError, match="num_labels: 1 is less than 2"):
         ClassificationConfig(num_labels=1)
-    for module in (classification, regression):
+    for config in (ClassificationConfig, RegressionConfig):
         with pytest.raises(ValueError, match=r"dropout: 1.5 is not in \[0, 1\)"):
-            config_of(module)(dropout=1.5)
+            config(dropout=1.5)
     with pytest.raises(ValueError, match="relation: 'before' is not one of next_sentence"):
         SentencePairConfig(relation="before")

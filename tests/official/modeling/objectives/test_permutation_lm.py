@@ -175,7 +175,7 @@ def test_an_encoder_of_another_kind_is_refused():
     with pytest.raises(
         UserError, match="objectives.0: permutation_lm: the encoder has no query st"
     ):
-        resolve.resolve(resolve.inherit(config, other), 9)
+        resolve.fill_in(resolve.inherit(config, other), 9)
 
 
 def test_without_the_corruption_it_is_refused():

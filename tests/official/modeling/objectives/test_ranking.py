@@ -10,13 +10,10 @@ import tensorflow as tf
 from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.heads import KernelRankingConfig, RankingConfig
-from official.config.registry import OBJECTIVES
 from official.conversion import huggingface
 from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
-from official.modeling.objectives import kernel_ranking, ranking
-from official.utils.errors import UserError
 from tests import GOLDEN
 
 ENCODER = TransformerConfig(
@@ -49,12 +46,12 @@ def batch():
     }
 
 
-def make(module, **options):
+def make(config, **options):
     """A model with random values in every variable."""
     settings = configs.Config(
         "ranks",
         encoder=ENCODER,
-        objectives=(OBJECTIVES[module.__name__.rpartition(".")[2]](**options),),
+        objectives=(config(**options),),
     )
     model = Model(settings, dtype="float64")
     for variable in model.variables:
@@ -69,7 +66,7 @@ def prepared(model, given):
 
 def test_cross_encoder_scores_the_pooled_output():
     given = batch()
-    model, objective = make(ranking)
+    model, objective = make(RankingConfig)
     ready, encoded = prepared(model, given)
     assert ready["token_ids"].shape == (6, 9)
     np.testing.assert_array_equal(ready["token_ids"][3], given["token_ids"][1, 1])
@@ -86,10 +83,10 @@ def test_cross_encoder_scores_the_pooled_output():
     assert (losses, metrics) == ({}, {})
 
 
-@pytest.mark.parametrize("module", [ranking, kernel_ranking])
+@pytest.mark.parametrize("config", [RankingConfig, KernelRankingConfig])
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
-def test_losses_are_those_of_a_loop(module, loss):
-    model, objective = make(module, loss=loss, margin=0.7)
+def test_losses_are_those_of_a_loop(config, loss):
+    model, objective = make(config, loss=loss, margin=0.7)
     ready, encoded = prepared(model, batch())
     scores = model.predictions(ready, encoded)["score"].numpy()
     expected, hits = 0.0, 0.0
@@ -112,7 +109,7 @@ def test_losses_are_those_of_a_loop(module, loss):
 @pytest.mark.parametrize("ready", [False, True])
 def test_tokens_of_all_sequences_are_counted(ready):
     given = batch()
-    model, _ = make(ranking)
+    model, _ = make(RankingConfig)
     statistics = Statistics()
     result = model.prepare({name: tf.constant(value) for name, value in given.items()})
     row = statistics.pack({}, {}, {}, result if ready else given)
@@ -123,7 +120,7 @@ def test_tokens_of_all_sequences_are_counted(ready):
 
 
 def test_a_tie_is_half_right():
-    model, objective = make(ranking)
+    model, objective = make(RankingConfig)
     for variable in objective.variables:
         variable.assign(tf.zeros_like(variable))
     losses, metrics = model.terms(prepared(model, batch())[0])
@@ -133,7 +130,7 @@ def test_a_tie_is_half_right():
 
 def test_kernels_are_those_of_a_loop():
     given = batch()
-    model, objective = make(kernel_ranking)
+    model, objective = make(KernelRankingConfig)
     means_and_widths = [(1.0, 1e-3)] + [(0.9 - 0.2 * k, 0.1) for k in range(10)]
     np.testing.assert_allclose(objective.config.means_and_widths, means_and_widths, atol=1e-12)
     # Some documents repeat what the query says, at the same place, so that it has the same state.
@@ -170,7 +167,7 @@ def test_kernels_are_those_of_a_loop():
 def test_query_and_document_are_read_apart():
     """Each as the encoder reads it when it stands alone, padded otherwise."""
     given = batch()
-    model, _ = make(kernel_ranking)
+    model, _ = make(KernelRankingConfig)
     _, encoded = prepared(model, given)
     states = encoded["sequence_output"].numpy()
     flat = {name: value.reshape(6, 9) for name, value in given.items() if value.ndim == 3}
@@ -188,7 +185,7 @@ def test_query_and_document_are_read_apart():
 
 
 def test_the_encoder_of_kernels_does_not_learn():
-    model, objective = make(kernel_ranking)
+    model, objective = make(KernelRankingConfig)
     ready = {name: tf.constant(value) for name, value in batch().items()}
     variables = model.trainable_variables
     with tf.GradientTape() as tape:
@@ -202,7 +199,7 @@ def test_the_encoder_of_kernels_does_not_learn():
     # Nor is anything dropped in it; in a cross-encoder it is.
     plain = model.encode(ready)["sequence_output"]
     np.testing.assert_array_equal(model.encode(ready, rng)["sequence_output"], plain)
-    other, _ = make(ranking)
+    other, _ = make(RankingConfig)
     ready = other.prepare({name: tf.constant(value) for name, value in batch().items()})
     dropped = other.encode(ready, rng)["sequence_output"] - other.encode(ready)["sequence_output"]
     assert np.abs(dropped).max() > 0.1
@@ -212,7 +209,7 @@ def test_a_query_or_a_document_of_unknown_words_has_a_score():
     given = batch()
     given["text_mask"][0, 0] = False
     given["text_mask"][1, 1] &= given["segment_ids"][1, 1] == 0
-    model, _ = make(kernel_ranking)
+    model, _ = make(KernelRankingConfig)
     scores = model.predictions(*prepared(model, given))["score"].numpy()
     assert np.isfinite(scores).all()
 
@@ -257,6 +254,6 @@ def test_settings_that_cannot_be(make, message):
 
 def test_a_cross_encoder_wants_something_to_pool():
     encoder = dataclasses.replace(ENCODER, pooler=False)
-    with pytest.raises(UserError, match="ranking reads the pooled output: set encoder.pooler"):
-        ranking.Objective(RankingConfig(), encoder)
-    ranking.Objective(RankingConfig(pooling="first"), encoder)
+    with pytest.raises(ValueError, match="reads the pooled output: set encoder.pooler"):
+        RankingConfig().check_encoder(encoder)
+    RankingConfig(pooling="first").check_encoder(encoder)

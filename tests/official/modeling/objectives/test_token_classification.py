@@ -9,7 +9,6 @@ from official.config import compatibility
 from official.config.heads import Mix, TokenClassificationConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
-from official.modeling.objectives import token_classification
 from official.utils.errors import UserError
 from tests.official.modeling.objectives.test_objectives import (
     ENCODED,
@@ -34,7 +33,7 @@ def scores(v):
 
 
 def test_each_first_token_is_classified():
-    objective, encoder, v = make(token_classification, num_labels=4)
+    objective, encoder, v = make(TokenClassificationConfig, num_labels=4)
     logits = scores(v)
     losses, hits = [], []
     for b, t in np.argwhere(BATCH["tag_ids"] >= 0):
@@ -51,7 +50,7 @@ def test_each_first_token_is_classified():
 
 
 def test_with_a_crf_the_loss_is_that_of_the_chains():
-    objective, encoder, v = make(token_classification, num_labels=4, crf=True)
+    objective, encoder, v = make(TokenClassificationConfig, num_labels=4, crf=True)
     mask = BATCH["tag_ids"] >= 0
     likelihood = objective.crf.log_likelihood(scores(v), BATCH["tag_ids"], mask).numpy()
     terms = objective.terms(BATCH, ENCODED, encoder)
@@ -69,7 +68,7 @@ def test_with_a_crf_the_loss_is_that_of_the_chains():
 
 
 def test_with_a_bilstm_the_tags_read_its_outputs():
-    objective, encoder, v = make(token_classification, num_labels=4, bilstm=3)
+    objective, encoder, v = make(TokenClassificationConfig, num_labels=4, bilstm=3)
     real = np.arange(5) < np.array([[5], [4], [2]])
     encoded = ENCODED | {"padding_mask": real}
     outputs = objective.bilstm(ENCODED["sequence_output"], real).numpy()  # see `test_bilstm`
@@ -91,7 +90,7 @@ def test_with_a_bilstm_the_tags_read_its_outputs():
 def test_losses_are_float32_and_all_gradients_finite(options):
     """In bfloat16, compiled by XLA, with dropout, and with a row that has no labels."""
     objective, encoder, _ = make(
-        token_classification, "mixed_bfloat16", num_labels=4, dropout=0.5, **options
+        TokenClassificationConfig, "mixed_bfloat16", num_labels=4, dropout=0.5, **options
     )
     batch = {name: tf.constant(value) for name, value in BATCH.items()}
     batch["tag_ids"] = tf.constant(np.where([[1], [0], [1]], BATCH["tag_ids"], -1))
@@ -156,4 +155,4 @@ def test_bad_configs(changes, message):
 
 def test_a_head_without_labels_is_refused():
     with pytest.raises(UserError, match="neither labels nor num_labels"):
-        make(token_classification)
+        make(TokenClassificationConfig)
