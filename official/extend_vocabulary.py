@@ -130,9 +130,9 @@ def _added(tokenizer: "Tokenizer", extended: "Extended") -> Iterator[str]:
     )
     if FLAGS.words is not None:
         for word, why in list(extended.left_out.items())[:_SHOWN]:
-            yield f"left out: {word!r} {why}"
+            yield f"not added: {word!r} {why}"
         if len(extended.left_out) > _SHOWN:
-            yield f"left out: {len(extended.left_out) - _SHOWN:,} more"
+            yield f"not added: {len(extended.left_out) - _SHOWN:,} more"
 
 
 def _kept(sources: Sequence[Sequence[int]], old: "Tokenizer", new: "Tokenizer") -> Iterator[str]:

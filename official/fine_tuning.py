@@ -299,7 +299,7 @@ def _labeled(
             raise UserError("label: no text has a label")
     elif len(set(_classes(rows.columns["label"]))) < 2:
         label = rows.columns["label"][0]
-        raise UserError(f"label: all are {label!r}: at least two classes are wanted")
+        raise UserError(f"label: all are {label!r}: expected at least two classes")
     return run.train(kind, run.family or kind, rows, columns)
 
 
@@ -361,7 +361,7 @@ class _Run:
         """Returns the rows of `validation` that are given."""
         names = list(rows.columns)
         if len(given) > len(names):
-            raise UserError(f"validation: ({', '.join(names)}) are wanted, or a table alone")
+            raise UserError(f"validation: expected ({', '.join(names)}), or a table alone")
         values = [*given, *[None] * (len(names) - len(given))]
         other = _rows(dict(zip(names, values, strict=True)), columns)
         if task.startswith("squad"):
@@ -486,7 +486,7 @@ def _rows(given: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
         if any(value is not None for name, value in given.items() if name != names[0]):
             raise UserError("give a table alone, with `columns`, or lists")
         if len(columns) != len(names):
-            raise UserError(f"columns: {len(names)} names are wanted: those of {', '.join(names)}")
+            raise UserError(f"columns: expected {len(names)} names: those of {', '.join(names)}")
         known = list(first.columns)
         for column in columns:
             if column not in known:
@@ -559,7 +559,7 @@ def _lists(labels: list) -> list:
         labels[:] = [list(map(str, names)) for names in labels]
     for number, names in enumerate(labels):
         if len(set(names)) < len(names):
-            raise UserError(f"label {number}: a label is there twice in {names!r}")
+            raise UserError(f"label {number}: {names!r} contains a label twice")
     return labels
 
 
@@ -633,9 +633,9 @@ def _write(path: Path, rows: _Rows, task: str, split: str) -> None:
         paragraphs = []
         for i, (question, context, answer) in enumerate(zip(*rows.columns.values(), strict=True)):
             found = [] if answer is None else [{"text": answer[0], "answer_start": answer[1]}]
-            asked = {"id": f"{split}-{i}", "question": question, "answers": found}
-            asked["is_impossible"] = answer is None
-            paragraphs.append({"context": context, "qas": [asked]})
+            entry = {"id": f"{split}-{i}", "question": question, "answers": found}
+            entry["is_impossible"] = answer is None
+            paragraphs.append({"context": context, "qas": [entry]})
         path.write_text(json.dumps({"data": [{"title": "", "paragraphs": paragraphs}]}), "utf-8")
         return
     with path.open("w", encoding="utf-8") as stream:

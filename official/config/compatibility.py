@@ -242,5 +242,5 @@ def _hides(config: Config) -> bool:
     corruption = config.corruption
     if corruption is None or "permutation_mask" in corruption.gives():
         return False
-    asked = {f for o in config.objectives for f in o.needs()}
-    return "masked_ids" in asked and getattr(corruption, "block_size", None) is None
+    needed = {f for o in config.objectives for f in o.needs()}
+    return "masked_ids" in needed and getattr(corruption, "block_size", None) is None

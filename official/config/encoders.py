@@ -129,7 +129,9 @@ class TransformerConfig(EncoderConfig):
         if self.causal and self.relative_buckets:
             raise ValueError("relative_buckets: not supported for causal: true; remove it")
         if self.layer_groups is None and self.inner_layers != 1:
-            raise ValueError("inner_layers: has a meaning only where layer_groups is set")
+            raise ValueError(
+                "inner_layers: not supported without layer_groups: set it, or remove inner_layers"
+            )
         if self.layer_groups is not None and self.num_layers % self.layer_groups:
             raise ValueError(
                 f"layer_groups: {self.layer_groups} groups do not divide {self.num_layers} layers"
@@ -235,11 +237,11 @@ class TransformerXLConfig(EncoderConfig):
         one_of("pooled_position", self.pooled_position, ["last", "first"])
         one_of("segment_types", self.segment_types, [0, 2])
         if self.same_length and (self.attention != "uni" or not self.memory_length):
-            raise ValueError(
-                "same_length: has a meaning only where attention is uni and memory_length is set"
-            )
+            raise ValueError("same_length: only supported with attention: uni and a memory_length")
         if self.reuse_length and not self.memory_length:
-            raise ValueError("reuse_length: has a meaning only where memory_length is set")
+            raise ValueError(
+                "reuse_length: not supported without memory_length: set it, or remove reuse_length"
+            )
         if self.attention == "uni" and self.pooled_position == "first":
             raise ValueError(
                 "pooled_position: first sees no other position where attention is uni: take last"
@@ -466,7 +468,10 @@ class BilmConfig(EncoderConfig):
             raise ValueError(f"filters: width {widest[0]} exceeds the {_WIDTH} ids of a word")
         widths = [width for width, _ in filters]
         if twice := {width for width in widths if widths.count(width) > 1}:
-            raise ValueError(f"filters: width {min(twice)} is there twice: give their sum")
+            raise ValueError(
+                f"filters: width {min(twice)} is listed twice: list it once, with the sum of both "
+                "numbers"
+            )
         at_least(self, 1, "vocab_size", "character_size", "cell_size", "projection_size")
         at_least(self, 1, "num_layers")
         at_least(self, 0, "highway_layers", "cell_clip", "projection_clip", "initializer_range")

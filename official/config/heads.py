@@ -212,7 +212,9 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
         count = self.num_labels or len(self.labels)
         labels_agree(self)
         if any(not 0 <= threshold <= 1 for threshold in self.thresholds):
-            raise ValueError("thresholds: probabilities from 0 to 1 are wanted")
+            raise ValueError(
+                f"thresholds: expected probabilities from 0 to 1, got {list(self.thresholds)}"
+            )
         if count and len(self.thresholds) not in (0, count):
             raise ValueError(f"thresholds: {len(self.thresholds)}, but there are {count} labels")
 

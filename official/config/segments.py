@@ -123,12 +123,19 @@ class Segments:
         for name in ("rows", "reuse_length", "backward", "short_documents", "sentences"):
             default = type(self).__dataclass_fields__[name].default
             if self.format != "stream" and getattr(self, name) != default:
-                raise ValueError(f"{name}: has a meaning for the format stream, not {self.format}")
+                raise ValueError(
+                    f"{name}: not supported for the format {self.format}, only for stream: remove "
+                    "it"
+                )
         if self.format != "halves" and self.single_prob != Segments.single_prob:
-            raise ValueError(f"single_prob: has a meaning for the format halves, not {self.format}")
+            raise ValueError(
+                f"single_prob: not supported for the format {self.format}, only for halves: "
+                "remove it"
+            )
         if self.random_negatives and self.relation != "sentence_order":
             raise ValueError(
-                f"random_negatives: has a meaning for sentence_order, not for {self.relation}"
+                f"random_negatives: not supported for relation: {self.relation}, only for "
+                "sentence_order: remove it"
             )
         at_least(self, 8, "max_length")
         at_least(self, 1, "duplicates", "packing")
@@ -180,8 +187,8 @@ class Segments:
             default = {"relation": "none"}.get(name, type(self).__dataclass_fields__[name].default)
             if self.sentences and getattr(self, name) != default:
                 raise ValueError(
-                    f"{name}: {getattr(self, name)} is not for rows of sentences, which have both "
-                    f"directions and no special token but marks: remove it, or sentences"
+                    f"{name}: {getattr(self, name)} is not supported for rows of sentences, which "
+                    "have both directions and no special token but marks: remove it, or sentences"
                 )
 
     @property

@@ -42,17 +42,17 @@ class Document:
     Attributes:
       path: the file.
       values: the values, with those of its bases.
-      places: `FILE:LINE` of each dotted key.
+      lines: `FILE:LINE` of each dotted key.
     """
 
     path: AnyPath
     values: dict[str, Any]
-    places: dict[str, str]
+    lines: dict[str, str]
 
     def override(self, key: str) -> None:
         """Forgets where a key stands, whose value no file has."""
-        self.places = {k: v for k, v in self.places.items() if not f"{k}.".startswith(f"{key}.")}
-        self.places[key] = str(self.path)
+        self.lines = {k: v for k, v in self.lines.items() if not f"{k}.".startswith(f"{key}.")}
+        self.lines[key] = str(self.path)
 
     def located(self, message: str) -> str:
         """Returns a message `PATH: KEY: ...` with the file and line of the key, if it has one."""
@@ -61,9 +61,9 @@ class Document:
             return message
         rest = message.removeprefix(begin)
         key = rest.split(": ")[0]
-        while key and key not in self.places:
+        while key and key not in self.lines:
             key = key.rpartition(".")[0]
-        return f"{self.places[key]}: {rest}" if key else message
+        return f"{self.lines[key]}: {rest}" if key else message
 
 
 def read(path: str | os.PathLike) -> Document:
@@ -111,35 +111,35 @@ def _read(path: AnyPath, above: tuple[AnyPath, ...], named: str = "") -> Documen
         raise UserError(f"{path}: not YAML: {error}") from None
     if node is None or not isinstance(values, dict):
         raise UserError(f"{path}: a config is a mapping, such as `name: my_run`")
-    places = {key: f"{path}:{line}" for key, line in _lines(node)}
+    lines = {key: f"{path}:{line}" for key, line in _lines(node)}
     if _BASE not in values:
-        return Document(path, values, places)
+        return Document(path, values, lines)
     base = values.pop(_BASE)
     if not isinstance(base, str) or not base:
-        raise UserError(f"{places[_BASE]}: base: {base!r}: expected the name of a config file")
+        raise UserError(f"{lines[_BASE]}: base: {base!r}: expected the name of a config file")
     beside = path.parent / base
     found = beside if beside.exists() or not base.startswith(f"{_FOLDER}/") else find(base)
-    under = _read(found, (*above, path), places.pop(_BASE))
-    document = Document(path, under.values, under.places)
-    _merge(document, document.values, values, places, "")
+    under = _read(found, (*above, path), lines.pop(_BASE))
+    document = Document(path, under.values, under.lines)
+    _merge(document, document.values, values, lines, "")
     return document
 
 
 def _merge(
-    document: Document, base: dict, values: dict, places: dict[str, str], prefix: str
+    document: Document, base: dict, values: dict, lines: dict[str, str], prefix: str
 ) -> None:
-    """Merges the values of a config, and their places, into those of its base."""
+    """Merges the values of a config, and their lines, into those of its base."""
     for name, value in values.items():
         key = f"{prefix}{name}"
         under = base.get(name)
         if isinstance(under, dict) and isinstance(value, dict):
             if "type" not in value or value["type"] == under.get("type"):
-                document.places[key] = places.get(key, str(document.path))
+                document.lines[key] = lines.get(key, str(document.path))
                 base[name] = dict(under)  # an alias may have the same values elsewhere
-                _merge(document, base[name], value, places, f"{key}.")
+                _merge(document, base[name], value, lines, f"{key}.")
                 continue
         document.override(key)
-        document.places |= {k: v for k, v in places.items() if f"{k}.".startswith(f"{key}.")}
+        document.lines |= {k: v for k, v in lines.items() if f"{k}.".startswith(f"{key}.")}
         if value is None and name in base:
             del base[name]
         else:

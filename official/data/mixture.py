@@ -43,8 +43,8 @@ def parse(text: str) -> list[str] | dict[str, float]:
         may contain a comma.
 
     Raises:
-      UserError: a share is no number, some folders have shares and some have none, or a folder with
-        a share is named twice.
+      UserError: a share is not a number, only some folders have shares, or a folder with a share is
+        named twice.
     """
     if paths.path(text).exists():
         return [text]

@@ -59,7 +59,7 @@ class Model(keras.Layer):
         return paths
 
     def networks(self):
-        """Returns this model, and the teachers that run beside it and are no part of it."""
+        """Returns this model and the teachers, which run beside it and are not parts of it."""
         return [self, *(model for objective in self.objectives for model in objective.teachers)]
 
     def freeze_encoder(self):

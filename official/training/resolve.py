@@ -74,21 +74,21 @@ def inherit(
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
         return ResolvedConfig.of(config, encoder=_with_dropout(config, config.encoder))
-    given = _for_task(config, initial.encoder)
+    inherited = _for_task(config, initial.encoder)
     if config.encoder is not None:
         ours = _for_task(config, config.encoder)
-        if dataclasses.replace(ours, vocab_size=given.vocab_size) != _like(given, ours):
+        if dataclasses.replace(ours, vocab_size=inherited.vocab_size) != _like(inherited, ours):
             changed = configs.differences(
                 dataclasses.replace(config, encoder=ours),
-                dataclasses.replace(config, encoder=given),
+                dataclasses.replace(config, encoder=inherited),
             )
             key, ours, theirs = next(c for c in changed if c[0] != "encoder.vocab_size")
             raise UserError(
                 f"{key}: {ours} in the config and {theirs} in the model of --init: remove "
                 "`encoder`, which then comes from --init"
             )
-        given = _like(given, ours)
-    return ResolvedConfig.of(config, encoder=_with_dropout(config, given))
+        inherited = _like(inherited, ours)
+    return ResolvedConfig.of(config, encoder=_with_dropout(config, inherited))
 
 
 def fill_in(

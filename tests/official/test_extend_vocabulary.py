@@ -129,7 +129,7 @@ def test_the_command(tmp_path):
     assert done.returncode == 0, done.stderr
     # `not` was unknown, which is one piece.
     assert "3 words are one piece each, and were 2.00 on average: 3 new pieces" in done.stdout
-    assert "left out: 'ba' is one piece already" in done.stdout
+    assert "not added: 'ba' is one piece already" in done.stdout
     assert "rows of the tables: 125 -> 128" in done.stdout
     loaded = official.load(tmp_path / "grown")
     assert loaded.tokenizer.encode(["badadi bada"])[0].tolist() == [126, 125]

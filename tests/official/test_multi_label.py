@@ -166,7 +166,7 @@ def test_a_problem_type_of_transformers(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"thresholds": (0.5, 2.0)}, "thresholds: probabilities from 0 to 1"),
+        ({"thresholds": (0.5, 2.0)}, "thresholds: expected probabilities from 0 to 1"),
         ({"num_labels": 3, "thresholds": (0.5,)}, "thresholds: 1, but there are 3 labels"),
         ({"num_labels": 3, "labels": ("a",)}, "num_labels: 3, but there are 1 labels"),
     ],

@@ -141,7 +141,7 @@ def test_packed_weights_are_read(tmp_path):
         ({"lstm": {"dim": "64"}}, "lstm.dim: expected a whole number, got '64'"),
         ({"char_cnn": {"embedding": 4}}, "char_cnn.embedding: expected an object"),
         ({"char_cnn": {"filters": [[1.5, 8]]}}, "char_cnn.filters.0.0: expected a whole number"),
-        ({"char_cnn": {"filters": [[1, 8], [1, 8]]}}, "filters: width 1 is there twice"),
+        ({"char_cnn": {"filters": [[1, 8], [1, 8]]}}, "filters: width 1 is listed twice"),
     ],
 )
 def test_options_of_wrong_types(tmp_path, option, message):

@@ -202,10 +202,10 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
         ({"packing": 2}, "packing: 2 is not for the format stream, whose rows are full"),
         ({"static_masks": True}, "static_masks: True is not for .* when it is read: take False"),
         ({"short_documents": "keep"}, "short_documents: 'keep' is not one of join, drop"),
-        ({"format": "pairs"}, "rows: has a meaning for the format stream, not pairs"),
-        ({"format": "pairs", "rows": 0, "backward": True}, "backward: has a meaning for the form"),
+        ({"format": "pairs"}, "rows: not supported for the format pairs, only for stream"),
+        ({"format": "pairs", "rows": 0, "backward": True}, "backward: not supported for the"),
         ({"format": "doc_sentences", "rows": 0, "short_documents": "drop"},
-         "short_documents: has a meaning for the format stream, not doc_sentences"),
+         "short_documents: not supported for the format doc_sentences, only for stream"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_stream_are_refused(settings, message):

@@ -211,7 +211,7 @@ def test_from_shards_to_batches(tmp_path):
     [
         ({"format": "halves", "relation": "next_sentence"},
          "relation: next_sentence is one of two segments, and halves has two that belong together"),
-        ({"single_prob": 0.2}, "single_prob: has a meaning for the format halves, not pairs"),
+        ({"single_prob": 0.2}, "single_prob: not supported for the format pairs, only for halves"),
         ({"format": "halves", "single_prob": 2.0}, "single_prob: 2.0 is not between"),
     ],
 )  # fmt: skip

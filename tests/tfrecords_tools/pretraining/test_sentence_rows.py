@@ -54,10 +54,13 @@ def test_any_workers_write_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"format": "pairs", "rows": 0}, "sentences: has a meaning for the format stream, not pai"),
-        ({"backward": True}, "backward: True is not for rows of sentences"),
-        ({"reuse_length": 2}, "reuse_length: 2 is not for rows of sentences"),
-        ({"short_documents": "drop"}, "short_documents: drop is not for rows of sentences"),
+        (
+            {"format": "pairs", "rows": 0},
+            "sentences: not supported for the format pairs",
+        ),
+        ({"backward": True}, "backward: True is not supported for rows of sentences"),
+        ({"reuse_length": 2}, "reuse_length: 2 is not supported for rows of sentences"),
+        ({"short_documents": "drop"}, "short_documents: drop is not supported for rows"),
         ({"packing": 2}, "packing: 2 is not for the format stream"),
     ],
 )

@@ -90,7 +90,7 @@ def test_what_does_not_suit_blocks_is_refused():
     for options, message in (
         ({"packing": 2}, "packing: 2 is not for the format blocks, whose rows are full: take 1"),
         ({"relation": "next_sentence"}, "next_sentence is one of two segments, and blocks has one"),
-        ({"rows": 4}, "rows: has a meaning for the format stream, not blocks"),
+        ({"rows": 4}, "rows: not supported for the format blocks, only for stream"),
     ):
         with pytest.raises(UserError, match=message):
             small.config(segments={"format": "blocks", "max_length": 16, **options}, objectives=[])

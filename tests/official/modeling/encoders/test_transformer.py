@@ -443,7 +443,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"num_layers": 0}, "num_layers: 0 is less than 1"),
         ({"vocab_size": 0}, "vocab_size: 0 is less than 1"),
         ({"segment_types": -1}, "segment_types: -1 is negative"),
-        ({"inner_layers": 2}, "inner_layers: has a meaning only where layer_groups is set"),
+        ({"inner_layers": 2}, "inner_layers: not supported without layer_groups: set it"),
         ({"layer_groups": 3}, "layer_groups: 3 groups do not divide 2 layers"),
     ],
 )

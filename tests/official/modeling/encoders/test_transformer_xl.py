@@ -516,15 +516,15 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"reuse_length": -1}, "reuse_length: -1 is negative"),
         (
             {"same_length": True},
-            "same_length: has a meaning only where attention is uni and memory_length is set",
+            "same_length: only supported with attention: uni and a memory_length",
         ),
         (
             {"same_length": True, "attention": "uni", "memory_length": 0},
-            "same_length: has a meaning only where attention is uni and memory_length is set",
+            "same_length: only supported with attention: uni and a memory_length",
         ),
         (
             {"memory_length": 0, "reuse_length": 3},
-            "reuse_length: has a meaning only where memory_length is set",
+            "reuse_length: not supported without memory_length: set it",
         ),
     ],
 )

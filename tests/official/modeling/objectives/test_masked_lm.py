@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.modeling.layers.random import Draws
-from tests.official.modeling.objectives.test_generator import BATCH, IDS, THIRD, make, tensors
+from tests.official.modeling.objectives.test_replaced_tokens import BATCH, IDS, THIRD, make, tensors
 
 
 @pytest.mark.parametrize("example_weights", [[1, 1], [0, 1]])
