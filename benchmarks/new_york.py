@@ -20,7 +20,7 @@ from official.corruption import permutation
 from official.corruption.vocabulary import Vocabulary
 from official.distribution import strategies
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers import gather
+from official.modeling.layers.kernels import flat_positions
 from official.training import optimizers
 from official.training.train_step import TrainStep
 from official.utils import seeding
@@ -135,7 +135,7 @@ def masked(model) -> Row:
     hidden[:, PLACES] = MASK
     encoded = encode(model.encoder, {**batch, "token_ids": hidden})["sequence_output"]
     positions = np.tile(PLACES, (len(CITIES), 1))
-    logits = model.objectives[0].logits(gather.positions(encoded, positions), model.encoder)
+    logits = model.objectives[0].logits(flat_positions(encoded, positions), model.encoder)
     return Row("masked LM", *log_probs(logits, PLACES), ("is a city", "is a city"))
 
 

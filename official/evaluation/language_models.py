@@ -23,8 +23,7 @@ from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset, each_batch
 from official.distribution.numerics import restrict_graph_optimizer
-from official.modeling.layers import gather
-from official.modeling.layers.kernels import cross_entropy
+from official.modeling.layers.kernels import cross_entropy, flat_positions
 from official.modeling.model import Model
 from official.utils import progress
 from official.utils.errors import UserError
@@ -113,7 +112,7 @@ def pseudo_perplexity(
         own = tf.stack([tf.range(tf.shape(columns)[0]), columns], axis=1)
         hidden = tf.fill(tf.shape(targets), tf.cast(tokenizer.mask_id, targets.dtype))
         copies["token_ids"] = tf.tensor_scatter_nd_update(copies["token_ids"], own, hidden)
-        states = gather.positions(model.encode(copies)["sequence_output"], columns[:, None])
+        states = flat_positions(model.encode(copies)["sequence_output"], columns[:, None])
         return cross_entropy(head.logits(states, model.encoder), targets)[0]
 
     total, count, size = 0.0, 0, 0

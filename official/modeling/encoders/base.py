@@ -10,8 +10,8 @@ import keras
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
+from official.modeling.layers.kernels import flat_positions, take_positions
 from official.modeling.types import Size, Tensor
 from official.utils import keras_private
 
@@ -132,10 +132,10 @@ def pooled_states(
         [B, D], or [B, K, D] with `given`.
     """
     if given is not None:
-        return gather.each(x, given)
+        return take_positions(x, given)
     if position == "first":
         return x[:, 0]
-    return gather.positions(x, pooled_positions(x, position, real))
+    return flat_positions(x, pooled_positions(x, position, real))
 
 
 def pooled_positions(

@@ -8,10 +8,9 @@ from typing import Any
 from keras import ops
 
 from official.modeling.encoders import base
-from official.modeling.layers import gather
 from official.modeling.layers.character_cnn import CharacterCNN
 from official.modeling.layers.embeddings import Table
-from official.modeling.layers.kernels import accurate, dropout
+from official.modeling.layers.kernels import accurate, dropout, take_positions
 from official.modeling.layers.lstm import ProjectedLSTM
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Tensor
@@ -131,7 +130,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
         order = None
         if backward is None:
             order = _reversed(forward, real)
-            rows = forward, gather.each(forward, order)
+            rows = forward, take_positions(forward, order)
         else:
             rows = forward, self.words(backward)
         layers, states = [], []
@@ -139,7 +138,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             first = 0 if direction == "forward" else self.config.num_layers
             outputs, kept = self._run(stack, row, real, rng, memory, memory_mask, first)
             if direction == "backward" and order is not None:
-                outputs = [gather.each(x, order) for x in outputs]
+                outputs = [take_positions(x, order) for x in outputs]
             layers.append(outputs)
             states += kept
         joined = [ops.concatenate(pair, axis=-1) for pair in zip(*layers, strict=True)]

@@ -10,12 +10,12 @@ import numpy as np
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import (
     accurate,
     dropout_mask,
     softmax,
+    take_positions,
     times_transposed,
     write_slots,
 )
@@ -196,7 +196,7 @@ class Attention(_Heads):
         if query_positions is None:
             query, key, value = self._split(self.query_key_value(x), 3)
         else:
-            inputs = [gather.each(x, query_positions), x]
+            inputs = [take_positions(x, query_positions), x]
             sizes = [self.inner_size, 2 * self.inner_size]
             queries, others = self.query_key_value.by_columns(inputs, sizes)
             (query,), (key, value) = self._split(queries, 1), self._split(others, 2)

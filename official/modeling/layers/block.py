@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import dropout, dropout_mask
+from official.modeling.layers.kernels import dropout, dropout_mask, take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import NORMS, LayerNorm
 from official.modeling.layers.random import Draws
@@ -252,7 +251,7 @@ class Block(Layer):
             bias=bias,
         )
         if query_positions is not None:
-            x = gather.each(x, query_positions)
+            x = take_positions(x, query_positions)
         x = self._after(x, attended.output, norm, rng)
         crossed = ()
         if self.cross_attention is not None:

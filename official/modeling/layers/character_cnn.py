@@ -7,8 +7,8 @@ of a word's vector.
 import keras
 from keras import ops
 
-from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
+from official.modeling.layers.kernels import take_rows
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import RandomWeights
 from official.modeling.types import Tensor
@@ -74,7 +74,7 @@ class CharacterCNN(Layer):
         """
         leading = ops.shape(character_ids)[:-1]
         ids = ops.reshape(character_ids, (-1, character_ids.shape[-1]))  # [W, K]
-        vectors = gather.rows(self.table, ops.maximum(ids - 1, 0))
+        vectors = take_rows(self.table, ops.maximum(ids - 1, 0))
         vectors = ops.where(ids[:, :, None] > 0, vectors, 0)
         vectors = ops.cast(vectors, self.compute_dtype)  # [W, K, E]
         x = ops.concatenate([layer(vectors) for layer in self.convolutions], axis=-1)  # [W, F]

@@ -5,12 +5,12 @@ Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidde
 
 from keras import ops
 
-from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import (
     dropout,
     one_pass,
     sum_rows,
+    take_rows,
     times_transposed,
     transposed_times,
     with_gradient,
@@ -39,7 +39,7 @@ class Table(Layer):
 
     def call(self, ids: Tensor) -> Tensor:
         """Looks up ids of any shape: [..., E]."""
-        return ops.cast(gather.rows(self.table, ids), self.compute_dtype)
+        return ops.cast(take_rows(self.table, ids), self.compute_dtype)
 
     def first(self, length: Size, offset: int = 0) -> Tensor:
         """Returns `length` rows from `offset` on, without a look-up: [length, E]."""

@@ -9,6 +9,10 @@
 | `cross_entropy(logits, targets)`    | the loss of each row, its log Z, and whether it is a hit   |
 | `dropout(x, rate, rng)`             | dropout with the mask `dropout_mask(shape, rate, rng)`     |
 | `scan(step, state, sequences)`      | `ops.scan(step, state, sequences)`                         |
+| `take_rows(matrix, ids)`            | `ops.take(matrix, ids, axis=0)`                            |
+| `take_positions(sequence, ids)`     | `ops.take_along_axis(sequence, ids[..., None], axis=1)`    |
+| `flat_positions(sequence, ids)`     | the same, with the positions of all sequences in one axis  |
+| `add_at_positions(values, ids, n)`  | zeros of n positions, and `values` added at `ids`          |
 | `write_slots(slots, new, first)`    | `ops.slice_update(slots, (0, 0, first, 0), new)`           |
 | `@one_pass`                         | the function that it decorates                             |
 | `@with_gradient`                    | the first result of the function that it decorates         |
@@ -23,8 +27,8 @@ Three things decide how the functions compute, and none of them changes a result
 gradients, which compiler there is, and what writes the slots of a cache. They are the attributes of
 `Context`. `configure` sets them for the process, and `using` inside a block.
 
-Shapes: R and O rows, I inner size, V classes, S keys or slots, B batch, N heads, T positions, H
-head size.
+Shapes: R and O rows, I inner size, V classes, S keys or slots, B batch, N heads, T length, P
+positions, H head size, D size of a row.
 """
 
 import contextlib
@@ -38,6 +42,8 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
+
+from official.modeling.types import Size, Tensor
 
 # From this number of elements on, passes over memory cost more than the start of compiled code.
 SMALLEST = 1 << 16
@@ -339,6 +345,69 @@ def scan(step, state, sequences, reverse=False):
 
     numbers = ops.arange(ops.shape(sequences[0])[0], dtype="int32")
     return ops.scan(at, state, numbers, reverse=reverse)
+
+
+@with_gradient
+def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
+    """Takes the rows `ids` of `matrix`.
+
+    The gradient is one dense matrix with the sum of the contributions to each row. (TensorFlow's
+    own gradient is a list of slices with repeated ids. Optimizers and clipping misread it, and it
+    is slower if the matrix has a dense gradient as well, as a tied table has.)
+
+    Args:
+        matrix: [R, D].
+        ids: integers of any shape.
+
+    Returns:
+        [*ids.shape, D].
+    """
+    num_rows, size = ops.shape(matrix)
+
+    def backward(upstream):
+        flat = ops.reshape(upstream, (-1, size))
+        return ops.segment_sum(flat, ops.reshape(ids, (-1,)), num_segments=num_rows), None
+
+    return ops.take(matrix, ids, axis=0), backward
+
+
+def flat_positions(sequence: Tensor, ids: Tensor) -> Tensor:
+    """Takes some positions of each sequence.
+
+    Args:
+        sequence: [B, T, D].
+        ids: int [B, P].
+
+    Returns:
+        [B * P, D], sequence by sequence.
+    """
+    batch, length, size = ops.shape(sequence)
+    starts = ops.arange(batch, dtype="int32")[:, None] * length
+    flat = ops.reshape(ops.cast(ids, "int32") + starts, (-1,))
+    return take_rows(ops.reshape(sequence, (-1, size)), flat)
+
+
+def take_positions(sequence: Tensor, ids: Tensor) -> Tensor:
+    """Takes some positions of each sequence: [B, P, D]; the arguments of `flat_positions`."""
+    return ops.reshape(flat_positions(sequence, ids), (*ops.shape(ids), ops.shape(sequence)[2]))
+
+
+def add_at_positions(values: Tensor, ids: Tensor, length: Size) -> Tensor:
+    """Puts numbers at some positions of each sequence; numbers at the same position are added.
+
+    Args:
+        values: [B, P].
+        ids: int [B, P].
+        length: T.
+
+    Returns:
+        [B, T], 0 at all other positions.
+    """
+    batch = ops.shape(values)[0]
+    starts = ops.arange(batch, dtype="int32")[:, None] * length
+    flat = ops.reshape(ops.cast(ids, "int32") + starts, (-1,))
+    placed = ops.segment_sum(ops.reshape(values, (-1,)), flat, num_segments=batch * length)
+    return ops.reshape(placed, (batch, length))
 
 
 def write_slots(slots, new, first):

@@ -7,9 +7,8 @@ cache, R distances, N heads, H head size, D hidden, K buckets.
 import numpy as np
 from keras import ops
 
-from official.modeling.layers import gather
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import accurate, with_gradient
+from official.modeling.layers.kernels import accurate, take_rows, with_gradient
 from official.modeling.types import DType, Size, Tensor
 
 
@@ -206,7 +205,7 @@ class RelativeBias(Layer):
         relative = ops.arange(keys + length, dtype="int32") - length - slot  # [R]
         wanted = ops.take(known, ops.clip(relative, -largest, largest) + largest)
         table = ops.cast(self.table, accurate(self.compute_dtype))
-        by_distance = ops.transpose(gather.rows(table, wanted))[None, :, None]  # [1, N, 1, R]
+        by_distance = ops.transpose(take_rows(table, wanted))[None, :, None]  # [1, N, 1, R]
         rows = ops.broadcast_to(by_distance, (1, self.num_heads, length, keys + length))
         return shift(rows, keys)
 

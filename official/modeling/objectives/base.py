@@ -10,8 +10,7 @@ import keras
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
-from official.modeling.layers import gather
-from official.modeling.layers.kernels import accurate, cross_entropy
+from official.modeling.layers.kernels import accurate, cross_entropy, take_positions
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Batch, Encoded, Tensor
 
@@ -118,7 +117,7 @@ class Objective(keras.Layer):
         sequence = encoded["sequence_output"]
         positions = self.positions_read(batch)
         assert positions is not None, "the objective reads all positions"
-        return tuple(gather.each(sequence, each) for each in positions)
+        return tuple(take_positions(sequence, each) for each in positions)
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the divisor of each loss: {term: scalar}.

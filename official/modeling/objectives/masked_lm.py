@@ -12,9 +12,8 @@ B * T of all positions.
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
-from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
-from official.modeling.layers.kernels import cross_entropy
+from official.modeling.layers.kernels import cross_entropy, flat_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws
@@ -90,7 +89,7 @@ class MaskedLM(base.Objective):
         del rng
         hidden = encoded["sequence_output"]
         if positions == "masked":
-            hidden = gather.positions(hidden, batch["masked_positions"])
+            hidden = flat_positions(hidden, batch["masked_positions"])
         return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
 
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:

@@ -18,9 +18,9 @@ from official.config.objectives import SHARED, MaskedLMConfig
 from official.config.registry import module_of
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode_read
-from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.base import parts
+from official.modeling.layers.kernels import add_at_positions, flat_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws, uniforms
 from official.modeling.objectives import base, masked_lm
@@ -104,10 +104,10 @@ class Generator(base.Objective):
         drawn = sample(scores, batch["row_seeds"])  # [B, P]
         length = ops.shape(batch["token_ids"])[1]
         real = ops.cast(weights > 0, "int32")
-        masked = gather.place(real, positions, length) > 0  # [B, T]
+        masked = add_at_positions(real, positions, length) > 0  # [B, T]
 
         def filled(ids):
-            ids = gather.place(ops.cast(ids, "int32") * real, positions, length)
+            ids = add_at_positions(ops.cast(ids, "int32") * real, positions, length)
             return ops.where(masked, ids, ops.cast(batch["token_ids"], "int32"))
 
         original_ids, token_ids = filled(batch["masked_ids"]), filled(drawn)
@@ -220,7 +220,7 @@ class ReplacedTokens(base.Objective):
         encoder gave to the right answer.
         """
         positions = batch["masked_positions"]
-        rewards = gather.positions(ops.stop_gradient(losses)[..., None], positions)
+        rewards = flat_positions(ops.stop_gradient(losses)[..., None], positions)
         rewards = ops.reshape(rewards, ops.shape(positions))  # [B, P]
         guesses, weights = batch["baseline_logits"], self._weights(batch, "masked_weights")
         surprise = rewards - ops.stop_gradient(ops.softplus(-guesses))

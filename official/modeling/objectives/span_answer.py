@@ -19,8 +19,7 @@ answer.
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
-from official.modeling.layers import gather
-from official.modeling.layers.kernels import dropout
+from official.modeling.layers.kernels import dropout, take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws
@@ -72,7 +71,7 @@ class Objective(heads.Reader):
 
     def end_logits(self, states: Tensor, starts: Tensor):
         """Returns the scores of ends for `conditional` [B, S, T], given starts int [B, S]."""
-        begin = gather.each(states, starts)[:, :, None, :]  # [B, S, 1, D]
+        begin = take_positions(states, starts)[:, :, None, :]  # [B, S, 1, D]
         end = states[:, None, :, :]  # [B, 1, T, D]
         shape = ops.shape(ops.add(begin, end))
         both = ops.concatenate(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.layers import activation, embeddings, gather, kernels, linear, norm
+from official.modeling.layers import activation, embeddings, kernels, linear, norm
 from official.modeling.layers.kernels import (
     cross_entropy,
     dropout,
@@ -89,11 +89,11 @@ def test_gelu_in_bfloat16_is_as_good_as_its_number_type(function):
 
 def test_rows_sums_the_gradients_of_repeated_ids_into_a_dense_one():
     ids = tf.constant([[4, 1, 4], [4, 0, 1]])
-    check(lambda x: gather.rows(x, ids), lambda x: tf.gather(x, ids), normal(6, 3))
+    check(lambda x: kernels.take_rows(x, ids), lambda x: tf.gather(x, ids), normal(6, 3))
     with tf.GradientTape() as tape:
         table = normal(6, 3)
         tape.watch(table)
-        value = gather.rows(table, ids)
+        value = kernels.take_rows(table, ids)
     gradient = tape.gradient(value, table)
     assert isinstance(gradient, tf.Tensor)
     np.testing.assert_array_equal(gradient[:, 0], [1, 2, 0, 0, 3, 0])
@@ -102,7 +102,7 @@ def test_rows_sums_the_gradients_of_repeated_ids_into_a_dense_one():
 def test_positions():
     positions = tf.constant([[3, 0, 3], [2, 2, 1]])
     check(
-        lambda x: gather.positions(x, positions),
+        lambda x: kernels.flat_positions(x, positions),
         lambda x: tf.reshape(tf.gather(x, positions, batch_dims=1), [6, 5]),
         normal(2, 4, 5),
     )

@@ -13,7 +13,7 @@ from official.config.encoders import TransformerConfig
 from official.config.objectives import SHARED, GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.distribution.statistics import area_under_curve
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers import gather
+from official.modeling.layers import kernels
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives import base, masked_lm, replaced_tokens
@@ -254,7 +254,7 @@ def test_the_encoders_loss_does_not_reach_the_generator(sharing):
 
 
 def test_gather_place():
-    actual = gather.place(
+    actual = kernels.add_at_positions(
         tf.constant([[5, 7, 0, 1], [2, 3, 4, 0]]), tf.constant([[2, 0, 0, 2], [1, 3, 0, 0]]), 4
     )
     np.testing.assert_array_equal(actual, [[7, 0, 6, 0], [4, 2, 0, 3]])
