@@ -172,8 +172,8 @@ def _examples(
         counts.truncated += len(token_ids) < sum(map(len, segments)) + specials
         example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
         if words is not None:
-            mine = words[i * parts : (i + 1) * parts]
-            example |= pair_packing.pack_word_arrays(mine, max_length)
+            own_words = words[i * parts : (i + 1) * parts]
+            example |= pair_packing.pack_word_arrays(own_words, max_length)
         if target is None:
             counts.labelled = False
         elif isinstance(target, int):

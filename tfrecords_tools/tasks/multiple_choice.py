@@ -415,7 +415,7 @@ class Builder(builder.Builder[Question, SplitCounts]):
 
 
 def _examples(
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     tokenizer: Tokenizer,
     counts: SplitCounts,
     task: Task,
@@ -423,15 +423,15 @@ def _examples(
 ) -> Iterator[Example]:
     """Yields the examples of some questions and counts them."""
     specials = pair_packing.num_specials(2, tokenizer)
-    texts_of = [question.text for question in asked for _ in question.choices]
-    choices = [choice for question in asked for choice in question.choices]
+    question_texts = [question.text for question in questions for _ in question.choices]
+    choices = [choice for question in questions for choice in question.choices]
     with tf.device("/CPU:0"):
-        joined = choice_text.joined(strings(texts_of), strings(choices), task.blank)
+        joined = choice_text.joined(strings(question_texts), strings(choices), task.blank)
     texts = [text.decode("utf-8", "surrogatepass") for text in joined.numpy()]
-    contexts = list(dict.fromkeys(question.context for question in asked))
+    contexts = list(dict.fromkeys(question.context for question in questions))
     context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))
     text_ids = iter(tokenizer.encode(texts))
-    for question in asked:
+    for question in questions:
         context = context_ids[question.context]
         choice_ids = list(itertools.islice(text_ids, len(question.choices)))
         longest = max(map(len, choice_ids))

@@ -74,16 +74,16 @@ def read(
             location = f"{location}, question {key!r}"
             if labelled is None:
                 labelled = "answers" in raw
-            asked = _asked(key, raw, context, labelled, no_answers, location, seen)
+            question = _checked(key, raw, context, labelled, no_answers, location, seen)
         except Unusable as fault:
             bad(*fault.args)
             continue
-        yield asked
+        yield question
     if not seen and not bad.counts:
         raise UserError(f"{path} has no questions")
 
 
-def _asked(
+def _checked(
     key: str,
     raw: dict,
     context: str,
@@ -190,8 +190,8 @@ def _answers(
         if not text.strip():
             raise Unusable("empty answer", f"{location}: an answer is empty")
         if start < 0 or context[start : start + len(text)] != text:
-            there = context.find(text)
-            hint = "does not occur in it" if there < 0 else f"first occurs at {there}"
+            found = context.find(text)
+            hint = "does not occur in it" if found < 0 else f"first occurs at {found}"
             raise Unusable(
                 "answer not in its context",
                 f"{location}: the answer {text!r:.80} is not in the context at {start} "
@@ -277,8 +277,8 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[QuestionRow]:
         """See `builder.Builder`."""
         answered = not split.startswith("test")
-        asked = read(self.files[split], self.task.no_answers, answered, counts.bad)
-        self._rows[split] = list(enumerate(asked))
+        questions = read(self.files[split], self.task.no_answers, answered, counts.bad)
+        self._rows[split] = list(enumerate(questions))
         return self._rows[split]
 
     def examples(self) -> Make[QuestionRow, SplitCounts]:
@@ -354,12 +354,12 @@ class _Item:
 
 
 def _tokenized(
-    asked: Sequence[QuestionRow], tokenizer: Tokenizer, counts: SplitCounts
+    rows: Sequence[QuestionRow], tokenizer: Tokenizer, counts: SplitCounts
 ) -> Iterator[_Item]:
     """Yields the questions that can be used."""
-    contexts = list(dict.fromkeys(item.question.context for _, item in asked))
+    contexts = list(dict.fromkeys(item.question.context for _, item in rows))
     tokens = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
-    for row, item in asked:
+    for row, item in rows:
         question = item.question
         ids, starts, ends = tokens[question.context]
         answer = None
@@ -378,7 +378,7 @@ def _tokenized(
 
 
 def _examples(
-    asked: Sequence[QuestionRow],
+    rows: Sequence[QuestionRow],
     tokenizer: Tokenizer,
     counts: SplitCounts,
     max_length: int,
@@ -386,7 +386,7 @@ def _examples(
     max_query_length: int,
 ) -> Iterator[Example]:
     """Yields the windows of some questions and counts them."""
-    items = list(_tokenized(asked, tokenizer, counts))
+    items = list(_tokenized(rows, tokenizer, counts))
     if not items:
         return
     question_ids = tokenizer.encode([item.question.text for item in items])

@@ -302,17 +302,17 @@ def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Itera
     Raises:
       UserError: a label has no folder, or there are no folders.
     """
-    there = sorted(p.name for p in path.iterdir() if p.is_dir())
-    if not there:
+    names = sorted(p.name for p in path.iterdir() if p.is_dir())
+    if not names:
         raise UserError(
             f"{path} is a folder, not a file, and has no subfolder of texts for each label"
         )
-    if missing := [label for label in labels if label not in there]:
+    if missing := [label for label in labels if label not in names]:
         raise UserError(
             f"{path} has no folder {missing[0]!r}, the texts of that label: it has "
-            f"{', '.join(there)}"
+            f"{', '.join(names)}"
         )
-    for label in labels or there:
+    for label in labels or names:
         for file in sorted(p for p in (path / label).iterdir() if p.is_file()):
             content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
             name = f"{label}/{file.name}"

@@ -364,8 +364,8 @@ def _windows(
             example["tag_ids"] = tags[number][word_ids[inside]]
         if spelled is not None:
             begin = text_begins[number] + start
-            mine = spelled[begin : begin + length].tolist()
-            example |= pair_packing.pack_word_arrays([mine], max_length)
+            window_words = spelled[begin : begin + length].tolist()
+            example |= pair_packing.pack_word_arrays([window_words], max_length)
         counts.count(len(ids[inside]))
         yield example
 

@@ -199,8 +199,8 @@ def _labelled(task, split, path, format, bad) -> Iterator[Pair]:
 
 def _questions(task, split, path, bad) -> Iterator[Pair]:
     """Yields questions with a context. All answers are right, and the first is the target."""
-    asked = span.read(path, task.no_answers, not split.startswith("test"), bad)
-    for row, item in enumerate(asked):
+    questions = span.read(path, task.no_answers, not split.startswith("test"), bad)
+    for row, item in enumerate(questions):
         question, target, answers = item.question, None, None
         if question.answers is not None:
             answers = tuple(
