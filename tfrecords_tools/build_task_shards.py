@@ -90,7 +90,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
         if options[name].present and task.kind != "text_to_text":
             raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
     if options.punctuation is not None:
-        if task.punctuation is None:
+        if not task.punctuation:
             raise UserError(
                 f"--punctuation={options.punctuation} is for questions with a context (squad1, "
                 f"squad2), not for {task.name}: remove it"

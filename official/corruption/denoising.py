@@ -42,7 +42,13 @@ def corrupt(
     )
 
 
-def _masked(config, vocabulary, ids, real, seeds):
+def _masked(
+    config: DenoisingConfig,
+    vocabulary: Vocabulary,
+    ids: tf.Tensor,
+    real: tf.Tensor,
+    seeds: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the ids with some of them masked or random, and the real ones."""
     width = ids.shape[1]
     noise = real & (seeding.uniforms(seeds, Stream.MASK_ORDER, width) < config.noise_density)
@@ -57,14 +63,26 @@ def _masked(config, vocabulary, ids, real, seeds):
     return masked, real
 
 
-def _shuffled(config, vocabulary, ids, real, seeds):
+def _shuffled(
+    config: DenoisingConfig,
+    vocabulary: Vocabulary,
+    ids: tf.Tensor,
+    real: tf.Tensor,
+    seeds: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the real ids of each row in random order."""
     draws = seeding.uniforms(seeds, Stream.MASK_ORDER, ids.shape[1])
     order = tf.argsort(tf.where(real, draws, 2.0), axis=1, stable=True)
     return tf.gather(ids, order, batch_dims=1), real
 
 
-def _prefix(config, vocabulary, ids, real, seeds):
+def _prefix(
+    config: DenoisingConfig,
+    vocabulary: Vocabulary,
+    ids: tf.Tensor,
+    real: tf.Tensor,
+    seeds: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the ids, and those before a random place: 1 to n - 1 of n."""
     length = tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
     draw = seeding.uniforms(seeds, Stream.MASK_NUMBER, 1)[:, 0]
@@ -73,7 +91,13 @@ def _prefix(config, vocabulary, ids, real, seeds):
     return ids, real & (tf.range(ids.shape[1]) < cut[:, None])
 
 
-def _nothing(config, vocabulary, ids, real, seeds):
+def _nothing(
+    config: DenoisingConfig,
+    vocabulary: Vocabulary,
+    ids: tf.Tensor,
+    real: tf.Tensor,
+    seeds: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns no ids."""
     return ids, tf.zeros_like(real)
 

@@ -323,7 +323,7 @@ def list_targets(
     rows, positions = cells[:, 0], tf.cast(cells[:, 1], tf.int32)
     shape = [times.shape[0], max_predictions]
 
-    def padded(values):
+    def padded(values: tf.Tensor) -> tf.Tensor:
         return tf.RaggedTensor.from_value_rowids(
             values, rows, tf.shape(times, tf.int64)[0], validate=False
         ).to_tensor(shape=shape)
@@ -363,7 +363,14 @@ def _word_table(words: tf.Tensor) -> _WordTable:
     return _WordTable(exists, first, first + sizes, tf.maximum(last - 1, 0))
 
 
-def _cut_run(words, table, token, length, free, left):
+def _cut_run(
+    words: tf.Tensor,
+    table: _WordTable,
+    token: tf.Tensor,
+    length: tf.Tensor,
+    free: tf.Tensor,
+    left: tf.Tensor,
+) -> tf.Tensor:
     """Returns the free tokens of the run of a token's word, at most `left`: bool [B, T]."""
     word = tf.maximum(at(words, token), 0)
     inside = _between(at(table.first, word), _run_end(table, word, length), words) & free
@@ -371,7 +378,14 @@ def _cut_run(words, table, token, length, free, left):
     return inside & at(free, token)[:, None]
 
 
-def _whole_run(words, table, word, length, free, left):
+def _whole_run(
+    words: tf.Tensor,
+    table: _WordTable,
+    word: tf.Tensor,
+    length: tf.Tensor,
+    free: tf.Tensor,
+    left: tf.Tensor,
+) -> tf.Tensor:
     """Returns the tokens of a word's run, at most `left`, if all are free: bool [B, T]."""
     start, end = at(table.first, word), _run_end(table, word, length)
     # The shortened run ends where the first word begins that does not fit.

@@ -201,10 +201,10 @@ class Task:
     no_answers: bool = False
     blank: bool = False
     split_words: str | None = None
-    answers: str | None = None
-    prefix: str | None = None
+    answers: str = ""
+    prefix: str = ""
     fields: tuple[str, ...] = ()
-    punctuation: str | None = None
+    punctuation: str = ""
 
     def __post_init__(self) -> None:
         """Checks the values that a user of `generic` gives."""
@@ -257,9 +257,9 @@ class Task:
             no_answers=self.no_answers if self.kind == "span" else None,
             blank=self.blank if self.kind == "choice" else None,
             split_words=self.split_words,
-            answers=self.answers,
-            prefix=self.prefix,
-            punctuation=self.punctuation,
+            answers=self.answers or None,
+            prefix=self.prefix if self.kind == "text_to_text" else None,
+            punctuation=self.punctuation or None,
             fields=self.fields or None,
             columns={
                 name: column

@@ -73,7 +73,7 @@ def from_task(task: Task) -> Task:
         answers=task.kind,
         prefix=_PREFIXES.get(task.name, task.name),
         fields=field_names(task),
-        punctuation="ascii" if task.kind == "span" else None,
+        punctuation="ascii" if task.kind == "span" else "",
         metrics=tuple(dict.fromkeys(name.removeprefix("best_") for name in task.metrics)),
     )
 

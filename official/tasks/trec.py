@@ -103,7 +103,9 @@ def write_qrels(stream: IO[str], qrels: Qrels) -> None:
         stream.writelines(f"{query} 0 {document} {grade}\n" for document, grade in grades.items())
 
 
-def write_run(stream: IO[str], run: Mapping[str, Mapping[str, float]], tag: str, top: int = 0):
+def write_run(
+    stream: IO[str], run: Mapping[str, Mapping[str, float]], tag: str, top: int = 0
+) -> None:
     """Writes a run to a text stream, the documents of each query from best to worst.
 
     Args:

@@ -320,11 +320,18 @@ def _masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
         ],
         autograph=False,
     )
-    def corrupt(batch, copies, numbers):
+    def corrupt(
+        batch: dict[str, tf.Tensor], copies: tf.Tensor, numbers: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         seeds = seeding.row_seeds(settings.seed, copies, numbers)
         return corruption.corrupt(settings.corruption, vocabulary, batch, seeds)
 
-    def mask(values, padding_mask, copies, numbers):
+    def mask(
+        values: Mapping[str, np.ndarray],
+        padding_mask: np.ndarray,
+        copies: np.ndarray,
+        numbers: np.ndarray,
+    ) -> dict[str, np.ndarray]:
         batch = {"padding_mask": padding_mask}
         for name in fields.keys() & values.keys():
             fill = tokenizer.pad_id if name == "token_ids" else False

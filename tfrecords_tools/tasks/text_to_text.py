@@ -182,7 +182,9 @@ def pairs(
     return _labelled(task, split, path, format, bad)
 
 
-def _labelled(task, split, path, format, bad) -> Iterator[Pair]:
+def _labelled(
+    task: Task, split: str, path: AnyPath, format: str | None, bad: BadRows
+) -> Iterator[Pair]:
     """Yields rows with a label or a score."""
     plain = dataclasses.replace(task, kind=task.answers)
     for row, texts, value in labelled_text.usable(plain, split, path, format, bad):
@@ -197,7 +199,7 @@ def _labelled(task, split, path, format, bad) -> Iterator[Pair]:
         yield Pair(row, "", source, target, answers, f"{path}, row {row}")
 
 
-def _questions(task, split, path, bad) -> Iterator[Pair]:
+def _questions(task: Task, split: str, path: AnyPath, bad: BadRows) -> Iterator[Pair]:
     """Yields questions with a context. All answers are right, and the first is the target."""
     questions = span.read(path, task.no_answers, not split.startswith("test"), bad)
     for row, item in enumerate(questions):
@@ -211,19 +213,23 @@ def _questions(task, split, path, bad) -> Iterator[Pair]:
         yield Pair(row, question.id, source, target, answers, item.location)
 
 
-def _choices(task, split, path, bad) -> Iterator[Pair]:
+def _choices(task: Task, split: str, path: AnyPath, bad: BadRows) -> Iterator[Pair]:
     """Yields questions with numbered choices. The answer is the name of a choice."""
     for item in multiple_choice.read(task, path, split.startswith("test"), bad):
         fields = {"context": item.context, "question": item.text}
         fields |= {text_to_text.choice_name(i): text for i, text in enumerate(item.choices)}
         fields = {name: text for name, text in fields.items() if text}
-        target = None if item.answer is None else text_to_text.choice_name(item.answer)
-        answers = None if target is None else (task.labels[item.answer],)
+        target = answers = None
+        if item.answer is not None:
+            target = text_to_text.choice_name(item.answer)
+            answers = (task.labels[item.answer],)
         source = text_to_text.input_text(task.prefix, fields)
         yield Pair(item.number, "", source, target, answers, item.location)
 
 
-def _generation(task, split, path, format, bad) -> Iterator[Pair]:
+def _generation(
+    task: Task, split: str, path: AnyPath, format: str | None, bad: BadRows
+) -> Iterator[Pair]:
     """Yields rows with a text and its target."""
     columns, test = task.columns, split.startswith("test")
     rows = tables.read(

@@ -243,19 +243,22 @@ class _Make(beam.DoFn):
 class _Sizes(beam.CombineFn):
     """Adds pairs of numbers up."""
 
-    def create_accumulator(self):
+    def create_accumulator(self) -> tuple[int, int]:
         """Returns zeros."""
         return 0, 0
 
-    def add_input(self, mutable_accumulator, element):
+    def add_input(
+        self, mutable_accumulator: tuple[int, int], element: tuple[int, int]
+    ) -> tuple[int, int]:
         """Adds a pair."""
         return mutable_accumulator[0] + element[0], mutable_accumulator[1] + element[1]
 
-    def merge_accumulators(self, accumulators):
+    def merge_accumulators(self, accumulators: Iterable[tuple[int, int]]) -> tuple[int, int]:
         """Adds pairs."""
-        return tuple(map(sum, zip(*accumulators, strict=True)))
+        records, sizes = zip(*accumulators, strict=True)
+        return sum(records), sum(sizes)
 
-    def extract_output(self, accumulator):
+    def extract_output(self, accumulator: tuple[int, int]) -> tuple[int, int]:
         """Returns the sums."""
         return accumulator
 
