@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from official.utils.strict import (
     above,
@@ -240,6 +240,12 @@ class Recipe:
             raise ValueError("steps: give either steps or epochs")
         if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
             raise ValueError("bucket_lengths: must rise")
+
+    @classmethod
+    def of_one_pass(cls, batch_size: int) -> Self:
+        """Returns the recipe for reading examples once, in batches of similar lengths."""
+        lengths = tuple(2**n for n in range(3, 15))
+        return cls(steps=1, batch_size=batch_size, bucket_lengths=lengths)
 
     def _check_frozen(self):
         """Raises ValueError if a setting is given that a frozen encoder has not, or has alone."""

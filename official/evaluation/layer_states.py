@@ -20,8 +20,6 @@ from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress
 
-_LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
-
 
 def checksum(model: Model) -> str:
     """Returns the SHA-256 of the weights of a model's encoder in float32, without its pooler."""
@@ -59,7 +57,7 @@ def write(
     """
     atomic.check_new(output)
     config, _, model = model_folder.restore(model_dir, checkpoint)
-    recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
+    recipe = configs.Recipe.of_one_pass(batch_size)
     reading = dataclasses.replace(
         config, segments=None, corruption=None, objectives=(), recipe=recipe
     )

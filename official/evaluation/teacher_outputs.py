@@ -21,8 +21,6 @@ from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-_LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
-
 
 def write(
     folders: Sequence[str],
@@ -115,7 +113,7 @@ def _reading(
     """Returns a config that reads shards with or without labels, in batches of similar lengths."""
     if head.type in ("classification", "regression"):  # the heads that may lack labels
         head = dataclasses.replace(head, weight=0.0, task="")
-    recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
+    recipe = configs.Recipe.of_one_pass(batch_size)
     return dataclasses.replace(config, objectives=(head,), recipe=recipe)
 
 
