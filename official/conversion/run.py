@@ -24,7 +24,7 @@ def convert(
 
     Example:
     ```python
-    model = official.load(official.convert("bert-base-uncased", "run/bert", source="hf"))
+    official.convert("bert-base-uncased", "run/bert", source="hf")
     official.convert("run/finetuned", "run/for_transformers", target="hf")
     ```
 

@@ -502,6 +502,14 @@ def test_splits(tmp_path):
     assert data.ShardDataset(tmp_path, make_config(), "test").num_examples == 4
 
 
+def test_shards_of_pretraining_have_no_task(tmp_path):
+    """Prediction asks for the task: `--mode=predict` on such shards ends with a message."""
+    source = data.ShardDataset(write(tmp_path, make_examples(4)), make_config())
+    assert source.task_name is None
+    with pytest.raises(UserError, match=f"{tmp_path}: not the shards of a task; build_task_shards"):
+        assert source.task
+
+
 @pytest.mark.parametrize("lengths", [(), (8, 12)])
 def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
     examples = make_examples(11)
