@@ -174,8 +174,8 @@ def _check_needs(
     if "permutation_mask" in given - needed and "masked_ids" in needed:
         raise UserError(
             f"{source}: {place}: {objective.type} predicts hidden tokens, and "
-            "corruption.type: permutation hides none: take token_masks, "
-            "or permutation_lm"
+            "corruption.type: permutation does not hide any: take token_masks, or the objective "
+            "permutation_lm"
         )
     if lacking := sorted(needed - given):
         raise UserError(

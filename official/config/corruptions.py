@@ -106,14 +106,14 @@ class TokenMasksConfig(CorruptionConfig):
             one_of(name, getattr(self, name), choices)
         if self.count == "each" and self.unit in RUNS:
             raise ValueError(
-                f"count: each hides units by themselves, and the unit {self.unit} is a run of "
-                f"them: take {', '.join(c for c in COUNTS if c != 'each')}, or the unit "
+                f"count: each is not supported for unit: {self.unit}, a run of several words: set "
+                f"count to {', '.join(c for c in COUNTS if c != 'each')}, or unit to "
                 f"{', '.join(WHOLE)}"
             )
         if self.replacement and (self.unit != "token" or self.count == "each"):
             raise ValueError(
-                f"replacement: a number of tokens is drawn, and unit is {self.unit} and count is "
-                f"{self.count}: take the unit token and the count nearest, or replacement: false"
+                f"replacement: not supported for unit: {self.unit} with count: {self.count}: set "
+                "unit to token and count to nearest, or replacement to false"
             )
         positive_fraction(self, "mask_rate", "span_prob")
         at_least(self, 1, "max_predictions", "max_ngram", "max_span")
@@ -146,8 +146,8 @@ class TokenMasksConfig(CorruptionConfig):
             _check_blocks("block_size", self.block_size, segments)
             if segments.packing > 1:
                 raise ValueError(
-                    f"block_size: {self.block_size} tokens of a row are counted, and sequences "
-                    "that share one begin anywhere: take segments.packing: 1"
+                    f"block_size: {self.block_size} is not supported for rows that several "
+                    "sequences share: set segments.packing to 1"
                 )
         if self.unit not in RUNS:
             return

@@ -110,7 +110,7 @@ class DistillationConfig(ObjectiveConfig):
                 "take relations: [query, key, value], or relation_heads: 0"
             )
         if any(layer < 1 for layer in self.layers) or list(self.layers) != sorted(self.layers):
-            raise ValueError("layers: are counted from 1 and must rise")
+            raise ValueError("layers: expected numbers from 1 in ascending order")
         if len(self.teachers) > 1 and self.matches_states:
             raise ValueError(
                 f"teachers: {len(self.teachers)} teachers, and states are matched with one: name "

@@ -433,7 +433,7 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
         at_least(self, 2, "num_labels")
         at_least(self, 1, "bilstm")
         if self.output_mix is not None and self.bilstm is None:
-            raise ValueError("output_mix: stands beside the output of a BiLSTM: set bilstm, or mix")
+            raise ValueError("output_mix: not supported without bilstm: set bilstm, or take mix")
         labels_agree(self)
 
     def needs(self) -> frozenset[str]:

@@ -101,8 +101,8 @@ class CausalLMConfig(ObjectiveConfig):
             raise ValueError("it predicts the tokens that it reads: remove `corruption`")
         if {objective.type for objective in whole.objectives} - {self.type, "distillation"}:
             raise ValueError(
-                "it cuts the rows that it reads, and may turn them round: let it be the only "
-                "objective, but for distillation"
+                "it shifts the rows that the encoder reads, so only distillation is supported "
+                "beside it: remove the other objectives"
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
@@ -213,7 +213,9 @@ class BidirectionalLMConfig(ObjectiveConfig):
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
         if encoder.type != "bilm":
-            raise ValueError(f"encoder.type: {encoder.type} has not two directions: take bilm")
+            raise ValueError(
+                f"encoder.type: {encoder.type} does not have two directions: take bilm"
+            )
         if encoder.vocab_size is not None and self.samples > encoder.vocab_size:
             raise ValueError(
                 f"samples: {self.samples} different words cannot be drawn from encoder.vocab_size: "
@@ -333,7 +335,7 @@ class GeneratorConfig(ObjectiveConfig):
                 "remove num_layers"
             )
         if self.frozen and self.baseline:
-            raise ValueError("frozen: what does not learn needs no baseline")
+            raise ValueError("baseline: not supported for a frozen generator: remove it")
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""

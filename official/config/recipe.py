@@ -233,13 +233,13 @@ class Recipe:
         self._check_frozen()
         if self.patience and not self.eval_every:
             raise ValueError(
-                "patience: counts evaluations, and eval_every: 0 makes one at the end: give "
-                "eval_every the steps from one to the next"
+                "patience: needs several evaluations, and eval_every: 0 evaluates at the end only: "
+                "set eval_every to a number of steps"
             )
         if bool(self.steps) == bool(self.epochs):
             raise ValueError("steps: give either steps or epochs")
         if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
-            raise ValueError("bucket_lengths: must rise")
+            raise ValueError("bucket_lengths: expected lengths in ascending order")
 
     @classmethod
     def of_one_pass(cls, batch_size: int) -> Self:
@@ -251,8 +251,7 @@ class Recipe:
         """Raises ValueError if a setting is given that a frozen encoder has not, or has alone."""
         if self.layer_states and not self.freeze_encoder:
             raise ValueError(
-                "layer_states: are those of an encoder that does not change: set freeze_encoder to "
-                "true"
+                "layer_states: only supported for a frozen encoder: set freeze_encoder to true"
             )
         if self.freeze_encoder and self.dropout is not None:
             raise ValueError("dropout: not supported for a frozen encoder; remove it")

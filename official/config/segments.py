@@ -114,8 +114,9 @@ class Segments:
         if self.label and not paired and not self.reuse_length:
             has = "two that belong together" if self.format == "halves" else "one"
             raise ValueError(
-                f"relation: {self.relation} is one of two segments, and {self.format} has {has}: "
-                f"take none, or the format {' or '.join(PAIR_FORMATS)}, or a stream's reuse_length"
+                f"relation: {self.relation} needs two segments, and the format {self.format} has "
+                f"{has}: take none, or the format {' or '.join(PAIR_FORMATS)}, or a stream's "
+                "reuse_length"
             )
         one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
         if self.format == "stream":
@@ -141,8 +142,8 @@ class Segments:
         at_least(self, 1, "duplicates", "packing")
         if self.format in ("blocks", *TEXT_FORMATS) and self.packing > 1:
             raise ValueError(
-                f"packing: {self.packing} is not for the format {self.format}, whose rows are "
-                "full: take 1"
+                f"packing: {self.packing} is not supported for the format {self.format}, whose "
+                "rows are full: take 1"
             )
         if self.row_tokens < self.max_length:
             raise ValueError(
@@ -151,22 +152,25 @@ class Segments:
             )
         if self.row_tokens > self.max_length and self.packing == 1:
             raise ValueError(
-                f"row_length: {self.row_length} is for rows that sequences share, and packing is "
-                "1: raise packing, or remove row_length"
+                f"row_length: {self.row_length} is not supported without packing: raise packing, "
+                "or remove row_length"
             )
         fraction(self, "short_seq_prob", "single_prob", "random_next_prob")
 
     def _check_stream(self) -> None:
         if self.rows < 1:
             raise ValueError(
-                "rows: missing: the format stream is made for so many rows, the batch size"
+                "rows: missing: give the batch size, which the format stream is made for"
             )
         if self.backward and self.rows % 2:
             raise ValueError(
                 f"rows: half of {self.rows} rows cannot run backward: take an even number"
             )
         if self.relation not in ("none", "next_sentence"):
-            raise ValueError(f"relation: {self.relation} is none of a stream: none, next_sentence")
+            raise ValueError(
+                f"relation: {self.relation} is not supported for a stream: take none or "
+                "next_sentence"
+            )
         at_least(self, 0, "reuse_length")
         limit = self.max_length - 5  # A and B of one token, two [SEP] and [CLS]
         if self.reuse_length > limit:
@@ -178,8 +182,8 @@ class Segments:
         for name, only in {"packing": 1, "static_masks": False}.items():
             if getattr(self, name) != only:
                 raise ValueError(
-                    f"{name}: {getattr(self, name)} is not for the format stream, whose rows are "
-                    f"full and whose masks are drawn when it is read: take {only}"
+                    f"{name}: {getattr(self, name)} is not supported for the format stream, whose "
+                    f"rows are full and whose masks are drawn when it is read: take {only}"
                 )
 
     def _check_sentences(self) -> None:

@@ -153,7 +153,7 @@ def test_bad_overrides(tmp_path, override, message):
         (
             "segments",
             {"format": "doc_sentences", "relation": "sentence_order"},
-            "relation: sentence_order is one of two segments, and doc_sentences has one",
+            "relation: sentence_order needs two segments, and the format doc_sentences has one",
         ),
         ("segments.packing", 0, "segments.packing: 0 is less than 1"),
         (
@@ -164,9 +164,9 @@ def test_bad_overrides(tmp_path, override, message):
         (
             "segments.row_length",
             256,
-            "row_length: 256 is for rows that sequences share, and packing is 1",
+            "row_length: 256 is not supported without packing: raise packing",
         ),
-        ("segments.random_negatives", True, "a meaning for sentence_order, not for next_sentence"),
+        ("segments.random_negatives", True, "not supported for relation: next_sentence, only for"),
         ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not between 0 and 1"),
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
         ("encoder.type", "transformr", "unknown type 'transformr'; did you mean 'transformer'"),
@@ -183,7 +183,7 @@ def test_bad_overrides(tmp_path, override, message):
         ("objectives", "masked_lm", "objectives: expected a list"),
         ("objectives.0.type", "mlm", "objectives.0: unknown type 'mlm'"),
         ("recipe.epochs", 3, "give either steps or epochs"),
-        ("recipe.bucket_lengths", [64, 32], "bucket_lengths: must rise"),
+        ("recipe.bucket_lengths", [64, 32], "bucket_lengths: expected lengths in ascending order"),
         ("recipe.bucket_lengths", 64, "bucket_lengths: expected a list"),
         ("recipe.bucket_lengths", ["x"], "bucket_lengths.0: expected a whole number"),
         ("recipe.optimizer.learning_rate", math.nan, "learning_rate: expected a number, got nan"),

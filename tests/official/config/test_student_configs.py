@@ -114,7 +114,7 @@ def test_a_task_step_reads_no_labels():
         ),
         (
             {"hidden": 1.0, "layers": [3, 2]},
-            "objectives.1.layers: are counted from 1 and must rise",
+            "objectives.1.layers: expected numbers from 1 in ascending order",
         ),
         (
             {"relation": 1.0, "relation_heads": 4},

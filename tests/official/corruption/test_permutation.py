@@ -310,7 +310,7 @@ def test_objectives_of_hidden_tokens_are_refused(objective):
         configs.from_dict(raw(objective))
     assert str(caught.value) == (
         f"config: objectives.0: {objective} predicts hidden tokens, and corruption.type: "
-        "permutation hides none: take token_masks, or permutation_lm"
+        "permutation does not hide any: take token_masks, or the objective permutation_lm"
     )
 
 

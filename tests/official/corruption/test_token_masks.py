@@ -269,14 +269,14 @@ def test_a_hundred_thousand_masked_tokens(unit):
         ({"word_starts": "bert"}, "word_starts: 'bert' is not one of xlnet, albert, blank"),
         (
             {"count": "each", "unit": "span"},
-            "count: each hides units by themselves, and the unit span is a run of them: take "
-            "nearest, up, random, or the unit token, word, phrase, entity",
+            "count: each is not supported for unit: span, a run of several words: set count to "
+            "nearest, up, random, or unit to token, word, phrase, entity",
         ),
         (
             {"replacement": True, "unit": "word"},
-            "replacement: a number of tokens is drawn, and unit is word and count is nearest: take",
+            "replacement: not supported for unit: word with count: nearest: set unit to token",
         ),
-        ({"replacement": True, "count": "each"}, "and unit is token and count is each: take the"),
+        ({"replacement": True, "count": "each"}, "not supported for unit: token with count: each"),
         ({"action": "word"}, "action: 'word' is not one of token, unit"),
         ({"max_ngram": 0}, "max_ngram: 0 is less than 1"),
         ({"span_prob": 0.0}, "span_prob: 0.0 is not above 0 and at most 1"),
@@ -568,8 +568,8 @@ STREAM = {
          r"block_size: blocks of 8 do not end where the next row continues, after reuse_length 12 "
          r"= 1 × 8 \+ 4: take a divisor of both reuse_length and max_length 32"),
         ({"segments__packing": 2, "corruption__block_size": 8},
-         "corruption.block_size: 8 tokens of a row are counted, and sequences that share one begin "
-         "anywhere: take segments.packing: 1"),
+         "corruption.block_size: 8 is not supported for rows that several sequences share: set "
+         "segments.packing to 1"),
         (STREAM,
          r"config: corruption.block_size: missing: the next row predicts the text after the first "
          r"12 tokens \(segments.reuse_length\), which these see before the memory keeps them "

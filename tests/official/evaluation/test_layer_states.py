@@ -189,7 +189,7 @@ def test_all_splits_are_opened_before_states_are_computed(place, tmp_path, monke
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"recipe__freeze_encoder": False}, "recipe.layer_states: are those of an encoder that"),
+        ({"recipe__freeze_encoder": False}, "recipe.layer_states: only supported for a frozen"),
         (
             {"objectives": [{"type": "regression"}]},
             "recipe.layer_states: has no output of a pooler: set objectives.0.pooling",

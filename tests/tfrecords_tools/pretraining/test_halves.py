@@ -210,7 +210,7 @@ def test_from_shards_to_batches(tmp_path):
     "values, message",
     [
         ({"format": "halves", "relation": "next_sentence"},
-         "relation: next_sentence is one of two segments, and halves has two that belong together"),
+         "relation: next_sentence needs two segments, and the format halves has two that belong"),
         ({"single_prob": 0.2}, "single_prob: not supported for the format pairs, only for halves"),
         ({"format": "halves", "single_prob": 2.0}, "single_prob: 2.0 is not between"),
     ],

@@ -61,7 +61,7 @@ def test_any_workers_write_the_same(tmp_path):
         ({"backward": True}, "backward: True is not supported for rows of sentences"),
         ({"reuse_length": 2}, "reuse_length: 2 is not supported for rows of sentences"),
         ({"short_documents": "drop"}, "short_documents: drop is not supported for rows"),
-        ({"packing": 2}, "packing: 2 is not for the format stream"),
+        ({"packing": 2}, "packing: 2 is not supported for the format stream"),
     ],
 )
 def test_settings_that_are_refused(settings, message):

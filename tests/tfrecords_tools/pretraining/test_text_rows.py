@@ -88,8 +88,14 @@ def test_copies_are_cut_in_different_places():
 
 def test_what_does_not_suit_blocks_is_refused():
     for options, message in (
-        ({"packing": 2}, "packing: 2 is not for the format blocks, whose rows are full: take 1"),
-        ({"relation": "next_sentence"}, "next_sentence is one of two segments, and blocks has one"),
+        (
+            {"packing": 2},
+            "packing: 2 is not supported for the format blocks, whose rows are full: take 1",
+        ),
+        (
+            {"relation": "next_sentence"},
+            "next_sentence needs two segments, and the format blocks has",
+        ),
         ({"rows": 4}, "rows: not supported for the format blocks, only for stream"),
     ):
         with pytest.raises(UserError, match=message):
@@ -166,7 +172,7 @@ def test_what_does_not_go_together_is_refused():
     ):
         small.config(**{**systems.T5, "corruption": {"type": "token_masks", "max_predictions": 5}})
     with pytest.raises(
-        UserError, match="packing: 2 is not for the format joined, whose rows are f"
+        UserError, match="packing: 2 is not supported for the format joined, whose rows"
     ):
         small.config(
             **{**systems.T5, "segments": {"format": "joined", "max_length": 32, "packing": 2}}

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.encoders import BilmConfig
 from official.config.objectives import BidirectionalLMConfig, MaskedLMConfig, SpanBoundaryConfig
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import bilm
@@ -16,10 +17,7 @@ from official.training.optimizers import Adagrad
 from official.utils.errors import UserError
 
 V, P = 50, 4
-ENCODER = types.SimpleNamespace(
-    type="bilm", vocab_size=V, projection_size=P, hidden_size=2 * P, initializer="normal",
-    initializer_range=0.02,
-)  # fmt: skip
+ENCODER = BilmConfig(vocab_size=V, projection_size=P, initializer="normal")
 RNG = np.random.default_rng(0)
 BATCH = {
     "target_ids": RNG.integers(0, V, (3, 5)).astype(np.int32),
@@ -229,7 +227,9 @@ def test_what_is_refused():
         resolve.fill_in(config, V)
     other = types.SimpleNamespace(type="transformer", vocab_size=V, initializer="normal",
                                   initializer_range=0.02)  # fmt: skip
-    with pytest.raises(ValueError, match="encoder.type: transformer has not two directions: take "):
+    with pytest.raises(
+        ValueError, match="encoder.type: transformer does not have two directions: "
+    ):
         BidirectionalLMConfig().check_encoder(other)
     for objective in (MaskedLMConfig(), SpanBoundaryConfig()):
         with pytest.raises(ValueError, match="token table, and encoder.type: bilm has none: take"):

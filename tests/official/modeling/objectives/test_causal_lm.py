@@ -272,7 +272,7 @@ def test_a_config_without_corruption():
                 "objectives": [{"type": "causal_lm"}, {"type": "sentence_pair"}],
                 "segments__format": "pairs",
             },
-            "causal_lm: it cuts the rows that it reads, .*: let it be the only objective",
+            "causal_lm: it shifts the rows that the encoder reads, .*: remove the other objectives",
         ),
         (
             {

@@ -184,7 +184,7 @@ def test_tags_read_a_second_mix_beside_the_bilstm():
     losses, _ = model.terms(TAGS)
     penalty = losses["token_classification_mix"] / model.weight_sums(TAGS)["token_classification"]
     np.testing.assert_allclose(penalty, 0.1 * 2, rtol=1e-12)
-    with pytest.raises(ValueError, match="output_mix: stands beside the output of a BiLSTM"):
+    with pytest.raises(ValueError, match="output_mix: not supported without bilstm"):
         dataclasses.replace(head, bilstm=None)
 
 
