@@ -173,7 +173,7 @@ class Events:
             with self._writers[split].as_default(step=step):
                 for name, value in metrics.items():
                     tf.summary.write(name, np.float32(value), metadata=_SCALAR)
-        if time.monotonic() - self._copied > _SECONDS_BETWEEN_COPIES:
+        if self._local and time.monotonic() - self._copied > _SECONDS_BETWEEN_COPIES:
             self._copy()
 
     def close(self) -> None:
