@@ -296,6 +296,19 @@ def test_packing_is_for_corruptions_that_can_be_of_parts(monkeypatch):
             {"encoder": {**SMALL["encoder"], "pooler": False}},
             "objectives.1: sentence_pair: reads the pooled output: set encoder.pooler to true",
         ),
+        (
+            {"objectives": [{"type": "masked_lm"}, {"type": "masked_lm", "weight": 2}]},
+            "objectives: two have the name masked_lm",
+        ),
+        (
+            {
+                **{key: None for key in ("segments", "corruption")},
+                "objectives": [
+                    {"type": "regression", "pooling": "mean", "mix": {"layers": [0, 7]}}
+                ],
+            },
+            "objectives.0: regression: mix.layers: 7: this encoder has the layers 0 (tokens) to",
+        ),
     ],
 )
 def test_encoders_that_an_objective_cannot_be_asked_of(tmp_path, changes, message):
