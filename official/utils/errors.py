@@ -1,8 +1,9 @@
 """Errors that the user can correct, and the function that prints them on the command line."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from official.utils import quiet_import
@@ -96,22 +97,26 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
             flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
     def parse(argv: list[str]) -> list[str]:
-        if "--version" in argv[1:]:
-            print(_version())
-            sys.exit(0)
-        try:
-            return flags.FLAGS(["--help" if argument == "-h" else argument for argument in argv])
-        except flags.Error as error:
-            fail(f"{error}; --help lists the flags")
-        except SystemExit:  # after a help text, absl exits with status 1
-            sys.exit(0)
+        with _reader_may_leave():
+            if "--version" in argv[1:]:
+                print(_version(), flush=True)
+                sys.exit(0)
+            try:
+                return flags.FLAGS(["--help" if arg == "-h" else arg for arg in argv])
+            except flags.Error as error:
+                fail(f"{error}; --help lists the flags")
+            except SystemExit:  # after a help text, absl exits with status 1
+                sys.stdout.flush()
+                sys.exit(0)
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 and not positional:
             fail(f"unexpected argument {argv[1]!r}: options are given as --name=value")
         logging.set_verbosity(logging.WARNING)
         try:
-            main(argv)
+            with _reader_may_leave():
+                main(argv)
+                sys.stdout.flush()
         except UserError as error:
             fail(str(error))
         except ModuleNotFoundError as error:
@@ -119,8 +124,6 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
             if extra is None:
                 raise
             fail(f"{error.name} is not installed: pip install 'encoder-garden[{extra}]'")
-        except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
@@ -130,6 +133,16 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
         sys.exit(2)
 
     app.run(guarded, flags_parser=parse)
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Ends the process with status 0 if the reader of its output, such as `head`, has closed it."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
 
 
 def _version() -> str:

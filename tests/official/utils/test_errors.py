@@ -15,6 +15,17 @@ def test_a_help_text_is_no_error(flag):
     assert "--gold" in done.stdout and not done.stderr
 
 
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_a_reader_that_closes_its_pipe_is_no_error(flag):
+    """Such as `head` and `less`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "official.students", flag]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_versions_are_those_of_what_decides_the_numbers():
     done = commands.run("tfrecords_tools.build_shards", "--version", status=0)
     assert done.stdout.startswith("encoder-garden ") and "tensorflow 2." in done.stdout
