@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset
-from official.data.mixture import Mixture
+from official.data.mixture import Data
 from official.modeling.model import Model
 from official.utils import gfile, paths
 from official.utils.errors import UserError
@@ -112,7 +111,7 @@ def check_run(
     strategy: tf.distribute.Strategy,
     config: configs.ResolvedConfig,
     flags: Mapping[str, Any],
-    data: Mapping[str, ShardDataset | Mixture | None],
+    data: Mapping[str, Data | None],
 ) -> None:
     """Checks that all workers have the same config, flags and data.
 
@@ -309,7 +308,7 @@ def build_model(config: configs.ResolvedConfig, strategy: tf.distribute.Strategy
 
 def distribute(
     strategy: tf.distribute.Strategy,
-    source: ShardDataset | Mixture,
+    source: Data,
     batch_size: int,
     start_step: int = 0,
 ):

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset, each_batch
-from official.data.mixture import Mixture
+from official.data.mixture import Data, Mixture
 from official.distribution import memory, numerics
 from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.statistics import Statistics
@@ -192,7 +192,7 @@ class Evaluator:
         self._piece_bytes: np.ndarray | None = None  # of the tokenizer of a text
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
-    def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
+    def run(self, source: Data, batches: int = 0) -> dict[str, float]:
         """Evaluates on a source. The rows of a stream start with an empty memory.
 
         Args:
@@ -348,7 +348,7 @@ def _target_length(source: ShardDataset) -> int:
     return source.task.max_target_length or 0
 
 
-def target_entropy(source: ShardDataset | Mixture, batch_size: int) -> float | None:
+def target_entropy(source: Data, batch_size: int) -> float | None:
     """Computes the entropy, in nats, of the distribution of the masked tokens of a source.
 
     It is the loss of a model that knows the frequencies of the tokens and ignores the context.

@@ -13,7 +13,7 @@ from official import tasks
 from official.config import distillation
 from official.data import ShardDataset
 from official.data.checks import check_labels
-from official.data.mixture import Mixture, Paths, open_data
+from official.data.mixture import Data, Paths, open_data
 from official.distribution import numerics, strategies
 from official.evaluation import generated_texts, glue_submission, language_models, rankings, rows
 from official.evaluation.evaluator import Evaluator, target_entropy
@@ -24,7 +24,7 @@ from official.utils import errors, paths
 from official.utils.paths import AnyPath
 from official.utils.progress import Report
 
-Source = TypeVar("Source", bound=ShardDataset | Mixture)
+Source = TypeVar("Source", bound=Data)
 
 
 def evaluate(
@@ -267,7 +267,7 @@ class _TrainedModel:
                     self._attach_teachers(model, source)
             yield split, source, model
 
-    def _attach_teachers(self, model: Model, source: ShardDataset | Mixture) -> None:
+    def _attach_teachers(self, model: Model, source: Data) -> None:
         """Loads the teachers of a student, for the terms of distillation, if they are there."""
         objective = distillation.find(self.config)
         if objective is None or objective.cache:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset
-from official.data.mixture import Mixture
+from official.data.mixture import Data
 from official.data.order import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
@@ -14,7 +13,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 
-def data_record(source: ShardDataset | Mixture) -> dict[str, str | int]:
+def data_record(source: Data) -> dict[str, str | int]:
     """Returns the record of the data in a checkpoint."""
     return {
         "folder": source.folder,
@@ -24,9 +23,7 @@ def data_record(source: ShardDataset | Mixture) -> dict[str, str | int]:
     }
 
 
-def keep_order(
-    checkpoint: checkpoints.Checkpoint, source: ShardDataset | Mixture, data: dict[str, dict]
-) -> None:
+def keep_order(checkpoint: checkpoints.Checkpoint, source: Data, data: dict[str, dict]) -> None:
     """Lets a run that an earlier version has begun go on in its order.
 
     Args:

@@ -18,8 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset
-from official.data.mixture import Mixture
+from official.data.mixture import Data
 from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
@@ -59,7 +58,7 @@ class Trainer:
         self,
         config: configs.ResolvedConfig,
         model: Model,
-        source: ShardDataset | Mixture,
+        source: Data,
         strategy: tf.distribute.Strategy,
         model_dir: AnyPath,
         allow_other_data: bool = False,
@@ -150,7 +149,7 @@ class Trainer:
         self.best.write()
         return step
 
-    def train(self, validation: ShardDataset | Mixture | None = None) -> dict[str, float]:
+    def train(self, validation: Data | None = None) -> dict[str, float]:
         """Trains to the end, and evaluates on `validation` if it is given.
 
         Returns:
@@ -283,9 +282,7 @@ class Trainer:
             "config": named_arrays.digest({}, configs.to_dict(self.config)),
         }
 
-    def _train_from(
-        self, step: int, validation: ShardDataset | Mixture | None, reporter: reporting.Reporter
-    ) -> int:
+    def _train_from(self, step: int, validation: Data | None, reporter: reporting.Reporter) -> int:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
         iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
@@ -324,9 +321,7 @@ class Trainer:
         every = self.config.recipe.eval_every
         return step >= self.total_steps or bool(step and every and step % every == 0)
 
-    def _evaluate(
-        self, step: int, validation: ShardDataset | Mixture, reporter: reporting.Reporter
-    ) -> None:
+    def _evaluate(self, step: int, validation: Data, reporter: reporting.Reporter) -> None:
         """Evaluates the weights at a step, saves them with the metrics, and compares them."""
         try:
             self._metrics = self.evaluator.run(validation, self.config.recipe.eval_batches)

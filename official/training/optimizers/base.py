@@ -185,7 +185,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         an update is kept where any part of it is not finite, so variables are not updated one by
         one: those of no head have one condition, and those of each head have another.
         """
-        groups: dict[str | None, list] = {None: [], **{head: [] for head in active_heads}}
+        groups = {None: [], **{head: [] for head in active_heads}}
         for variable, grad in zip(variables, grads, strict=True):
             index = self._paths.index(variable.path)
             head = self._heads[index] if self._heads[index] in active_heads else None
