@@ -164,7 +164,7 @@ class DistillationConfig(ObjectiveConfig):
         there = ", ".join(o.type for o in objectives if o is not self) or "none"
         if heads:
             raise ValueError(
-                f"head: {self.head!r} may be one of {', '.join(map(_name, heads))}: name one"
+                f"head: {self.head!r} may be one of {', '.join(h.name for h in heads)}: name one"
             )
         raise ValueError(
             f"head: {self.head!r}: the outputs of {', '.join(HEADS)} can be matched, and the other "
@@ -291,10 +291,6 @@ def head_size(encoder: EncoderConfig) -> int:
 
 def _has_parts(encoder: EncoderConfig) -> bool:
     return encoder.type in ("transformer", "encoder_decoder")
-
-
-def _name(objective: ObjectiveConfig) -> str:
-    return objective.task or objective.type
 
 
 def _check_heads(key: str, student: EncoderConfig, teacher: EncoderConfig) -> None:
