@@ -130,7 +130,7 @@ def feature(**lists):
     [
         (
             feature(float_list=tf.train.FloatList(value=[1.0])),
-            "next_id.*Data types don't match.*int64: the shards",
+            "next_id.*Data types don't match.*int64: the examples",
         ),
         (feature(int64_list=tf.train.Int64List(value=[1, 2])), "next_id.*[Nn]umber of.*values"),
         (feature(), "next_id"),

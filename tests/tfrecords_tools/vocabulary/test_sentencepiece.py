@@ -111,7 +111,7 @@ def test_vocabulary_larger_than_the_text_supports(kind):
         learn(LINES, kind, 5000, 1.0, lower_case=False)
     message = str(raised.value)
     assert "--vocab_size=5000 is more than the text supports: lower it to " in message
-    most = int(message.split("=")[2].split()[0])
+    most = int(message.split("lower it to ")[1].split(",")[0])
     model = learn(LINES, kind, most, 1.0, lower_case=False)
     assert len(sentencepiece.SentencePieceProcessor(model_proto=model)) == most
 
