@@ -103,14 +103,14 @@ class Settings:
     report: Report = print
 
     def overrides(self) -> list[str]:
-        """Returns the settings that are given, as overrides of a config."""
+        """Returns the settings that are set, as overrides of a config."""
         served_model.check_list(self.override, "override")
-        given = {
+        settings = {
             "recipe.epochs": self.epochs,
             "recipe.batch_size": self.batch_size,
             "recipe.optimizer.learning_rate": self.learning_rate,
         }
-        named = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        named = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
         return [*named, *self.override]
 
 
@@ -159,8 +159,8 @@ def finetune(
         on.
     """
     names = ("text", "label")
-    given = dict(zip(names, (texts, labels), strict=True))
-    rows = _rows(given, columns)
+    data = dict(zip(names, (texts, labels), strict=True))
+    rows = _rows(data, columns)
     return _labeled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
 
 
@@ -346,23 +346,23 @@ class _Run:
 
     def _split(self, task: str, rows: _Rows, columns: Sequence[str]) -> tuple[_Rows, _Rows | None]:
         """Returns the rows to learn from and those of `validation`."""
-        given = self._settings.validation
-        if isinstance(given, tuple):
-            return rows, self._other(task, rows, columns, given)
-        if not 0 <= given < 1:
-            raise UserError(f"validation: {given} is not a share from 0 to below 1")
-        count = min(round(len(rows) * given) or int(given > 0), len(rows) - 1)
+        validation = self._settings.validation
+        if isinstance(validation, tuple):
+            return rows, self._other(task, rows, columns, validation)
+        if not 0 <= validation < 1:
+            raise UserError(f"validation: {validation} is not a share from 0 to below 1")
+        count = min(round(len(rows) * validation) or int(validation > 0), len(rows) - 1)
         if not count:
             return rows, None
         order = np.random.default_rng(self._settings.seed).permutation(len(rows)).tolist()
         return rows.take(sorted(order[count:])), rows.take(sorted(order[:count]))
 
-    def _other(self, task: str, rows: _Rows, columns: Sequence[str], given: tuple) -> _Rows:
-        """Returns the rows of `validation` that are given."""
+    def _other(self, task: str, rows: _Rows, columns: Sequence[str], validation: tuple) -> _Rows:
+        """Returns the rows of `validation`, if it is a data set."""
         names = list(rows.columns)
-        if len(given) > len(names):
+        if len(validation) > len(names):
             raise UserError(f"validation: expected ({', '.join(names)}), or a table alone")
-        values = [*given, *[None] * (len(names) - len(given))]
+        values = [*validation, *[None] * (len(names) - len(validation))]
         other = _rows(dict(zip(names, values, strict=True)), columns)
         if task.startswith("squad"):
             return _with_starts(other)
@@ -374,19 +374,19 @@ class _Run:
             known = set(_counts(task, rows))
             for label in _counts(task, other):
                 if label not in known:
-                    raise UserError(f"validation: the label {label!r} is none of those of training")
+                    raise UserError(f"validation: the label {label!r} does not occur in training")
         return other
 
     def _max_length(self, task: str) -> int:
-        given = self._settings.max_length
+        length = self._settings.max_length
         positions = self._config.encoder.max_positions
-        if given is None:
+        if length is None:
             return min(384 if task.startswith("squad") else 128, positions)
-        if not 4 <= given <= positions:
+        if not 4 <= length <= positions:
             raise UserError(
-                f"max_length: {given} is not from 4 to {positions}, the positions of the encoder"
+                f"max_length: {length} is not from 4 to {positions}, the positions of the encoder"
             )
-        return given
+        return length
 
     def _shards(
         self, folder: Path, task: str, rows: _Rows, held_out: _Rows | None, max_length: int
@@ -395,19 +395,23 @@ class _Run:
         builder = importlib.import_module(_BUILDER)
         options = builder.flags.FlagValues()
         builder.define_flags(options)
-        given = [f"--task={task}", f"--output={folder / 'shards'}", f"--seed={self._settings.seed}"]
+        arguments = [
+            f"--task={task}",
+            f"--output={folder / 'shards'}",
+            f"--seed={self._settings.seed}",
+        ]
         splits = {"train": rows} | ({"validation": held_out} if held_out is not None else {})
         for split, each in splits.items():
             path = folder / (f"{split}.json" if task.startswith("squad") else f"{split}.jsonl")
             _write(path, each, task, split)
-            given.append(f"--{split}_file={path}")
+            arguments.append(f"--{split}_file={path}")
         if task in _LABELLED:
-            given += ["--text_column=text", "--label_column=label"]
-            given += ["--text_pair_column=text_b"] * ("text_b" in rows.columns)
+            arguments += ["--text_column=text", "--label_column=label"]
+            arguments += ["--text_pair_column=text_b"] * ("text_b" in rows.columns)
         if task.startswith("squad"):
-            given.append(f"--doc_stride={max(min(128, max_length // 3), 1)}")
-            given.append(f"--max_query_length={min(64, max_length // 3)}")
-        options(["", *given])
+            arguments.append(f"--doc_stride={max(min(128, max_length // 3), 1)}")
+            arguments.append(f"--max_query_length={min(64, max_length // 3)}")
+        options(["", *arguments])
         if task in ("classification", "multi_label"):
             counts = _counts(task, *splits.values())
             options.labels = list(counts)
@@ -474,16 +478,16 @@ def _model_folder(init: Any, temporary: Path, report: Report) -> Any:
     return temporary / "init"
 
 
-def _rows(given: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
+def _rows(data: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
     """Returns the examples of arguments, the first of which may be a table.
 
     Raises:
       UserError: a column is missing, the lengths differ, or a text is missing, empty or none.
     """
-    names = list(given)
-    first = given[names[0]]
+    names = list(data)
+    first = data[names[0]]
     if hasattr(first, "columns"):
-        if any(value is not None for name, value in given.items() if name != names[0]):
+        if any(value is not None for name, value in data.items() if name != names[0]):
             raise UserError("give a table alone, with `columns`, or lists")
         if len(columns) != len(names):
             raise UserError(f"columns: expected {len(names)} names: those of {', '.join(names)}")
@@ -494,9 +498,9 @@ def _rows(given: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
                     f"columns: the table has no column {column!r}: its columns are "
                     f"{', '.join(map(str, known))}"
                 )
-        given = {name: first[column] for name, column in zip(names, columns, strict=True)}
+        data = {name: first[column] for name, column in zip(names, columns, strict=True)}
     lists = {}
-    for name, values in given.items():
+    for name, values in data.items():
         if values is None:
             raise UserError(f"{name}: missing")
         served_model.check_list(values, name)
@@ -549,13 +553,13 @@ def _lists(labels: list) -> list:
                     f"label {number}: {name!r} in {names!r} is neither a text nor a whole number"
                 )
         labels[number] = list(names)
-    given = {name for names in labels for name in names}
-    if given <= {0, 1} and {len(names) for names in labels} not in ({0}, {1}, {0, 1}):
+    distinct = {name for names in labels for name in names}
+    if distinct <= {0, 1} and {len(names) for names in labels} not in ({0}, {1}, {0, 1}):
         raise UserError(
             f"label: these are zeros and ones, such as {labels[0]!r}: give the names of the labels "
             "of each text"
         )
-    if len(set(map(type, given))) > 1:
+    if len(set(map(type, distinct))) > 1:
         labels[:] = [list(map(str, names)) for names in labels]
     for number, names in enumerate(labels):
         if len(set(names)) < len(names):

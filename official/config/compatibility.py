@@ -30,17 +30,17 @@ def check(config: Config, source: str) -> None:
     Raises:
       UserError: they do not; the message has the dotted key and the reason.
     """
-    given = frozenset(config.segments.fields if config.segments else TASK_FIELDS)
-    given |= _check_corruption(config, source)
+    available = frozenset(config.segments.fields if config.segments else TASK_FIELDS)
+    available |= _check_corruption(config, source)
     for objective in config.objectives if config.segments is None else ():
         if task := objective.task:
-            given |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
-    given |= READER_FIELDS | objective_fields(config.objectives)
+            available |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
+    available |= READER_FIELDS | objective_fields(config.objectives)
     # A config with an encoder and no segments is of a converted model, which may not be trainable
     # (a discriminator without its generator), or of a task, which `official.data` checks.
     if config.encoder is None or config.segments is not None:
         for i, objective in enumerate(config.objectives):
-            _check_needs(objective, given, config, source, f"objectives.{i}")
+            _check_needs(objective, available, config, source, f"objectives.{i}")
     for i, objective in enumerate(config.objectives):
         try:
             objective.check(config)
@@ -162,7 +162,7 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
 
 
 def _check_needs(
-    objective: ObjectiveConfig, given: frozenset[str], config: Config, source: str, place: str
+    objective: ObjectiveConfig, available: frozenset[str], config: Config, source: str, place: str
 ) -> None:
     """Checks that an objective has the batch fields that it reads, and allows packed rows."""
     if config.segments is not None and config.segments.packing > 1 and not objective.packs:
@@ -171,17 +171,17 @@ def _check_needs(
             "keep the parts of a row apart; take segments.packing: 1"
         )
     needed = objective.needs()
-    if "permutation_mask" in given - needed and "masked_ids" in needed:
+    if "permutation_mask" in available - needed and "masked_ids" in needed:
         raise UserError(
             f"{source}: {place}: {objective.type} predicts hidden tokens, and "
             "corruption.type: permutation does not hide any: take token_masks, or the objective "
             "permutation_lm"
         )
-    if lacking := sorted(needed - given):
+    if lacking := sorted(needed - available):
         raise UserError(
             f"{source}: {place}: {objective.type} needs {', '.join(lacking)}, which neither "
             "segments nor corruption nor another objective give here (they give "
-            f"{', '.join(sorted(given - READER_FIELDS))}){_giver(set(lacking))}"
+            f"{', '.join(sorted(available - READER_FIELDS))}){_giver(set(lacking))}"
         )
 
 

@@ -130,8 +130,8 @@ class TokenMasksConfig(CorruptionConfig):
 
     def gives(self) -> frozenset[str]:
         """Returns the batch fields that `corrupt` adds."""
-        given = TARGET_FIELDS | (SPAN_FIELDS if self.unit == "span" else frozenset())
-        return given if self.block_size is None else given | {"block_ids"}
+        fields = TARGET_FIELDS | (SPAN_FIELDS if self.unit == "span" else frozenset())
+        return fields if self.block_size is None else fields | {"block_ids"}
 
     def check(self, segments: Segments) -> None:
         """Checks that blocks fill a row, and that the longest run fits into a sequence.

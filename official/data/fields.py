@@ -130,9 +130,9 @@ class Tokens(FieldMaker):
     @property
     def gives(self) -> frozenset[str]:
         """See `FieldMaker`."""
-        given = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
-        given |= {"context_start"} if self.windows else set()
-        return frozenset(given | ({"text_mask"} if self.sequences else set()))
+        names = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
+        names |= {"context_start"} if self.windows else set()
+        return frozenset(names | ({"text_mask"} if self.sequences else set()))
 
     def prepare(self, examples: Examples) -> Mapping[str, Any]:
         """Splits examples into rows of one sequence each, all of which have as many segments."""

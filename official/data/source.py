@@ -194,19 +194,19 @@ class ShardDataset:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        given = self.fields
+        available = self.fields
         for name in manifest.TARGETS & set(self.manifest.features) if predicting else ():
-            given |= _DERIVED.get(name, frozenset()) | {name}
+            available |= _DERIVED.get(name, frozenset()) | {name}
         heads = self._heads
         if predicting:
-            given |= frozenset().union(*heads.values())
+            available |= frozenset().union(*heads.values())
         if heads and self.task_name not in heads:
             raise UserError(
                 f"{self.folder}: its task is {self.task_name}, and the model has heads for "
                 f"{', '.join(heads)}: name shards of these"
             )
-        given |= objective_fields(config.objectives)
-        checks.objectives(self.folder, self.split, given, config)
+        available |= objective_fields(config.objectives)
+        checks.objectives(self.folder, self.split, available, config)
         if self.training:
             shard_folder.check_memory(self.folder, config, self.manifest)
         checks.positions(self.folder, self._shards.longest_sequence, config)

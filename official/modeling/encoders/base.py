@@ -118,7 +118,7 @@ class Encoder(Layer):
 
 
 def pooled_states(
-    x: Tensor, position: str, real: Tensor | None = None, given: Tensor | None = None
+    x: Tensor, position: str, real: Tensor | None = None, chosen: Tensor | None = None
 ) -> Tensor:
     """Returns the states of the pooled positions.
 
@@ -126,24 +126,24 @@ def pooled_states(
         x: [B, T, D].
         position: 'first', or 'last' for the last position of each row that is not padding.
         real: bool [B, T], False for padding; None = there is no padding.
-        given: int [B, K], positions to use instead; None = `position`.
+        chosen: int [B, K], positions to use instead; None = `position`.
 
     Returns:
-        [B, D], or [B, K, D] with `given`.
+        [B, D], or [B, K, D] with `chosen`.
     """
-    if given is not None:
-        return take_positions(x, given)
+    if chosen is not None:
+        return take_positions(x, chosen)
     if position == "first":
         return x[:, 0]
     return flat_positions(x, pooled_positions(x, position, real))
 
 
 def pooled_positions(
-    x: Tensor, position: str, real: Tensor | None = None, given: Tensor | None = None
+    x: Tensor, position: str, real: Tensor | None = None, chosen: Tensor | None = None
 ) -> Tensor:
     """Returns the pooled positions: int [B, K], or [B, 1]; the arguments are those of `states`."""
-    if given is not None:
-        return given
+    if chosen is not None:
+        return chosen
     batch, length, _ = ops.shape(x)
     if position == "first":
         return ops.zeros((batch, 1), "int32")
