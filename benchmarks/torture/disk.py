@@ -23,7 +23,7 @@ from benchmarks.torture import children, parts
 from benchmarks.torture.materials import Materials, smoke_config
 from official import config as configs
 from official import tokenizers
-from official.saving import checkpoints
+from official.saving import checkpoints, model_card
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -270,6 +270,8 @@ def find_problem(done: Any, disk: Disk, files: dict[str, str]) -> str | None:
     for name, digest in disk.files().items():
         if any(part.startswith(atomic.PREFIX) for part in Path(name).parts):
             return f"left behind: {name}"
+        if name.endswith(f"/{model_card.FILE}"):
+            continue  # of an earlier checkpoint, maybe
         if files.get(name) != digest and "checkpoints/" not in name:
             return f"half-written: {name}"
     return _damaged(disk.path / "out")
@@ -284,6 +286,10 @@ def _damaged(folder: Path) -> str | None:
             tokenizers.load(folder / "tokenizer")
         for path in (folder / "checkpoints").glob("step-*"):
             checkpoints.load_variables(folder, str(int(path.name.removeprefix("step-"))))
+        if (card := folder / model_card.FILE).exists():
+            text = card.read_text(encoding="utf-8")
+            if not (text.startswith(model_card.MARK) and text.endswith("```\n")):
+                return f"half-written: {card.name}"
     except UserError as error:
         return str(error)
     return None

@@ -115,7 +115,8 @@ class Disk:
             os.rename(path / name, path / f".cut-{number}")
         for name, (number, is_folder) in kept.items():
             alive = path / f".cut-{number}"
-            if alive.exists():
+            # (A file system gives the number of what was removed to something new.)
+            if alive.exists() and alive.is_dir() == is_folder:
                 os.rename(alive, path / name)
             elif is_folder:
                 (path / name).mkdir()

@@ -91,21 +91,9 @@ def unfinished(
     make_own(path)
     plan = json.loads(json.dumps({**plan, "code": code_digest()}))
     # The folder itself is locked by everyone who writes in it, so a file stands for the build.
-    (path / _LOCK).touch()
-    with _locked(path / _LOCK, fcntl.LOCK_EX, output):
+    with _locked(_lock_file(path), fcntl.LOCK_EX, output):
         try:
-            earlier = json.loads((path / _PLAN).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            earlier = None
-        if earlier != plan:
-            if done(path):
-                report(
-                    f"{path} belongs to another build ({_changed(earlier, plan)}): starting again"
-                )
-            _clear(path)
-            with atomic.file(path / _PLAN) as stream:
-                json.dump(plan, stream)
-        try:
+            _take_over(path, plan, done, report)
             yield path
         except BaseException as error:
             if done(path) and (isinstance(error, WorkerKilled) or not isinstance(error, UserError)):
@@ -116,6 +104,35 @@ def unfinished(
                 _remove(path)
             raise
         _remove(path)
+
+
+def _lock_file(path: Path) -> Path:
+    """Returns the file that stands for a build, which is made; without room no folder is left."""
+    try:
+        with atomic.disk_errors(path):
+            (path / _LOCK).touch()
+    except UserError:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+        raise
+    return path / _LOCK
+
+
+def _take_over(
+    path: Path, plan: Mapping[str, Any], done: Callable[[Path], bool], report: Callable
+) -> None:
+    """Writes the plan; what another plan has left in the folder is removed first."""
+    try:
+        earlier = json.loads((path / _PLAN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        earlier = None
+    if earlier == plan:
+        return
+    if done(path):
+        report(f"{path} belongs to another build ({_changed(earlier, plan)}): starting again")
+    _clear(path)
+    with atomic.file(path / _PLAN) as stream:
+        json.dump(plan, stream)
 
 
 def _work_folder(output: AnyPath) -> Path:

@@ -1,4 +1,4 @@
-""""""
+"""Tests of figures and of grids of heat maps."""
 
 import io
 

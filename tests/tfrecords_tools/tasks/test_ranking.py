@@ -1,4 +1,4 @@
-""""""
+"""Tests of the shards of rankings."""
 
 import json
 

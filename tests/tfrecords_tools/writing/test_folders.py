@@ -1,12 +1,14 @@
-""""""
+"""Tests of the folders of unfinished builds."""
 
+import errno
 import json
 import os
+import pathlib
 import tempfile
 
 import pytest
 
-from official.utils import paths
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tfrecords_tools.writing import folders
 
@@ -48,6 +50,23 @@ def test_other_code_begins_anew_and_says_so(tmp_path, monkeypatch):
     stop(tmp_path / "out", {"seed": 1})
     assert run(tmp_path / "out", {"seed": 1}) == ["done", "lock", "plan.json"]
     assert not path.exists()
+
+
+@pytest.mark.parametrize("what", ["lock", "plan.json"])
+def test_a_full_disk_at_the_start_leaves_no_folder(tmp_path, monkeypatch, what):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def no_room(path, *args, **options):
+        raise full
+
+    if what == "lock":
+        monkeypatch.setattr(pathlib.Path, "touch", no_room)
+    else:
+        monkeypatch.setattr(atomic, "file", no_room)
+    with pytest.raises((UserError, OSError)) as raised:
+        run(tmp_path / "out", {"seed": 1})
+    assert os.strerror(errno.ENOSPC) in str(raised.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_code_is_that_of_records():

@@ -1,4 +1,4 @@
-""""""
+"""Tests of builds on this machine, by processes."""
 
 import collections
 import os

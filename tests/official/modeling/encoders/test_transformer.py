@@ -1,4 +1,4 @@
-""""""
+"""Tests of the transformer encoder."""
 
 import dataclasses
 import math

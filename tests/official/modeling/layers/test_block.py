@@ -1,4 +1,4 @@
-""""""
+"""Tests of transformer blocks."""
 
 import keras
 import numpy as np
