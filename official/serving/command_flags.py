@@ -12,7 +12,7 @@ SEARCH = (
     *("num_beams", "length_penalty", "length_rule", "early_stopping", "num_return_sequences"),
     *("min_new_tokens", "no_repeat_ngram_size", "repetition_penalty"),
 )
-_EARLY = {"true": True, "false": False, "never": "never"}
+_EARLY: dict[str, bool | str] = {"true": True, "false": False, "never": "never"}
 _DEFAULT = "Default: that of generation.json, or "
 
 
@@ -196,5 +196,5 @@ def generation_values(given: flags.FlagValues) -> dict[str, Any]:
 def _values(given: flags.FlagValues, names: Iterable[str]) -> dict[str, Any]:
     values = {name: given[name].value for name in names if given[name].present}
     if "early_stopping" in values:
-        values["early_stopping"] = _EARLY[values["early_stopping"]]
+        values["early_stopping"] = _EARLY[str(values["early_stopping"])]
     return values

@@ -12,11 +12,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from official.config.encoders import BilmConfig
 from official.modeling.layers import kernels
 from official.serving import served_model, text_vectors
 from official.serving.served_model import ServedModel
@@ -31,6 +32,8 @@ from official.utils.progress import Progress, Report
 ALL, MIX = "all", "mix"
 STATES = ("fresh", "carry")
 CHUNK = 2048  # texts of a file that are sorted by length together
+# The numbers of the texts of a batch, and what is computed for them.
+_Batches = Iterator[tuple[np.ndarray, dict[str, Any]]]
 
 
 class TokenVectors(NamedTuple):
@@ -49,31 +52,24 @@ class TokenVectors(NamedTuple):
     vectors: np.ndarray
 
 
-def check_state(state: str, source: ServedModel) -> None:
-    """Refuses a state that is not one of `STATES`, and an encoder without one.
-
-    Raises:
-      UserError: see above.
-    """
-    if state not in STATES:
-        raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
-    encoder = source.config.encoder
-    if state == "carry" and encoder.type != "bilm":
-        raise UserError(
-            f"state: carry: not supported for {encoder.type}, only for bilm (ELMo); remove it"
-        )
-
-
 class StateReader:
     """Reads texts one after another, each from the state that the one before it left.
 
     Args:
       source: a model with an encoder of the type `bilm`. A text longer than its `max_length` is
         cut.
+
+    Raises:
+      UserError: the encoder has no state to carry.
     """
 
     def __init__(self, source: ServedModel):
-        encoder, head = source.config.encoder, text_vectors.head_of(source.model)
+        encoder, tokenizer = source.config.encoder, source.tokenizer
+        if not isinstance(encoder, BilmConfig) or not isinstance(tokenizer, Characters):
+            raise UserError(
+                f"state: carry: not supported for {encoder.type}, only for bilm (ELMo); remove it"
+            )
+        head = text_vectors.head_of(source.model)
         count, _, size = encoder.memory_shape  # 2 L, C + P
         self._state = tf.zeros((1, count, 1, size))
 
@@ -83,7 +79,7 @@ class StateReader:
         )
         def read(words, state):
             words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
-            batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
+            batch = pack_words([words], tokenizer, source.max_length, encoder.layout)
             encoded = source.model.encode({**batch, "memory": state}, output_all=True)
             states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
             mixed = text_vectors.mixed(encoded, head)[0]
@@ -161,10 +157,10 @@ class Embedder:
             skipped = self._first + len(ids)
         max_length = settings.max_length or self.max_length
         vectors = np.zeros((len(sequences), *self.shape(layer, settings)), np.float32)
+        batches: _Batches
         if reader is not None:
-            batches = self._in_order(reader, sequences, layer)
-            make = lambda outputs: self._vectors(outputs, settings, skipped)  # noqa: E731
-            batches = ((rows, make(outputs)) for rows, outputs in batches)
+            each = self._in_order(reader, sequences, layer)
+            batches = ((rows, self._vectors(read, settings, skipped)) for rows, read in each)
         else:
             graph = self._graph(layer, max_length, settings, skipped)
             batches = self._batches(graph, sequences, batch_size, max_length)
@@ -237,14 +233,14 @@ class Embedder:
         Raises:
           UserError: the encoder has no state to carry.
         """
-        check_state("carry", self._source)
         return StateReader(self._source)
 
     def _reader(self, state: str | StateReader) -> StateReader | None:
         """Returns the reader of a carried state; None = each text begins with a fresh one."""
         if isinstance(state, StateReader):
             return state
-        check_state(state, self._source)
+        if state not in STATES:
+            raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
         return self.reader() if state == "carry" else None
 
     @property
@@ -280,7 +276,7 @@ class Embedder:
         sequences = [ids for ids, _, _ in encoded]
         if self._reads_words:
             sequences = self._sequences(list(texts))
-        results: list[TokenVectors | None] = [None] * len(sequences)
+        results: dict[int, TokenVectors] = {}
         before = self._first
         specials = num_specials(1, self.tokenizer, self._layout)
         batches = self._batches(graph, sequences, batch_size, self.max_length)
@@ -298,7 +294,7 @@ class Embedder:
                     ends,
                     states[first : first + len(ids)].astype(np.float32),
                 )
-        return results
+        return [results[row] for row in range(len(sequences))]
 
     @property
     def _reads_words(self) -> bool:
@@ -307,7 +303,7 @@ class Embedder:
 
     def _sequences(self, texts: list[str]) -> list[np.ndarray]:
         """Returns the ids of each text, or its words in UTF-8 if the encoder reads these."""
-        if not self._reads_words:
+        if not isinstance(self.tokenizer, Characters):
             return self.tokenizer.encode(texts)
         _, splits, words = self.tokenizer.encode_words(texts)
         return [words[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
@@ -321,7 +317,7 @@ class Embedder:
 
     def _batches(
         self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int, max_length: int
-    ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    ) -> _Batches:
         """Yields batches of texts of similar length: the indices of the texts and the outputs."""
         lengths = self._count_cut(sequences, max_length)
         order = np.argsort(lengths, kind="stable")
@@ -338,15 +334,15 @@ class Embedder:
 
     def _in_order(
         self, reader: StateReader, sequences: Sequence[np.ndarray], layer: int | str
-    ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+    ) -> _Batches:
         """Yields what `_batches` does for each text, with the state carried from text to text."""
         self._count_cut(sequences, self.max_length)
         for row, sequence in enumerate(sequences):
             states, mixed = reader(sequence)
-            chosen = {ALL: states, MIX: mixed}.get(layer)
-            chosen = states[:, layer] if chosen is None else chosen
+            named = {ALL: states, MIX: mixed}
+            chosen = named[layer] if isinstance(layer, str) else states[:, layer]
             real = np.ones((1, len(states)), bool)
-            yield [row], {"states": chosen[None], "padding_mask": real}
+            yield np.array([row]), {"states": chosen[None], "padding_mask": real}
 
     def _number(self, layer: int | str) -> int | str:
         """Returns the number of a layer from 0 on, or the name of several.
@@ -359,7 +355,11 @@ class Embedder:
             raise UserError(
                 f"layer: mix: not supported for {self.config.encoder.type}, only for bilm (ELMo)"
             )
-        if layer in (ALL, MIX):
+        if isinstance(layer, str):
+            if layer not in (ALL, MIX):
+                raise UserError(
+                    f"layer: {layer!r} is not a layer: give a number, {ALL!r} or {MIX!r}"
+                )
             return layer
         if not -layers - 1 <= layer <= layers:
             raise UserError(
@@ -385,11 +385,15 @@ class Embedder:
         if key in self._graphs:
             return self._graphs[key]
 
-        pack_all = pack_words if self._reads_words else pack
         head = text_vectors.head_of(self.model)
 
+        def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            if isinstance(self.tokenizer, Characters):
+                return pack_words([tokens], self.tokenizer, max_length, self._layout)
+            return pack([tokens], self.tokenizer, max_length, self._layout)
+
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            batch = pack_all([tokens], self.tokenizer, max_length, self._layout)
+            batch = packed(tokens)
             with kernels.using(gradients=False):
                 encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
@@ -397,7 +401,7 @@ class Embedder:
                 states = tf.stack(encoded["hidden_states"], axis=2)  # [B, T, L + 1, D]
             elif layer == MIX:
                 states = text_vectors.mixed(encoded, head)
-            elif layer < layers:
+            elif isinstance(layer, int) and layer < layers:
                 states = encoded["hidden_states"][layer]
             tensors = {"states": states, "padding_mask": batch["padding_mask"]}
             if "pooled_output" in encoded and layer == layers:

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config.objectives import CausalLMConfig
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
@@ -56,17 +57,19 @@ def objective(model: Model) -> str | None:
 
 
 class Rows(Protocol):
-    """Texts of a batch that a model reads, in a graph.
+    """Texts of a batch that a model reads, in a graph."""
 
-    Attributes:
-      start: the token before the first new one, int32 [B].
-      prompt: the tokens before the new ones that the rules of `Processors` know, int32 [B, P].
-      padding: the number of places of padding on the left of `prompt`, int32 [B].
-    """
+    @property
+    def start(self) -> tf.Tensor:
+        """The token before the first new one, int32 [B]."""
 
-    start: tf.Tensor
-    prompt: tf.Tensor
-    padding: tf.Tensor
+    @property
+    def prompt(self) -> tf.Tensor:
+        """The tokens before the new ones that the rules of `Processors` know, int32 [B, P]."""
+
+    @property
+    def padding(self) -> tf.Tensor:
+        """The number of places of padding on the left of `prompt`, int32 [B]."""
 
     def begin(self) -> dict[str, Any]:
         """Returns the `cache` and the `tokens` or `logits` that `TokenLoop.run` begins with."""
@@ -215,16 +218,8 @@ class Generator:
         Returns:
           The ids int32 [B, K, N], best first, and the scores float32 [B, K].
         """
-        found, scores = self._beam_graph(
-            tf.constant(token_ids, tf.int32),
-            tf.constant(padding_mask, tf.bool),
-            settings.max_new_tokens,
-            settings.num_beams,
-            settings.length_rule,
-            tf.constant(settings.length_penalty, tf.float32),
-            settings.early_stopping,
-            token_choice.options(settings),
-        )
+        rows = tf.constant(token_ids, tf.int32), tf.constant(padding_mask, tf.bool)
+        found, scores = self._beam_graph(*rows, **beam_options(settings))
         return found.numpy(), scores.numpy()
 
     def write(
@@ -256,7 +251,9 @@ class Generator:
         early_stopping: bool | str | None = None,
         rules: Mapping[str, Any] | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Searches with beams, in a graph: see `beam_search.search`; `rules` as in `write`.
+        """Searches with beams, in a graph: see `beam_search.search`.
+
+        All but the rows are `beam_options`.
 
         Returns:
           int32 [B, K, N], best first, and the scores float32 [B, K].
@@ -286,6 +283,21 @@ class Generator:
         return Processors(rows.prompt, rows.padding, self.end_id, **rules) if rules else None
 
 
+def beam_options(settings: Settings) -> dict[str, Any]:
+    """Returns the arguments of `Generator.search` for a request.
+
+    Numbers that graphs need not be made anew for are tensors.
+    """
+    return {
+        "max_new_tokens": settings.max_new_tokens,
+        "num_beams": settings.num_beams,
+        "length_rule": settings.length_rule,
+        "length_penalty": tf.constant(settings.length_penalty, tf.float32),
+        "early_stopping": settings.early_stopping,
+        "rules": token_choice.options(settings),
+    }
+
+
 def ends(config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
     """Returns the first and the last token of a text of a causal LM, in reading order.
 
@@ -294,7 +306,7 @@ def ends(config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer) -> tup
     """
     if config.segments is not None and config.segments.format in ("blocks", "stream"):
         return tokenizer.sep_id, tokenizer.sep_id
-    objective = next(o for o in config.objectives if o.type == "causal_lm")
+    objective = next(o for o in config.objectives if isinstance(o, CausalLMConfig))
     both = tokenizer.cls_id, tokenizer.sep_id
     return both[::-1] if objective.direction == "backward" else both
 
@@ -421,7 +433,7 @@ class Prompts:
         names = ("prompt", "attention_mask", "lengths", "positions")
         repeated = {name: tf.repeat(getattr(self, name), count, axis=0) for name in names}
         rows = dataclasses.replace(self, **repeated, shared=shared, whole=cache)
-        return rows, [tf.repeat(part, count, axis=0) for part in rows._carried(cache)]
+        return rows, [tf.repeat(part, count, axis=0) for part in _carried(cache, shared)]
 
     def next(self, tokens: tf.Tensor, i: int | tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
         """See `Rows`."""
@@ -432,18 +444,19 @@ class Prompts:
         positions = (self.lengths + (i - 1))[:, None]
         slot = self.prompt.shape[1] - 1 + i
         logits, cache = self._read(tokens[:, None], positions, cache, slot)
-        return logits, cache if self.shared is None else self._carried(cache)
-
-    def _carried(self, cache: Any) -> list[tf.Tensor]:
-        """Returns the parts of a cache that are not shared."""
-        parts = zip(tf.nest.flatten(cache), self.shared, strict=True)
-        return [part for part, shared in parts if shared is None]
+        return logits, cache if self.shared is None else _carried(cache, self.shared)
 
     def _empty_cache(self) -> Any:
         return self.reader.empty_cache(self.prompt, self.slots)
 
     def _read(self, tokens, positions, cache, slot) -> tuple[tf.Tensor, Any]:
         return self.reader.logits(tokens, positions, self.attention_mask, cache, slot)
+
+
+def _carried(cache: Any, shared: Sequence[tf.Tensor | None]) -> list[tf.Tensor]:
+    """Returns the parts of a cache that are not `shared`."""
+    parts = zip(tf.nest.flatten(cache), shared, strict=True)
+    return [part for part, same in parts if same is None]
 
 
 class InputReader:

@@ -56,7 +56,7 @@ def scorer(
     of_tokens = tuple(fields)
     fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
     graph = tf.function(score, input_signature=[fields], autograph=False)
-    padding_side = "left" if encoder.layout == "cls_last" else "right"
+    padding_side: Literal["left", "right"] = "left" if encoder.layout == "cls_last" else "right"
     max_padding = READING + STARTING // encoder.hidden_size**2
     groups = _Scorer(graph, of_tokens, padding_side, max_padding)
     # One function, however many signatures score batches: each copy takes memory.

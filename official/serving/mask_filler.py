@@ -88,10 +88,12 @@ class MaskFiller:
     """
 
     def __init__(self, source: ServedModel, weights: Weights | None = None):
-        if (reason := why_not(source)) is not None:
-            raise UserError(f"fill_mask: {reason}")
+        layers, mask_id = masked_head(source.model), source.tokenizer.mask_id
+        if layers is None or mask_id is None:
+            raise UserError(f"fill_mask: {why_not(source)}")
         self.source = source
-        self._encoder, self._head = masked_head(source.model)
+        self._encoder, self._head = layers
+        self._mask_id = mask_id
         self.weights = weights or Weights([self._encoder, self._head])
         self._graph = tf.function(
             self._of_tokens,
@@ -109,7 +111,7 @@ class MaskFiller:
 
     def masks(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns where a batch of rows [B, T] has masks, bool [B, T]."""
-        return batch["padding_mask"] & tf.equal(batch["token_ids"], self.source.tokenizer.mask_id)
+        return batch["padding_mask"] & tf.equal(batch["token_ids"], self._mask_id)
 
     def encoded(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the states of the encoder for a batch, [B, T, D]."""
@@ -201,7 +203,7 @@ class MaskFiller:
         tokenizer, length = self.source.tokenizer, self.source.max_length
         room = length - num_specials(1, tokenizer, self.source.config.encoder.layout)
         encoded = tokenizer.encode_with_offsets(list(texts), special=True)
-        return _with_masks(texts, encoded, tokenizer, [tokenizer.mask_id], room, length, first)
+        return _with_masks(texts, encoded, tokenizer, [self._mask_id], room, length, first)
 
     def _fillings(
         self, text: str, spans: Sequence[Span], ids: np.ndarray, probabilities: np.ndarray

@@ -82,11 +82,11 @@ class Weights:
             self._twins = _twins(self._encoder) | {
                 table: int8.Int8Table(table, self._whole) for table in _tables(self._encoder)
             }
-            gone |= {id(variable) for layer in self._twins for variable in _matrices(layer)}
-            for variable in _matrices(self._encoder):
+            gone |= {id(variable) for layer in self._twins for variable, _ in _matrices(layer)}
+            for variable, axis in _matrices(self._encoder):
                 if id(variable) not in gone:
-                    integers, scale = int8.quantized(variable.numpy(), axis_of(variable))
-                    variables = (tf.Variable(value, trainable=False) for value in (integers, scale))
+                    values = int8.quantized(variable.numpy(), axis)
+                    variables = (tf.Variable(value, trainable=False) for value in values)
                     self._restored.append((variable, Restored(*variables)))
             gone |= {id(variable) for variable, _ in self._restored}
         self.module = tf.Module()
@@ -99,9 +99,9 @@ class Weights:
             if id(variable) not in gone
         ]
         self.module.restored = [matrix for _, matrix in self._restored]
-        integers = [matrix for _, matrix in self._restored] + list(self._twins.values())
-        self.module.integers = [matrix.integers for matrix in integers]
-        self.module.scales = [matrix.scale for matrix in integers]
+        quantized = [matrix for _, matrix in self._restored] + list(self._twins.values())
+        self.module.integers = [matrix.integers for matrix in quantized]
+        self.module.scales = [matrix.scale for matrix in quantized]
 
     def _whole(self, integers: tf.Variable, scale: tf.Variable) -> tf.Tensor:
         """Returns a whole table in float32, and stores that a loaded model makes it."""
@@ -134,9 +134,10 @@ def _tables(encoder: keras.Layer) -> list[Table]:
     return [layer for layer in keras_private.sublayers(encoder) if isinstance(layer, Table)]
 
 
-def _matrices(layer: keras.Layer) -> list[keras.Variable]:
-    """Returns the variables of a layer that `int8` stores as integers."""
-    return [variable for variable in layer.variables if axis_of(variable) is not None]
+def _matrices(layer: keras.Layer) -> list[tuple[keras.Variable, int]]:
+    """Returns the variables of a layer that `int8` stores as integers, and their `axis_of`."""
+    axes = [(variable, axis_of(variable)) for variable in layer.variables]
+    return [(variable, axis) for variable, axis in axes if axis is not None]
 
 
 def axis_of(variable: keras.Variable) -> int | None:
@@ -147,8 +148,8 @@ def axis_of(variable: keras.Variable) -> int | None:
 def round_weights(model: Model) -> None:
     """Gives a model the weights and products that it would have after an export as `int8`."""
     int8.swap(model.encoder, _twins(model.encoder))
-    for variable in _matrices(model.encoder):
-        integers, scale = int8.quantized(np.asarray(variable), axis_of(variable))
+    for variable, axis in _matrices(model.encoder):
+        integers, scale = int8.quantized(np.asarray(variable), axis)
         variable.assign(integers.astype(np.float32) * scale)
 
 

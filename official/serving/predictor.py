@@ -75,7 +75,7 @@ class Choice(NamedTuple):
       probabilities: the probability of each choice, float32 [K].
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # in place of the method of a tuple
     text: str
     probabilities: np.ndarray
 
@@ -149,7 +149,7 @@ class Predictor:
         rows = self._rows(head, "probabilities", served_model.pairs(texts, second), batch_size)
         labels = head.config.labels
         if head.config.type == "multi_label":
-            thresholds = np.float32(head.config.thresholds or [0.5] * len(labels))
+            thresholds = np.array(head.config.thresholds or [0.5] * len(labels), np.float32)
             return [
                 Labels(
                     tuple(labels[i] for i in np.flatnonzero(row >= thresholds)),
@@ -269,7 +269,7 @@ class Predictor:
             if isinstance(several, str) or not several:
                 raise UserError(f"choices: row {number} has no list of choices: {several!r}")
         graph = self._signature(head, "choose")
-        results: list[Choice | None] = [None] * len(choices)
+        results: dict[int, Choice] = {}
         # The questions of a batch have the same number of choices.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
         for part in served_model.slices(len(order), batch_size):
@@ -282,7 +282,7 @@ class Predictor:
                 )
                 for row, (index, probabilities) in zip(rows, chosen, strict=True):
                     results[row] = Choice(int(index), choices[row][index], probabilities)
-        return results
+        return [results[row] for row in range(len(choices))]
 
     def tag(
         self,
@@ -377,7 +377,7 @@ def signature_of(texts: Sequence) -> str:
     Raises:
       UserError: a text is neither, or some are strings and others are lists.
     """
-    found = {}
+    found: dict[bool, int] = {}
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             _check_words(number, text)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -106,8 +107,10 @@ def restore_for_ids(
 
 def _check_name(output: str | os.PathLike) -> None:
     """Refuses a path that TensorFlow's loader, which takes it for a pattern, would not find."""
-    path = str(output if paths.is_remote(output) else paths.path(output).absolute())
-    if found := set("[\\") & set(path):
+    path = paths.path(output)
+    if isinstance(path, Path):
+        path = path.absolute()
+    if found := set("[\\") & set(str(path)):
         raise UserError(
             f"--output: {path}: TensorFlow cannot load a SavedModel from a path with "
             f"{' or '.join(sorted(found))}: name another folder"
@@ -177,9 +180,9 @@ def restore(
         embedding = text_vectors.read(model_dir)
     layers = [layer for layer in (model.encoder, head) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
-    filling = mask_filler.masked_head(model) if tokenizer.mask_id is not None else None
-    fills = filling is not None and filling[0] is model.encoder
-    weights = Weights([*layers, filling[1]] if fills else layers, precision)
+    encoder, masked_lm = mask_filler.masked_head(model) or (None, None)
+    fills = tokenizer.mask_id is not None and encoder is model.encoder
+    weights = Weights([*layers, masked_lm] if fills else layers, precision)
     context = ServingContext(
         config, tokenizer, model, max_length, about, embedding=embedding, weights=weights,
         head=head, settings=generation, groups=groups,

@@ -4,13 +4,13 @@ The vector of a text is pooled. The defaults of a model folder are in its `embed
 `official.convert` writes from a folder of sentence-transformers. The vector of a word is the layer
 mix of a head of ELMo, or the mean of its layers.
 
-Shapes: B texts, T tokens or words of the longest one, D hidden, P
-projection of ELMo.
+Shapes: B texts, T tokens or words of the longest one, D hidden, P projection of ELMo.
 """
 
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -83,7 +83,7 @@ class EmbeddingSettings:
         """
         if isinstance(pooling, str):
             pooling = pooling.split(",")
-        given = {
+        given: dict[str, Any] = {
             "pooling": None if pooling is None else tuple(pooling),
             "normalize": normalize,
             "max_length": max_length,
@@ -220,7 +220,7 @@ def mixed(encoded: dict[str, tf.Tensor], head: Objective | None) -> tf.Tensor:
       head: the head whose mix is read; None or a head without one = the mean of all layers, the
         vector of characters among them.
     """
-    if has_mix(head):
+    if head is not None and has_mix(head):
         return tf.cast(head.read(encoded)["sequence_output"], tf.float32)
     states = [tf.cast(layer, tf.float32) for layer in encoded["hidden_states"]]
     return tf.add_n(states) / len(states)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from official.serving import generation_settings, token_choice
 from official.serving.generation_settings import Settings
-from official.serving.generator import Generator, PromptReader
+from official.serving.generator import Generator, PromptReader, Reader, beam_options
 from official.serving.signatures import inputs
 from official.utils import seeding
 
@@ -25,8 +25,11 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     tokenizer, settings = context.tokenizer, context.settings
     count, rules = settings.max_new_tokens, token_choice.options(settings)
     generator = Generator(context)
-    continues = isinstance(generator.reader, PromptReader)
-    rows, joined = (_of_prompts if continues else _of_inputs)(context, generator)
+    reader = generator.reader
+    if isinstance(reader, PromptReader):
+        rows, joined = _of_prompts(context, reader)
+    else:
+        rows, joined = _of_inputs(context, reader)
 
     def generate(text: tf.Tensor, **draws: tf.Tensor) -> dict[str, tf.Tensor]:
         read = tokenizer.tokenize(context.with_prefix(text))  # [B, None]
@@ -65,15 +68,15 @@ _Rows = Callable[[tf.RaggedTensor], tuple[tf.Tensor, tf.Tensor]]
 _Joined = Callable[[tf.RaggedTensor, tf.RaggedTensor], tf.RaggedTensor]
 
 
-def _of_prompts(context: inputs.ServingContext, generator: Generator) -> tuple[_Rows, _Joined]:
+def _of_prompts(context: inputs.ServingContext, reader: PromptReader) -> tuple[_Rows, _Joined]:
     """Returns how prompts become rows, and how they are joined with the new tokens."""
     length = context.max_length - context.settings.max_new_tokens  # of padded prompts
-    backward = generator.reader.backward
+    backward = reader.backward
 
     def rows(read):
         # The tokens next to the new ones come first, because they are kept if the text is cut.
         nearest = read if backward else tf.reverse(read, axis=[1])
-        starts = tf.fill([read.nrows(), 1], generator.start_id)
+        starts = tf.fill([read.nrows(), 1], reader.start_id)
         both = tf.concat([nearest[:, : length - 1], starts], axis=1)
         ids = both.to_tensor(context.tokenizer.pad_id, shape=[None, length])
         mask = tf.sequence_mask(both.row_lengths(), length)
@@ -85,13 +88,13 @@ def _of_prompts(context: inputs.ServingContext, generator: Generator) -> tuple[_
     return rows, joined
 
 
-def _of_inputs(context: inputs.ServingContext, generator: Generator) -> tuple[_Rows, _Joined]:
+def _of_inputs(context: inputs.ServingContext, reader: Reader) -> tuple[_Rows, _Joined]:
     """Returns how the inputs of an encoder-decoder become rows, and what is left of new tokens."""
     tokenizer = context.tokenizer
 
     def rows(read):
         cut = read[:, : context.max_length - 1]
-        both = tf.concat([cut, tf.fill([cut.nrows(), 1], generator.end_id)], axis=1)
+        both = tf.concat([cut, tf.fill([cut.nrows(), 1], reader.end_id)], axis=1)
         # A batch without texts has a column too.
         length = tf.maximum(tf.reduce_max(both.row_lengths()), 1)
         ids = both.to_tensor(tokenizer.pad_id, shape=tf.stack([both.nrows(), length]))
@@ -109,16 +112,7 @@ def _of_inputs(context: inputs.ServingContext, generator: Generator) -> tuple[_R
 
 def _best(generator: Generator, ids: tf.Tensor, mask: tf.Tensor, settings: Settings) -> tf.Tensor:
     """Searches with beams; returns the best texts of each row, [B * S, N]."""
-    found, _ = generator.search(
-        ids,
-        mask,
-        settings.max_new_tokens,
-        settings.num_beams,
-        settings.length_rule,
-        settings.length_penalty,
-        settings.early_stopping,
-        token_choice.options(settings),
-    )
+    found, _ = generator.search(ids, mask, **beam_options(settings))
     return tf.reshape(found[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
 
 

@@ -19,6 +19,7 @@ Shapes: B batch, T tokens of the longest row, C classes.
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import tensorflow as tf
 
@@ -29,7 +30,7 @@ from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
 
-Signature = tf.types.experimental.PolymorphicFunction
+Signature: TypeAlias = tf.types.experimental.PolymorphicFunction
 # The names of the inputs, as in the TF Model Garden, and those of the fields of a batch.
 TOKENS = {
     "input_word_ids": "token_ids",
@@ -59,6 +60,17 @@ class ServingContext(ServedModel):
     filler: MaskFiller | None = None
     groups: bool = True
 
+    @property
+    def task_head(self) -> Objective:
+        """The objective that is served; `signatures` of tasks read it.
+
+        Raises:
+          ValueError: the encoder alone is served.
+        """
+        if self.head is None:
+            raise ValueError("the encoder is served without a head")
+        return self.head
+
     def with_prefix(self, text: tf.Tensor) -> tf.Tensor:
         """Returns texts [B] that a model generates from, with the prefix before each."""
         return self.prefix + text if self.prefix else text
@@ -75,7 +87,7 @@ class ServingContext(ServedModel):
         score: Callable[[length_groups.Tensors], length_groups.Tensors],
         row_fields: tuple[str, ...] = (),
         token_fields: tuple[str, ...] = (),
-    ) -> Callable[[Mapping[str, tf.Tensor]], length_groups.Tensors]:
+    ) -> Callable[[length_groups.Tensors], length_groups.Tensors]:
         """Returns a function that scores a batch; see `length_groups.scorer`."""
         if not self.groups:
             return score

@@ -15,7 +15,7 @@ LONG = "cut at"
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of multiple choice. Choices replace blanks as in training."""
-    head, tokenizer = context.head, context.tokenizer
+    head, tokenizer = context.task_head, context.tokenizer
     layout = context.config.encoder.layout
     blank = context.task.get("blank", False)
     scored = context.scorer(lambda batch: {"scores": head.outputs(context.encode(batch))[:, 0]})

@@ -15,7 +15,7 @@ LONG = "cut at"
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a ranking."""
-    head, tokenizer = context.head, context.tokenizer
+    head, tokenizer = context.task_head, context.tokenizer
     layout = context.config.encoder.layout
 
     def score(batch):

@@ -34,12 +34,12 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return answerer.answer(*inputs.same_number(question=question, context=passage))
 
     by_name = {"answer": inputs.signature(answer, *inputs.texts("question", "context"))}
-    if context.head.config.form == "conditional":
+    if context.task_head.config.form == "conditional":
         return by_name
 
     def score(batch):
-        states = context.head.states(context.encode(batch))
-        logits = context.head.boundary_logits(states)
+        head = context.task_head
+        logits = head.boundary_logits(head.states(context.encode(batch)))
         return dict(zip(("start_logits", "end_logits"), logits, strict=True))
 
     scored = context.scorer(score)
@@ -56,7 +56,7 @@ class Answerer:
 
     def __init__(self, context: inputs.ServingContext):
         """Initializes an answerer; raises as `signatures`."""
-        self._head = context.head
+        self._head = head = context.task_head
         self._tokenizer = context.tokenizer
         self._layout = context.config.encoder.layout
         task = context.task
@@ -67,7 +67,7 @@ class Answerer:
 
         def score(batch):
             encoded = context.encode(batch)
-            outputs = context.head.predictions(batch, encoded, context.model.encoder)
+            outputs = head.predictions(batch, encoded, context.model.encoder)
             return {
                 name: outputs[name][:, 0] if outputs[name].shape.rank == 2 else outputs[name]
                 for name in _OUTPUTS

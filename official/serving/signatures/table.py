@@ -14,7 +14,6 @@ An ELMo without a head, or with the layer mix of a head, also has the signatures
 `texts.word_signatures`. A model with a masked LM also has those of `fill_mask`.
 """
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import tensorflow as tf
@@ -44,7 +43,7 @@ class Signatures(Protocol):
       LONG: a description of what happens to texts that are too long.
     """
 
-    DEFAULT: Mapping[str, str]
+    DEFAULT: dict[str, str]
     LONG: str
 
     def signatures(self, context: inputs.ServingContext) -> dict[str, inputs.Signature]:
@@ -91,8 +90,7 @@ def make(
     signatures = module.signatures(context)
     if generator.objective(context.model) == "causal_lm":
         signatures |= generation.signatures(context)
-    if texts.serves_words(context):
-        signatures |= texts.word_signatures(context)
+    signatures |= texts.word_signatures(context)
     if context.filler is not None:
         signatures |= fill_mask.signatures(context)
     signatures["serving_default"] = signatures[default]

@@ -71,7 +71,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return by_name
 
     def score(batch):
-        return {"logits": context.head.logits(context.encode(batch))}
+        return {"logits": context.task_head.logits(context.encode(batch))}
 
     scored = context.scorer(score)
 
@@ -86,14 +86,15 @@ class Tagger:
 
     def __init__(self, context: inputs.ServingContext):
         """Initializes a tagger; raises as `signatures`."""
-        self._labels = context.head.config.labels
+        head = context.task_head
+        self._labels = head.config.labels
         if not self._labels:
             raise UserError(
                 "objectives: the token_classification has no `labels` in config.yaml: write the "
                 "tags there, in the order of their numbers, and remove its first line, the checksum"
             )
         tag_rules.scheme(self._labels)
-        task = context.task.get("tasks", {}).get(context.head.config.task, context.task)
+        task = context.task.get("tasks", {}).get(head.config.task, context.task)
         self._rule = task.get("split_words") or word_rules.EARLIER
         if self._rule not in tuple(word_rules.RULES):
             raise UserError(
@@ -108,7 +109,7 @@ class Tagger:
             )
 
         def score(batch):
-            outputs = context.head.predictions(batch, context.encode(batch), context.model.encoder)
+            outputs = head.predictions(batch, context.encode(batch), context.model.encoder)
             return {name: outputs[name] for name in ("tags", "tag_probabilities")}
 
         self._scored = context.scorer(score, token_fields=("word_ids",))

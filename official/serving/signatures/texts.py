@@ -33,6 +33,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from official.config.encoders import BilmConfig
 from official.modeling.layers.kernels import accurate
 from official.serving import text_vectors
 from official.serving.signatures import inputs
@@ -61,7 +62,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
     def packed(*texts: tf.Tensor) -> Outputs:
         if len(texts) == 2:
-            texts = inputs.same_number(**dict(zip(("text", "text_b"), texts, strict=True)))
+            texts = tuple(inputs.same_number(text=texts[0], text_b=texts[1]))
         return pack_texts(texts, context.tokenizer, context.max_length, layout)
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
@@ -166,17 +167,16 @@ def _head(
     return lambda batch: {"logits": head.logits(context.encode(batch))}, named
 
 
-def serves_words(context: inputs.ServingContext) -> bool:
-    """Whether a model has these signatures: an ELMo without a head, or with a layer mix."""
-    own = context.config.encoder.type == "bilm"
-    return own and (context.head is None or text_vectors.has_mix(context.head))
-
-
 def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """Returns the signatures by name."""
+    """Returns the signatures of an ELMo without a head or with a layer mix; {} of other models."""
+    encoder, tokenizer = context.config.encoder, context.tokenizer
+    if not isinstance(encoder, BilmConfig) or not isinstance(tokenizer, Characters):
+        return {}
+    if context.head is not None and not text_vectors.has_mix(context.head):
+        return {}
 
     def of_words(words: tf.RaggedTensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        batch = pack_words([words], context.tokenizer, context.max_length)
+        batch = pack_words([words], tokenizer, context.max_length)
         if state is not None:
             batch["memory"] = state[:, :, None]
         with context.weights.read():
@@ -198,10 +198,10 @@ def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signatur
         }
 
     def of_texts(text):
-        return of_words(context.tokenizer.words(text))
+        return of_words(tokenizer.words(text))
 
     def of_next_texts(text, state):
-        return of_words(context.tokenizer.words(text), state)
+        return of_words(tokenizer.words(text), state)
 
     def of_tokens(tokens, sequence_len):
         return of_words(tf.RaggedTensor.from_tensor(tokens, lengths=sequence_len))
@@ -210,7 +210,7 @@ def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signatur
         tf.TensorSpec([None, None], tf.string, "tokens"),
         tf.TensorSpec([None], tf.int32, "sequence_len"),
     )
-    count, _, size = context.config.encoder.memory_shape  # 2 L, C + P
+    count, _, size = encoder.memory_shape  # 2 L, C + P
     next_texts = *inputs.texts("text"), tf.TensorSpec([None, count, size], tf.float32, "state")
     return {
         "default": inputs.signature(of_texts, *inputs.texts("text")),
