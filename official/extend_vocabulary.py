@@ -110,7 +110,7 @@ def main(argv: list[str]) -> None:
 
 
 def _words(tokenizer: "Tokenizer") -> list[str]:
-    """Returns the words to add, the most wanted first."""
+    """Returns the words to add, the most important first."""
     from official.tokenizers import extension
 
     if FLAGS.words is not None:

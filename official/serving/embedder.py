@@ -196,7 +196,7 @@ class Embedder:
         """
         real = tf.convert_to_tensor(outputs["padding_mask"])
         tokens = text_vectors.counted(real, skipped)
-        if self._is_elmo:  # the marks of a sentence are no words
+        if self._is_elmo:  # the marks of a sentence are not words
             tokens = tf.pad(real[:, 2:], [[0, 0], [1, 1]])
         vectors = text_vectors.pooled(
             tf.convert_to_tensor(outputs["states"]),
@@ -363,8 +363,8 @@ class Embedder:
             return layer
         if not -layers - 1 <= layer <= layers:
             raise UserError(
-                f"layer: {layer} is not there: 0 are the embeddings, 1 to {layers} the layers, "
-                "-1 is the last one"
+                f"layer: {layer} is out of range: 0 is the embeddings, 1 to {layers} are the "
+                "layers, and -1 is the last one"
             )
         return layer % (layers + 1)
 

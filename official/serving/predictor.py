@@ -340,7 +340,7 @@ class Predictor:
         if task not in tasks:
             given = "missing" if task is None else f"{task!r} is not known"
             known = ", ".join(filter(None, tasks)) or "none"
-            raise UserError(f"task: {given}: those of {method} that this model knows are {known}")
+            raise UserError(f"task: {given}: the tasks of this model for {method} are {known}")
         return tasks[task]
 
     def _rows(

@@ -175,7 +175,7 @@ def write(
       Q and N.
 
     Raises:
-      UserError: a file cannot be read, or an id is there twice.
+      UserError: a file cannot be read, or an id occurs twice.
     """
     check_output(output)
     query_texts = dict(_unique(queries))
@@ -196,7 +196,7 @@ def write(
 
 
 def check_output(output: str | os.PathLike) -> None:
-    """Refuses a file that is no run."""
+    """Refuses a file whose name is not that of a run."""
     if paths.path(output).suffix != SUFFIX:
         raise UserError(f"{output}: results are written as a TREC run: name a file {SUFFIX}")
 
@@ -242,7 +242,7 @@ def _columns(path: AnyPath) -> Iterator[tuple[str, str, str]]:
             continue
         identity, tab, text = line.partition("\t")
         if not tab:
-            raise UserError(f"{where}: no tab: an id and a text are wanted")
+            raise UserError(f"{where}: no tab: an id and a text are expected")
         yield where, identity, text
 
 
@@ -258,7 +258,7 @@ def _of_object(value: dict, where: str) -> tuple[str, str]:
     if isinstance(identity, int):
         identity = str(identity)
     if not isinstance(identity, str) or not isinstance(text, str):
-        raise UserError(f"{where}: texts `_id` and `text` are wanted")
+        raise UserError(f"{where}: texts `_id` and `text` are expected")
     return identity, f"{title} {text}" if isinstance(title, str) and title else text
 
 
@@ -266,7 +266,7 @@ def _unique(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for identity, text in texts_of(path):
         if identity in seen:
-            raise UserError(f"{path}: the id {identity!r} is there twice")
+            raise UserError(f"{path}: the id {identity!r} occurs twice")
         seen.add(identity)
         yield identity, text
 

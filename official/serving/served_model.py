@@ -71,7 +71,7 @@ def same_length(**given: Sequence) -> list[Sequence]:
         check_list(values, name)
     if len({len(values) for values in given.values()}) > 1:
         counts = ", ".join(f"{len(values)} {name}" for name, values in given.items())
-        raise UserError(f"the lists must have the same length, and there are {counts}")
+        raise UserError(f"the lists must have the same length, got {counts}")
     return list(given.values())
 
 

@@ -51,7 +51,7 @@ class AddedToken:
       rstrip: whether white space after it belongs to it.
       single_word: whether it is only found where no letter or digit is next to it.
       normalized: whether it is looked for in normalized text.
-      special: whether it marks something and is no text.
+      special: whether it marks something and is not text.
     """
 
     content: str
@@ -110,7 +110,7 @@ def read(folder: AnyPath, settings: Mapping[str, Any]) -> dict[str, Listed]:
         described = json_files.read(folder / "tokenizer.json")
         entries = described.get("added_tokens") or []
         if not isinstance(entries, list):
-            raise UserError(f"{folder / 'tokenizer.json'}: added_tokens: a list is wanted")
+            raise UserError(f"{folder / 'tokenizer.json'}: added_tokens: a list is expected")
         for flags in entries:
             number = flags.get("id") if isinstance(flags, dict) else None
             entry = _listed(number, flags, f"{folder / 'tokenizer.json'}: added_tokens")

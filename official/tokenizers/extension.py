@@ -63,7 +63,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
 
     Args:
       tokenizer: the tokenizer.
-      words: the words, the most wanted first.
+      words: the words, the most important first.
       pieces: the largest number of new pieces, those of parts of words counted; None = any.
 
     Raises:
@@ -75,7 +75,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
         SentencePiece: _of_sentencepiece,
     }
     if type(tokenizer) not in kinds:
-        raise UserError(f"a vocabulary of {tokenizer.FILE} has whole words: none can be added")
+        raise UserError(f"words cannot be added to {tokenizer.FILE}, a vocabulary of whole words")
     limit = len(tokenizer.pieces) if pieces is None else pieces
     left_out: dict[str, str] = {}
     forms: dict[str, str] = {}  # {form: word}
@@ -161,7 +161,7 @@ def spelled_by(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     roles = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id", "eod_id")
     same = {getattr(new, role): getattr(old, role) for role in reversed(roles)}
     text = np.setdiff1d(np.arange(old.vocab_size), [*old.special_ids, *old.sentinel_ids]).tolist()
-    # White space before a word tells where it begins, and is no part of a piece inside a word.
+    # White space before a word tells where it begins, and is not part of a piece inside a word.
     begins = new.word_starts
     spellings = [
         f"{' ' * bool(begins[i])}{spelling.decode('utf-8', 'replace').strip()}"

@@ -58,7 +58,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
             + (f"; did you mean {folder / 'tokenizer'}?" if inner else "")
         )
     if len(names) > 1:
-        raise UserError(f"{folder} holds both {' and '.join(names)}: remove what is not wanted")
+        raise UserError(f"{folder} holds both {' and '.join(names)}: remove the files of the other")
     for name in (names[0], MERGES_FILE):
         if (folder / name).exists():
             paths.check_file(folder / name)

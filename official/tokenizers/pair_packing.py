@@ -278,7 +278,7 @@ def pack_word_arrays(
 def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
     """Returns the number of [SEP] after each text."""
     if segments not in (1, 2):
-        raise ValueError(f"one or two texts are wanted, not {segments}")
+        raise ValueError(f"one or two texts are expected, not {segments}")
     return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
 
 
@@ -288,7 +288,7 @@ def _room(segments: int, tokenizer: SpecialIds, max_length: int, layout: str = "
         what = "a text" if segments == 1 else "two texts"
         raise UserError(
             f"max_length={max_length} has no room for {what} and {specials} special tokens: "
-            f"at least {specials + segments} is wanted"
+            f"at least {specials + segments} is needed"
         )
     return max_length - specials
 

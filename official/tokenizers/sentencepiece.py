@@ -287,7 +287,7 @@ class SentencePiece(Tokenizer):
         splitter.last_blank = last_blank
         if prepend_scheme not in PREPEND:
             raise UserError(
-                f"{source}: prepend_scheme: {prepend_scheme!r} is none of {', '.join(PREPEND)}"
+                f"{source}: prepend_scheme: {prepend_scheme!r} is not one of {', '.join(PREPEND)}"
             )
         splitter.set_prefix(prepend_scheme, strip_left)
         self.prepend_scheme, self.strip_left = prepend_scheme, strip_left
@@ -430,7 +430,7 @@ def _read(model: bytes, source: str) -> tuple[SentencePieceSplitter, list[str]]:
       UserError: it is not a SentencePiece model.
     """
     if not model:
-        raise UserError(f"{source} is empty: a SentencePiece model is wanted")
+        raise UserError(f"{source} is empty: a SentencePiece model is expected")
     try:
         splitter = SentencePieceSplitter(model)
         return splitter, splitter.pieces()

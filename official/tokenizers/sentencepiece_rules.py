@@ -196,7 +196,7 @@ class DigitCommas:
         Args:
           pieces: the vocabulary.
           encode: returns the ids of texts.
-          ids_of: returns the ids of pieces, `unk_id` for strings that are no pieces.
+          ids_of: returns the ids of pieces, `unk_id` for strings that are not pieces.
           unk_id: id of the unknown token.
         """
         split = [i for i, p in enumerate(pieces) if p[-1:] == "," and p[-2:-1].isdigit()]

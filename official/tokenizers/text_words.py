@@ -80,7 +80,7 @@ class _Characters:
     Attributes:
       values: string [C].
       rows: int64 [C], the text of each.
-      inside: bool [C], whether a character is no blank.
+      inside: bool [C], whether a character is not a blank.
       follows: bool [C], whether the character before it is of the same text and no blank.
     """
 
@@ -144,7 +144,7 @@ def _words(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
     possessive &= text.before(letter | digit) | ~text.follows
     cuts |= possessive | text.before(last & text.before(possessive))  # it ends with the s
     inside, begins = _edges(text, cuts)
-    # The apostrophe is no mark here: it begins the word.
+    # The apostrophe is not a mark here: it begins the word.
     return inside, (begins | possessive) & ~text.before(possessive)
 
 

@@ -91,14 +91,14 @@ def check(tokenizer: pair_packing.SpecialIds, max_length: int, stride: int, max_
     """
     specials = pair_packing.num_specials(2, tokenizer)
     if stride < 1:
-        raise UserError(f"doc_stride: {stride} is less than 1: windows would not go on")
+        raise UserError(f"doc_stride: {stride} is less than 1: windows would not advance")
     if max_query < 1:
         raise UserError(f"max_query_length: {max_query} is less than 1")
     if max_length < specials + max_query + 1:
         raise UserError(
             f"max_length: {max_length} has no room for a question of {max_query} tokens "
             f"(max_query_length), {specials} special tokens and a token of the context: at least "
-            f"{specials + max_query + 1} is wanted"
+            f"{specials + max_query + 1} is needed"
         )
 
 

@@ -2,7 +2,7 @@
 
 A word is a begin, the bytes of its UTF-8, an end, and padding up to 50 ids (Peters et al., 2018,
 and its release). At most 48 bytes are kept. The cut is between bytes, so it may fall inside a
-character. The marks of a sentence are words of one character, which is no byte:
+character. The marks of a sentence are words of one character, which is not a byte:
 
   word       260 ... ids
   cat        259 100  98 117 260 261 ... 261
@@ -20,8 +20,8 @@ in BERT's first step, for text that is not tokenized.
 
 The vocabulary is a text file of one word per line: `<S>`, `</S>` and `<UNK>`, then words by
 descending count, which the sampled softmax assumes. A vocabulary of a release may have the three
-marks on any lines, and the line `!!!MAXTERMID`, which is no word: it is skipped and has no id, as
-in the release's reader (bilm-tf, `bilm/data.py`). Text that spells a mark, such as a literal
+marks on any lines, and the line `!!!MAXTERMID`, which is not a word: it is skipped and has no id,
+as in the release's reader (bilm-tf, `bilm/data.py`). Text that spells a mark, such as a literal
 "</S>", is an unknown word with the characters of the text.
 
 Shapes: N texts, K words, C = `WIDTH` characters of a word, T words of a row; a ragged dimension is

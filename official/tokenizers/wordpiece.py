@@ -270,7 +270,7 @@ class WordPiece(Tokenizer):
                 max_input_chars_per_word,
             )
         except RuntimeError:  # there is no piece but special tokens
-            raise UserError(f"{source} has special tokens alone: is it whole?") from None
+            raise UserError(f"{source} has only special tokens: is it complete?") from None
         super().__init__(pieces, specials, splitter, settings, len(base))
 
     @classmethod
@@ -289,7 +289,7 @@ class WordPiece(Tokenizer):
         if type(limit) is not int or not 1 <= limit <= _MAX_CHARACTERS:
             raise UserError(
                 f"{config}: {MAX_CHARACTERS} is {limit!r}, but a whole number from 1 to "
-                f"{_MAX_CHARACTERS:,} is wanted: {RELEASE_LIMIT} as in BERT's release, "
+                f"{_MAX_CHARACTERS:,} is expected: {RELEASE_LIMIT} as in BERT's release, "
                 f"{DEFAULT_LIMIT} as in transformers"
             )
         return cls(

@@ -89,7 +89,7 @@ def check_new(path: str | os.PathLike) -> None:
     """Checks that `folder` may write a local folder; commands do so before long work.
 
     Raises:
-      UserError: `path` exists already, and is no empty folder.
+      UserError: `path` exists already, and is not an empty folder.
     """
     path = paths.path(path)
     if isinstance(path, RemotePath):

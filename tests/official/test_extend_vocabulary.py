@@ -245,5 +245,7 @@ def test_init_with_a_larger_vocabulary(tmp_path):
 
 def test_words_alone_cannot_grow():
     tokenizer = tokenizers.Characters(["<S>", "</S>", "<UNK>", "a"])
-    with pytest.raises(UserError, match="a vocabulary of words.txt has whole words"):
+    with pytest.raises(
+        UserError, match="words cannot be added to words.txt, a vocabulary of whole words"
+    ):
         extension.extend(tokenizer, ["b"])

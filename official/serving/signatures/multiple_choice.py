@@ -29,12 +29,12 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def choose(passage, question, choices):
         shape = tf.shape(choices)
         count, each = tf.unstack(shape)
-        same = "context, question and choices are to have as many rows"
+        same = "context, question and choices must have the same number of rows"
         with tf.control_dependencies(
             [
                 tf.debugging.assert_equal(tf.size(passage), count, same),
                 tf.debugging.assert_equal(tf.size(question), count, same),
-                tf.debugging.assert_greater(each, 0, "choices: there is none to choose from"),
+                tf.debugging.assert_greater(each, 0, "choices: each question needs at least one"),
             ]
         ):
             numbers = tf.repeat(tf.range(count), each)

@@ -97,9 +97,8 @@ class Tagger:
         task = context.task.get("tasks", {}).get(head.config.task, context.task)
         self._rule = task.get("split_words") or word_rules.EARLIER
         if self._rule not in tuple(word_rules.RULES):
-            raise UserError(
-                f"split_words: {self._rule!r} of task.json is none of {', '.join(word_rules.RULES)}"
-            )
+            rules = ", ".join(word_rules.RULES)
+            raise UserError(f"split_words: {self._rule!r} of task.json is not one of {rules}")
         self._tokenizer = context.tokenizer
         self._max_length = context.max_length
         self._layout = context.config.encoder.layout

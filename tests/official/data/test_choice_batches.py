@@ -271,7 +271,7 @@ def test_learned_predicted_and_served(tmp_path):
     answer = serve(context=nothing, question=nothing, choices=tf.zeros([0, 2], tf.string))
     assert answer["probabilities"].shape == (0, 2) and answer["choice"].shape == (0,)
     one, two = tf.constant(["a"]), tf.constant([["a", "b"]])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="to have as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same number of rows"):
         serve(context=one, question=nothing, choices=two)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="there is none to choose from"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="each question needs at least one"):
         serve(context=one, question=one, choices=tf.zeros([1, 0], tf.string))

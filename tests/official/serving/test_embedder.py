@@ -145,8 +145,8 @@ def test_what_cannot_be_is_refused(folder, tmp_path):
     loaded = official.load(folder)
     for options, message in [
         ({"pooling": "median"}, "pooling: 'median' is not one of mean, first, last, max"),
-        ({"layer": 3}, "layer: 3 is not there: 0 are the embeddings, 1 to 2 the layers"),
-        ({"layer": -4}, "layer: -4 is not there"),
+        ({"layer": 3}, "layer: 3 is out of range: 0 is the embeddings, 1 to 2 are the layers"),
+        ({"layer": -4}, "layer: -4 is out of range"),
         ({"layer": "last"}, "layer: 'last' is not a layer: give a number, 'all' or 'mix'"),
         ({"batch_size": 0}, "batch_size: 0 is less than 1"),
     ]:

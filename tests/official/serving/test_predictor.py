@@ -190,7 +190,7 @@ def test_lists_that_cannot_be_are_refused(tmp_path):
         loaded.score("a text")
     with pytest.raises(UserError, match="second: give a list"):
         loaded.score(["a text"], "another")
-    with pytest.raises(UserError, match="same length, and there are 2 texts, 1 second"):
+    with pytest.raises(UserError, match="same length, got 2 texts, 1 second"):
         loaded.score(["a", "b"], ["c"])
     with pytest.raises(UserError, match="batch_size: 0 is less than 1"):
         loaded.score(["a"], batch_size=0)

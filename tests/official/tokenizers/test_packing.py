@@ -165,7 +165,7 @@ def test_empty_batch():
             IDS,
             1,
             2,
-            "max_length=2 has no room for a text and 2 special tokens: at least 3 is wanted",
+            "max_length=2 has no room for a text and 2 special tokens: at least 3 is needed",
         ),
         (IDS, 2, 4, "max_length=4 has no room for two texts and 3 special tokens: at least 5"),
         (TWICE, 2, 5, "max_length=5 has no room for two texts and 4 special tokens: at least 6"),
@@ -179,7 +179,7 @@ def test_no_room(special, count, max_length, message):
 
 
 def test_three_texts():
-    with pytest.raises(ValueError, match="one or two texts are wanted, not 3"):
+    with pytest.raises(ValueError, match="one or two texts are expected, not 3"):
         pack_arrays([np.array([7])] * 3, IDS, 10)
 
 

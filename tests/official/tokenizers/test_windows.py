@@ -133,7 +133,7 @@ def test_tokens_of_an_answer():
 @pytest.mark.parametrize(
     "sizes, words",
     [
-        ((12, 0, 3), "doc_stride: 0 is less than 1: windows would not go on"),
+        ((12, 0, 3), "doc_stride: 0 is less than 1: windows would not advance"),
         ((12, 3, 0), "max_query_length: 0 is less than 1"),
         ((12, 3, 9), "max_length: 12 has no room for a question of 9 tokens .* at least 13"),
     ],
