@@ -9,7 +9,7 @@ import pytest
 from official import tokenizers
 from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import texts
-from tests.official.tokenizers.test_text_rules import TEXTS
+from tests.official.tokenizers.test_sentencepiece_rules import TEXTS
 from tfrecords_tools.vocabulary import builder
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())

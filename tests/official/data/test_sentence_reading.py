@@ -6,7 +6,7 @@ import pytest
 from official import data
 from official.utils.errors import UserError
 from tests import sentences
-from tests.official.tokenizers.test_characters import ids_by_hand
+from tests.official.tokenizers.test_word_characters import ids_by_hand
 
 PREFIXES = ("", "backward_")
 

@@ -8,7 +8,7 @@ from official import data, tasks, tokenizers
 from official.data.fields import Examples, Sentences, WordCharacters
 from official.tokenizers import pair_packing
 from tests import sentences, small
-from tests.official.tokenizers.test_characters import WORDS, ids_by_hand, odd_texts
+from tests.official.tokenizers.test_word_characters import WORDS, ids_by_hand, odd_texts
 from tfrecords_tools.tasks import builder as task_builder
 
 PAIRS = [("né w1 x", "w2"), ("w3 " * 20, "東京 w4 " + "z" * 300), ("</S> w1", "a b")]

@@ -18,7 +18,7 @@ from official.serving import embedder, saved_model
 from tests import sentences
 from tests.official.serving.test_odd_strings import ODD
 from tests.official.test_export import ask
-from tests.official.tokenizers.test_characters import ids_by_hand
+from tests.official.tokenizers.test_word_characters import ids_by_hand
 
 TEXTS = ["w1 né  w2", "", " \t", "w3 " * 20, "東京 ́w4 " + "z" * 10_000, "w9"]
 LENGTH = 12
