@@ -259,13 +259,13 @@ def read(model_dir: str | os.PathLike) -> GenerationDefaults:
     """
     values = model_folder.generation(model_dir)
     source = str(model_folder.generation_file(model_dir))
-    found = strict.build(GenerationDefaults, values, source)
+    defaults = strict.build(GenerationDefaults, values, source)
     for place, settings in [
-        ("settings", found.settings),
-        *((f"tasks.{name}.settings", task.settings) for name, task in found.tasks.items()),
+        ("settings", defaults.settings),
+        *((f"tasks.{name}.settings", task.settings) for name, task in defaults.tasks.items()),
     ]:
         try:
             Settings.of(settings)
         except UserError as error:
             raise UserError(f"{source}: {place}: {error}") from None
-    return found
+    return defaults

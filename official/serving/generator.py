@@ -171,11 +171,11 @@ class Generator:
         for numbers, ids, mask in batches(
             rows, batch_size, reader.max_length(count), self.tokenizer.pad_id, side=reader.side
         ):
-            found = self.ids(ids, mask, settings, numbers)
+            generated = self.ids(ids, mask, settings, numbers)
             numbers = np.repeat(numbers, settings.num_return_sequences)
             written += [
                 reader.text(encoded[number], new)
-                for number, new in zip(numbers, found, strict=True)
+                for number, new in zip(numbers, generated, strict=True)
             ]
             progress(len(ids))
         return written
@@ -202,8 +202,8 @@ class Generator:
         settings = settings.with_temperature(self.reader.temperature)
         copies, count = settings.num_return_sequences, settings.max_new_tokens
         if settings.num_beams > 1:
-            found, _ = self.beams(token_ids, padding_mask, settings)
-            return found[:, :copies].reshape(-1, count)
+            beams, _ = self.beams(token_ids, padding_mask, settings)
+            return beams[:, :copies].reshape(-1, count)
         numbers = np.arange(len(token_ids)) if numbers is None else numbers
         draws = token_choice.draws(settings, numbers, self.reader.vocab_size)
         rows = np.repeat(token_ids, copies, axis=0), np.repeat(padding_mask, copies, axis=0)
@@ -219,8 +219,8 @@ class Generator:
           The ids int32 [B, K, N], best first, and the scores float32 [B, K].
         """
         rows = tf.constant(token_ids, tf.int32), tf.constant(padding_mask, tf.bool)
-        found, scores = self._beam_graph(*rows, **beam_options(settings))
-        return found.numpy(), scores.numpy()
+        ids, scores = self._beam_graph(*rows, **beam_options(settings))
+        return ids.numpy(), scores.numpy()
 
     def write(
         self,

@@ -266,8 +266,8 @@ class SentinelFiller:
         settings = Settings(num_beams=top_k, num_return_sequences=top_k, length_penalty=0.0)
         progress, results = Progress(len(rows), report, unit="texts"), []
         for numbers, ids, mask in batches(rows, batch_size, length, pad_id, side="right"):
-            found = self._generator.beams(ids, mask, settings)
-            for row, beams, scores in zip(numbers, *found, strict=True):
+            searched = self._generator.beams(ids, mask, settings)
+            for row, beams, scores in zip(numbers, *searched, strict=True):
                 results.append(self._fillings(texts[row], encoded[row][1], beams, scores))
             progress(len(ids))
         return results
@@ -422,19 +422,19 @@ def _with_masks(
     """
     results = []
     for number, (text, (ids, starts, ends)) in enumerate(zip(texts, encoded, strict=True), first):
-        found = np.flatnonzero(np.isin(ids, mask_ids))
-        if not len(found):
+        places = np.flatnonzero(np.isin(ids, mask_ids))
+        if not len(places):
             raise UserError(
                 f"texts: text {number} has no mask: write {tokenizer.pieces[mask_ids[0]]} where a "
                 f"word is missing: {text[:60]!r}"
             )
-        if found[-1] >= room:
-            kept = int((found < room).sum())
+        if places[-1] >= room:
+            kept = int((places < room).sum())
             raise UserError(
-                f"texts: text {number} has {len(found)} masks, and {kept} of them are within the "
+                f"texts: text {number} has {len(places)} masks, and {kept} of them are within the "
                 f"first {length} tokens, where texts are cut: shorten it: {text[:60]!r}"
             )
-        spans = zip(starts[found].tolist(), ends[found].tolist(), strict=True)
+        spans = zip(starts[places].tolist(), ends[places].tolist(), strict=True)
         results.append((ids, list(spans)))
     return results
 
@@ -450,7 +450,7 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
     if not targets:
         raise UserError("targets: the list is empty; remove it to choose from all tokens")
     numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}
-    found = set()
+    ids_of_targets = set()
     for target, ids in zip(targets, tokenizer.encode(list(targets)), strict=True):
         if target not in numbers and len(ids) != 1:
             spelled = " ".join(tokenizer.pieces[i] for i in ids) or "nothing"
@@ -458,8 +458,8 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
                 f"targets: {target!r} is not one token of this vocabulary, but {spelled}: a mask "
                 "stands for one token"
             )
-        found.add(numbers.get(target, int(ids[0]) if len(ids) else 0))
-    return sorted(found)
+        ids_of_targets.add(numbers.get(target, int(ids[0]) if len(ids) else 0))
+    return sorted(ids_of_targets)
 
 
 def _filled(text: str, span: Span, spelled: str) -> str:

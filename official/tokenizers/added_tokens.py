@@ -66,7 +66,7 @@ class Listed(NamedTuple):
     """A token in a file.
 
     Attributes:
-      id: its id; None = the next one behind the vocabulary.
+      id: its id; None = the next one after the vocabulary.
       token: the token.
     """
 
@@ -177,7 +177,7 @@ def read_lines(path: AnyPath) -> list[AddedToken]:
 
 
 def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) -> list[str]:
-    """Returns a vocabulary with the tokens behind it that the settings list.
+    """Returns a vocabulary with the tokens after it that the settings list.
 
     Args:
       pieces: the vocabulary.
@@ -188,7 +188,7 @@ def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) ->
       UserError: a token has the id of another piece, or there is no token for an id.
     """
     ids = {piece: i for i, piece in enumerate(pieces)}
-    behind: dict[int, str] = {}
+    added: dict[int, str] = {}
     unnumbered = []
     for content, (number, _) in settings.get(LISTED, {}).items():
         if content in ids:
@@ -204,20 +204,20 @@ def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) ->
                 f"{source} has the piece {pieces[number]!r} at {number}, the id of the added token "
                 f"{content!r}: are the files of the same tokenizer?"
             )
-        elif number in behind:
+        elif number in added:
             raise UserError(
-                f"{source}: the added tokens {behind[number]!r} and {content!r} have the same id, "
+                f"{source}: the added tokens {added[number]!r} and {content!r} have the same id, "
                 f"{number}"
             )
         else:
-            behind[number] = content
-    for expected, number in enumerate(sorted(behind), len(pieces)):
+            added[number] = content
+    for expected, number in enumerate(sorted(added), len(pieces)):
         if number != expected:
             raise UserError(
-                f"{source}: the added token {behind[number]!r} has the id {number}, and no piece "
+                f"{source}: the added token {added[number]!r} has the id {number}, and no piece "
                 f"has the id {expected}: ids must follow one another"
             )
-    return [*pieces, *(behind[number] for number in sorted(behind)), *unnumbered]
+    return [*pieces, *(added[number] for number in sorted(added)), *unnumbered]
 
 
 class Normalizer(Protocol):

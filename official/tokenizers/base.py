@@ -229,7 +229,7 @@ class Tokenizer(abc.ABC):
         """Makes the parts that all tokenizers have.
 
         Args:
-          pieces: the vocabulary and the added tokens behind it, by id.
+          pieces: the vocabulary and the added tokens after it, by id.
           specials: the names of the special tokens; only that of the mask may be missing.
           splitter: splits text.
           settings: those of the settings file, and the listed tokens.
@@ -263,7 +263,7 @@ class Tokenizer(abc.ABC):
             splitter.forbid(leaks, self.unk_id, self.vocab_size)
         marks = {i: AddedToken(self.pieces[i], special=True) for i in self.sentinel_ids}
         splitter.find({**marks, **self.added}, self.special_tokens)
-        # Written with their flags: what is behind the vocabulary, or found in every text, or has
+        # Written with their flags: what is after the vocabulary, or found in every text, or has
         # other flags than usual.
         self._written = {i: dataclasses.asdict(token) for i, token in sorted(flagged.items())}
         vocabulary = {
@@ -275,9 +275,9 @@ class Tokenizer(abc.ABC):
             **vocabulary,
         }
         decides |= self._packing()
-        behind = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
-        if behind:
-            decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(behind)]
+        listed = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
+        if listed:
+            decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(listed)]
         self.fingerprint = checksums.hash_bytes(file_formats.json_bytes(decides))
         digest = checksums.hash_bytes(self._settings_file())
         self.files = {**vocabulary, file_formats.SETTINGS_FILE: digest}

@@ -260,7 +260,7 @@ class SentencePiece(Tokenizer):
           replace_quotes: see `sentencepiece_rules.TextRules`.
           split_digit_comma: whether a piece with a number and a comma, such as "▁1990,", is split
             into the pieces of the number and the comma.
-          extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>`, ... behind the pieces
+          extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>`, ... after the pieces
             of the model, the first one last (T5).
           remove_marks: see `sentencepiece_rules.TextRules`.
           blanks: see `sentencepiece_rules.TextRules`.
@@ -394,7 +394,7 @@ class SentencePiece(Tokenizer):
 
     def splitting(self) -> dict[str, Any]:
         """Returns the settings that decide how a text is split; see the base class."""
-        # The sentinels may be behind the model, or a part of it.
+        # The sentinels may be after the model, or a part of it.
         rules = super().splitting()
         rules.pop("extra_ids", None)
         return rules

@@ -39,10 +39,10 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         masks = filler.masks(batch)
         number = tf.reduce_sum(tf.cast(masks, tf.int32), axis=1)  # [B]
         width = tf.reduce_max(tf.concat([number, [0]], axis=0))  # P
-        found = scored({**batch, "top_k": tf.fill(tf.shape(number), _checked(top_k))})
+        best = scored({**batch, "top_k": tf.fill(tf.shape(number), _checked(top_k))})
         # The positions of masks come first, in their order.
         columns = tf.argsort(tf.cast(~masks, tf.int32), axis=1, stable=True)[:, :width]
-        ids, chances = (tf.gather(value, columns, batch_dims=1) for value in found.values())
+        ids, chances = (tf.gather(value, columns, batch_dims=1) for value in best.values())
         flat = tf.reshape(ids, [-1])
         words = tokenizer.join(tf.RaggedTensor.from_row_lengths(flat, tf.ones_like(flat)))
         real = tf.sequence_mask(number, width)[:, :, None] & tf.ones_like(ids, tf.bool)

@@ -112,8 +112,8 @@ def _of_inputs(context: inputs.ServingContext, reader: Reader) -> tuple[_Rows, _
 
 def _best(generator: Generator, ids: tf.Tensor, mask: tf.Tensor, settings: Settings) -> tf.Tensor:
     """Searches with beams; returns the best texts of each row, [B * S, N]."""
-    found, _ = generator.search(ids, mask, **beam_options(settings))
-    return tf.reshape(found[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
+    beams, _ = generator.search(ids, mask, **beam_options(settings))
+    return tf.reshape(beams[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
 
 
 def _by_text(answer: Mapping[str, tf.Tensor], settings: Settings) -> dict[str, tf.Tensor]:

@@ -155,8 +155,8 @@ def batch_of_ids(
     length = tf.shape(input_word_ids)[-1]
     message = f"this encoder takes at most {maximum} tokens"
     with tf.control_dependencies([tf.debugging.assert_less_equal(length, maximum, message)]):
-        given = tf.identity(input_word_ids), tf.cast(input_mask, tf.bool), input_type_ids
-    return dict(zip(TOKENS.values(), given, strict=True))
+        fields = tf.identity(input_word_ids), tf.cast(input_mask, tf.bool), input_type_ids
+    return dict(zip(TOKENS.values(), fields, strict=True))
 
 
 def garden_signatures(
@@ -180,8 +180,8 @@ def garden_signatures(
         return of_batch(batch_of_ids(context, *given))
 
     def serve_examples(examples):
-        given = tf.io.parse_example(examples, {n: column(tf.int64, p) for n, p in pads.items()})
-        tokens, mask, types = (tf.cast(given[name], tf.int32) for name in TOKENS)
+        parsed = tf.io.parse_example(examples, {n: column(tf.int64, p) for n, p in pads.items()})
+        tokens, mask, types = (tf.cast(parsed[name], tf.int32) for name in TOKENS)
         real = tf.cast(tokens != context.tokenizer.pad_id, tf.int32)
         mask = tf.cond(tf.shape(mask)[1] > 0, lambda: mask, lambda: real)
         types = tf.cond(tf.shape(types)[1] > 0, lambda: types, lambda: tf.zeros_like(tokens))
@@ -190,8 +190,8 @@ def garden_signatures(
     def serve_text_examples(examples):
         names = ("text", "text_b") if context.task.get("pair") else ("text",)
         one = tf.io.FixedLenFeature([], tf.string)
-        given = tf.io.parse_example(examples, dict.fromkeys(names, one))
-        return of_texts(*(text(given[name]) for name in names))
+        parsed = tf.io.parse_example(examples, dict.fromkeys(names, one))
+        return of_texts(*(text(parsed[name]) for name in names))
 
     by_name = {
         "serve": signature(serve, *ids()),

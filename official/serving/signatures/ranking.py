@@ -26,14 +26,15 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     scored = context.scorer(score)
 
     def rank(query, documents):
-        given, wanted = tf.size(query), tf.size(documents)
+        num_queries, num_documents = tf.size(query), tf.size(documents)
         fits = tf.debugging.assert_equal(
-            tf.logical_or(tf.equal(given, 1), tf.equal(given, wanted)),
+            tf.logical_or(tf.equal(num_queries, 1), tf.equal(num_queries, num_documents)),
             True,
             "give one query, or as many queries as documents",
         )
         with tf.control_dependencies([fits]):
-            numbers = tf.minimum(tf.range(wanted), given - 1)  # a single query is tokenized once
+            # A single query is tokenized once.
+            numbers = tf.minimum(tf.range(num_documents), num_queries - 1)
         both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
         return scored(pack(both, tokenizer, context.max_length, layout))
 

@@ -120,13 +120,13 @@ class Tagger:
             tokens = windows.encode_running(text, words.ends, self._tokenizer)
         else:
             tokens = windows.encode_words(words.texts, self._tokenizer)
-        found = entities_of(*self._tags(words.texts, tokens), self._labels)
-        rows = offsets.rows_of(found.types)
+        entities = entities_of(*self._tags(words.texts, tokens), self._labels)
+        rows = offsets.rows_of(entities.types)
         begins = tf.cast(tf.gather(words.starts.row_starts(), rows), tf.int32)
-        starts = tf.gather(words.starts.values, begins + found.starts.values)
-        ends = tf.gather(words.ends.values, begins + found.ends.values - 1)
+        starts = tf.gather(words.starts.values, begins + entities.starts.values)
+        ends = tf.gather(words.ends.values, begins + entities.ends.values - 1)
         spelled = tf.strings.substr(tf.gather(text, rows), starts, ends - starts, unit="UTF8_CHAR")
-        return _dense(found, spelled, starts, ends)
+        return _dense(entities, spelled, starts, ends)
 
     def tag_words(self, words: tf.RaggedTensor) -> Outputs:
         """Finds the entities of texts given as words, string [N, None].
@@ -137,15 +137,15 @@ class Tagger:
         """
         tokens = windows.encode_words(words, self._tokenizer)
         tags, probabilities = self._tags(words, tokens)
-        found = entities_of(tags, probabilities, self._labels)
-        rows = offsets.rows_of(found.types)
+        entities = entities_of(tags, probabilities, self._labels)
+        rows = offsets.rows_of(entities.types)
         begins = tf.cast(tf.gather(words.row_starts(), rows), tf.int32)
-        places = tf.ragged.range(begins + found.starts.values, begins + found.ends.values)
+        places = tf.ragged.range(begins + entities.starts.values, begins + entities.ends.values)
         spelled = offsets.joined(places.with_values(tf.gather(words.values, places.values)), " ")
         names = tf.constant([*self._labels, tag_rules.OUTSIDE])
         number = tf.where(tags.values < 0, len(self._labels), tags.values)
         return {
-            **_dense(found, spelled, found.starts.values, found.ends.values),
+            **_dense(entities, spelled, entities.starts.values, entities.ends.values),
             "tags": tf.gather(names, number),
             "tag_probabilities": probabilities.values,
         }

@@ -103,14 +103,14 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
     def vectors(batch, skipped):
         encoded, real = context.encode(batch), batch["padding_mask"]
-        found = text_vectors.pooled(
+        pooled = text_vectors.pooled(
             encoded["sequence_output"],
             real,
             settings.pooling,
             text_vectors.counted(real, skipped),
             encoded.get("pooled_output"),
         )
-        return {"vectors": text_vectors.normalized(found) if settings.normalize else found}
+        return {"vectors": text_vectors.normalized(pooled) if settings.normalize else pooled}
 
     of_ids = context.scorer(functools.partial(vectors, skipped=0))
     scored = context.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids
