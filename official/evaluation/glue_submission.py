@@ -131,11 +131,11 @@ def _check(path: AnyPath, task: Task, rows: int) -> None:
     except (UnicodeDecodeError, ValueError):
         raise UserError(f"{path}: not UTF-8, or empty: write it again") from None
     if header != _HEADER:
-        raise UserError(f"{path}, line 1: {header!r} where {_HEADER!r} is expected")
+        raise UserError(f"{path}, line 1: expected {_HEADER!r}, got {header!r}")
     for row, line in enumerate(lines):
         index, _, value = line.partition("\t")
         if index != str(row):
-            raise UserError(f"{path}, line {row + 2}: index {index!r} where {row} is expected")
+            raise UserError(f"{path}, line {row + 2}: expected index {row}, got {index!r}")
         if not (value in task.values if task.labels else _is_score(value)):
             wanted = "a number from 0 to 5"
             if task.labels:

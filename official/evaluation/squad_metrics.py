@@ -238,10 +238,10 @@ def _read_values(path: AnyPath, kind: type[_Value], description: str) -> dict[st
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error})") from error
     if not isinstance(values, dict):
-        raise UserError(f"{path} holds a {type(values).__name__}, but an object is expected")
+        raise UserError(f"{path} holds a {type(values).__name__}, expected an object")
     for key, value in values.items():
         if kind is float and type(value) is int:
             values[key] = value = float(value)
         if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
-            raise UserError(f"{path}: {key!r} is {value!r:.60}, but {description} is expected")
+            raise UserError(f"{path}: {key!r} is {value!r:.60}, expected {description}")
     return values

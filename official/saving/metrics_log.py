@@ -118,7 +118,7 @@ def parse(line: bytes) -> Record:
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from None
     if not isinstance(values, dict):
-        raise ValueError(f"a {type(values).__name__} where an object is expected")
+        raise ValueError(f"a {type(values).__name__}, expected an object")
     step, split = values.pop("step", None), values.pop("split", None)
     old = values.pop(SCALE_KEY, None) is None and split != "train"
     if type(step) is not int or step < 0:

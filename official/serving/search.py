@@ -242,7 +242,7 @@ def _columns(path: AnyPath) -> Iterator[tuple[str, str, str]]:
             continue
         identity, tab, text = line.partition("\t")
         if not tab:
-            raise UserError(f"{where}: no tab: an id and a text are expected")
+            raise UserError(f"{where}: no tab: expected an id and a text")
         yield where, identity, text
 
 
@@ -258,7 +258,7 @@ def _of_object(value: dict, where: str) -> tuple[str, str]:
     if isinstance(identity, int):
         identity = str(identity)
     if not isinstance(identity, str) or not isinstance(text, str):
-        raise UserError(f"{where}: texts `_id` and `text` are expected")
+        raise UserError(f"{where}: expected the texts `_id` and `text`")
     return identity, f"{title} {text}" if isinstance(title, str) and title else text
 
 

@@ -110,7 +110,7 @@ def read(folder: AnyPath, settings: Mapping[str, Any]) -> dict[str, Listed]:
         described = json_files.read(folder / "tokenizer.json")
         entries = described.get("added_tokens") or []
         if not isinstance(entries, list):
-            raise UserError(f"{folder / 'tokenizer.json'}: added_tokens: a list is expected")
+            raise UserError(f"{folder / 'tokenizer.json'}: added_tokens: expected a list")
         for flags in entries:
             number = flags.get("id") if isinstance(flags, dict) else None
             entry = _listed(number, flags, f"{folder / 'tokenizer.json'}: added_tokens")

@@ -436,7 +436,7 @@ class Tokenizer(abc.ABC):
         All are int32, and offsets are indices of Python's strings. See `offsets.Tokens`.
         """
         if isinstance(texts, (str, bytes)):
-            raise TypeError("a list of texts is expected, not one text")
+            raise TypeError("expected a list of texts, got one text")
         rows = []
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
@@ -468,7 +468,7 @@ class Tokenizer(abc.ABC):
           `values[row_splits[i]:row_splits[i + 1]]`.
         """
         if isinstance(texts, (str, bytes)):
-            raise TypeError("a list of texts is expected, not one text")
+            raise TypeError("expected a list of texts, got one text")
         values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):

@@ -40,7 +40,7 @@ def read_pieces(path: AnyPath) -> list[str]:
     Raises:
       UserError: the file is not an object of pieces and ids, or the ids are not 0, 1, 2, ...
     """
-    wanted = 'an object is expected, such as {"<s>": 0, "<pad>": 1, …}'
+    wanted = 'expected an object, such as {"<s>": 0, "<pad>": 1, …}'
     try:
         pairs = json.loads(path.read_bytes(), object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ def read_merges(path: AnyPath) -> list[tuple[str, str]]:
         lines = path.read_bytes().decode().split("\n")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path} is not UTF-8: one merge a line is expected, such as `Ġ t`"
+            f"{path} is not UTF-8: expected one merge on each line, such as `Ġ t`"
         ) from error
     merges = []
     for number, line in enumerate(lines, 1):
@@ -85,7 +85,7 @@ def read_merges(path: AnyPath) -> list[tuple[str, str]]:
         first, blank, second = line.partition(" ")
         if not (first and second) or " " in second:
             raise UserError(
-                f"{path}:{number}: {line!r}: two pieces with a blank between them are expected, "
+                f"{path}:{number}: {line!r}: expected two pieces with a blank between them, "
                 "such as `Ġ t`"
             )
         merges.append((first, second))

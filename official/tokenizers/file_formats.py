@@ -168,7 +168,7 @@ def check_pieces(pieces: Sequence[str], source: str) -> None:
     lines: dict[str, int] = {}
     for number, piece in enumerate(pieces, 1):
         if not piece:
-            raise UserError(f"{source}, line {number}: empty, where a piece is expected")
+            raise UserError(f"{source}, line {number}: empty, expected a piece")
         if piece in lines:
             raise UserError(
                 f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: "

@@ -278,7 +278,7 @@ def pack_word_arrays(
 def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
     """Returns the number of [SEP] after each text."""
     if segments not in (1, 2):
-        raise ValueError(f"one or two texts are expected, not {segments}")
+        raise ValueError(f"expected one or two texts, got {segments}")
     return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
 
 

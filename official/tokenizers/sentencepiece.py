@@ -430,7 +430,7 @@ def _read(model: bytes, source: str) -> tuple[SentencePieceSplitter, list[str]]:
       UserError: it is not a SentencePiece model.
     """
     if not model:
-        raise UserError(f"{source} is empty: a SentencePiece model is expected")
+        raise UserError(f"{source} is empty: expected a SentencePiece model")
     try:
         splitter = SentencePieceSplitter(model)
         return splitter, splitter.pieces()

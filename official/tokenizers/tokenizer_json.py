@@ -121,7 +121,7 @@ class _Reader:
             if found is None:
                 return []
             if not isinstance(found, dict):
-                raise UserError(f"{self._path}: {component} is {found!r}: an object is expected")
+                raise UserError(f"{self._path}: {component} is {found!r}, expected an object")
             if found.get("type") != "Sequence":
                 return [found]
             return [step for part in found.get(inner) or () for step in steps(part)]

@@ -288,8 +288,8 @@ class WordPiece(Tokenizer):
         limit = DEFAULT_LIMIT if limit is None else limit
         if type(limit) is not int or not 1 <= limit <= _MAX_CHARACTERS:
             raise UserError(
-                f"{config}: {MAX_CHARACTERS} is {limit!r}, but a whole number from 1 to "
-                f"{_MAX_CHARACTERS:,} is expected: {RELEASE_LIMIT} as in BERT's release, "
+                f"{config}: {MAX_CHARACTERS} is {limit!r}, expected a whole number from 1 to "
+                f"{_MAX_CHARACTERS:,}: {RELEASE_LIMIT} as in BERT's release, "
                 f"{DEFAULT_LIMIT} as in transformers"
             )
         return cls(

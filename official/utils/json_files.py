@@ -42,7 +42,7 @@ def read(path: str | os.PathLike, advice: str = "", kind: type = dict) -> Any:
         if isinstance(value, kind):
             return value
         wanted = "an object" if kind is dict else f"a {kind.__name__}"
-        reason = f"holds a {type(value).__name__}, but {wanted} is expected"
+        reason = f"holds a {type(value).__name__}, expected {wanted}"
     raise UserError(f"{path} {reason}{': ' if advice else ''}{advice}")
 
 

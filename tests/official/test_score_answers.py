@@ -50,8 +50,8 @@ def test_errors(shards, tmp_path):
         score(0)
     for text, words in {
         "{": "a.json is not JSON",
-        "[]": "a.json holds a list, but an object is expected",
-        '{"q": 3}': "a.json: 'q' is 3, but a text is expected",
+        "[]": "a.json holds a list, expected an object",
+        '{"q": 3}': "a.json: 'q' is 3, expected a text",
     }.items():
         write(path, text)
         with pytest.raises(UserError, match=words):
@@ -60,7 +60,7 @@ def test_errors(shards, tmp_path):
     with pytest.raises(UserError, match="question '.*' has no answer, and"):
         score(1)
     odds = write(tmp_path / "odds.json", '{"q": NaN}')
-    with pytest.raises(UserError, match="odds.json: 'q' is nan, but a number is expected"):
+    with pytest.raises(UserError, match="odds.json: 'q' is nan, expected a number"):
         score(1, odds)
     with pytest.raises(UserError, match="--null_odds=.*: not supported for squad1; remove it"):
         score(0, odds)

@@ -387,7 +387,7 @@ def test_config_json_missing_broken_or_of_another_model(source, tmp_path):
     with pytest.raises(UserError, match=r"config\.json: is_decoder: True is not supported"):
         huggingface.read(source)
     (source / "config.json").write_text("[1, 2]")
-    with pytest.raises(UserError, match="config.json holds a list, but an object is expected"):
+    with pytest.raises(UserError, match="config.json holds a list, expected an object"):
         huggingface.read(source)
     (source / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is not JSON: "):

@@ -169,7 +169,7 @@ def test_what_is_not_supported(golden, tmp_path):
     dense = [{"type": f"models.{kind}", "path": ""} for kind in ("Transformer", "Pooling", "Dense")]
     for number, (changes, message) in enumerate((
         ({"modules.json": dense}, "modules are Transformer, Pooling, Dense: .* are supported"),
-        ({"modules.json": {}}, "modules.json holds a dict, but a list is expected"),
+        ({"modules.json": {}}, "modules.json holds a dict, expected a list"),
         ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode: 'median'"),
         ({"config_sentence_transformers.json": {"truncate_dim": 4}}, "truncate_dim: 4"),
         ({"config_sentence_transformers.json": {"prompts": ["a"]}}, "prompts"),

@@ -36,7 +36,7 @@ def test_records_are_read_in_the_order_of_their_steps(tmp_path):
     ("text", "message"),
     [
         ("", "metrics.jsonl has no metrics yet: a run writes them after recipe.report_every steps"),
-        ("[1]\n", "metrics.jsonl, line 1: a list where an object is expected: the line is damaged"),
+        ("[1]\n", "metrics.jsonl, line 1: a list, expected an object: the line is damaged"),
         ("{\n", r"line 1: not JSON .*: the line is damaged; remove it"),
         ('{"step": -1, "split": "train"}\n', "line 1: step: -1 is not a whole number from 0 on"),
         ('{"step": 1, "split": 2}\n', "line 1: split: 2 is not a name"),

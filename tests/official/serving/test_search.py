@@ -113,9 +113,9 @@ def test_files_of_texts(tmp_path):
     (tmp_path / "e.tsv.gz").write_bytes(gzip.compress(files["b.tsv"].encode()))
     assert list(search.texts_of(tmp_path / "e.tsv.gz")) == read["b.tsv"]
     for name, content, message in (
-        ("f.tsv", "d1 one\n", "line 1: no tab: an id and a text are expected"),
+        ("f.tsv", "d1 one\n", "line 1: no tab: expected an id and a text"),
         ("g.tsv", "a b\tone\n", "line 1: 'a b' cannot be an id"),
-        ("h.jsonl", '{"text": "one"}\n', "line 1: texts `_id` and `text` are expected"),
+        ("h.jsonl", '{"text": "one"}\n', "line 1: expected the texts `_id` and `text`"),
         ("i.jsonl", "one\n", "line 1: not JSON"),
         ("j.tsv", "id\ttext\n", "has no texts"),
         ("k.tsv", "a\tone\na\ttwo\n", "the id 'a' occurs twice"),

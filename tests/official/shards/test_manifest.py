@@ -139,7 +139,7 @@ def test_not_json(tmp_path):
     with pytest.raises(UserError, match="manifest.json is not JSON"):
         manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(UserError, match="manifest.json holds a list, but an object is expected"):
+    with pytest.raises(UserError, match="manifest.json holds a list, expected an object"):
         manifest.read(tmp_path)
 
 

@@ -245,9 +245,9 @@ def swapped(a, b):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"pieces": "{"}, r"vocab.json is not JSON \(.*\): an object is expected, such as"),
-        ({"pieces": "[1]"}, r"vocab.json: an object is expected"),
-        ({"pieces": "{}"}, r"vocab.json is empty: an object is expected"),
+        ({"pieces": "{"}, r"vocab.json is not JSON \(.*\): expected an object, such as"),
+        ({"pieces": "[1]"}, r"vocab.json: expected an object"),
+        ({"pieces": "{}"}, r"vocab.json is empty: expected an object"),
         ({"pieces": {"a": 1}}, r"'a' has id 1, but 1 pieces have the whole numbers from 0 to 0"),
         ({"pieces": {"a": "0"}}, r"'a' has id '0', but 1 pieces"),
         ({"pieces": swapped("<s>", "a")}, r"vocab.json: '<s>' and 'a' have the same id, \d+"),
@@ -262,7 +262,7 @@ def swapped(a, b):
             {"settings": {"add_prefix_space": 1}},
             r"add_prefix_space is 1, but must be true or",
         ),
-        ({"merges": b"\xff"}, r"merges.txt is not UTF-8: one merge a line is expected"),
+        ({"merges": b"\xff"}, r"merges.txt is not UTF-8: expected one merge on each line"),
         ({"merges": "#version: 0.2\nth"}, r"merges.txt:2: 'th': two pieces with a blank between"),
         ({"merges": "t h e"}, r"merges.txt:1: 't h e': two pieces with a blank between"),
         ({"merges": "th e\n"}, r"merge 1 \(th e\): 'th' is neither a byte nor what an earlier"),

@@ -199,5 +199,5 @@ def test_bytes_that_are_no_utf8_count_as_a_character_each(tokenizer_of, kind):
 
 
 def test_one_text_is_refused(tokenizer_of):
-    with pytest.raises(TypeError, match="a list of texts is expected, not one text"):
+    with pytest.raises(TypeError, match="expected a list of texts, got one text"):
         tokenizer_of["cased"].encode_with_offsets("text")

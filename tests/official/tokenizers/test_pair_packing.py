@@ -179,7 +179,7 @@ def test_no_room(special, count, max_length, message):
 
 
 def test_three_texts():
-    with pytest.raises(ValueError, match="one or two texts are expected, not 3"):
+    with pytest.raises(ValueError, match="expected one or two texts, got 3"):
         pack_arrays([np.array([7])] * 3, IDS, 10)
 
 

@@ -114,7 +114,7 @@ def test_files_that_are_no_model(tmp_path, data):
 
 def test_empty_model(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"")
-    with pytest.raises(UserError, match="spiece.model is empty: a SentencePiece model is expected"):
+    with pytest.raises(UserError, match="spiece.model is empty: expected a SentencePiece model"):
         tokenizers.load(tmp_path)
 
 

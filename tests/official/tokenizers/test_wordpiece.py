@@ -162,7 +162,7 @@ def test_no_texts():
 
 
 def test_one_text_instead_of_a_list():
-    with pytest.raises(TypeError, match="a list of texts is expected, not one text"):
+    with pytest.raises(TypeError, match="expected a list of texts, got one text"):
         tokenizer().encode("the cat")
 
 
@@ -296,7 +296,7 @@ def test_special_tokens_as_objects(tmp_path):
         ([], None, r"vocab.txt is empty: a vocabulary has one piece a line"),
         (["", ""], None, r"vocab.txt is empty"),
         (PIECES[:4], None, r"vocab.txt has only special tokens: is it complete\?"),
-        ([*PIECES, "", "x"], None, r"vocab.txt, line 17: empty, where a piece is expected"),
+        ([*PIECES, "", "x"], None, r"vocab.txt, line 17: empty, expected a piece"),
         (PIECES, {"do_lower_case": "yes"}, r"do_lower_case is 'yes', but must be true or false"),
         (
             PIECES,
@@ -308,8 +308,8 @@ def test_special_tokens_as_objects(tmp_path):
             (
                 PIECES,
                 {"max_input_chars_per_word": value},
-                rf"tokenizer_config.json: max_input_chars_per_word is {value!r}, but a whole "
-                r"number from 1 to 1,000,000 is expected: 200 as in BERT's release, 100 as in tr",
+                rf"tokenizer_config.json: max_input_chars_per_word is {value!r}, expected a "
+                r"whole number from 1 to 1,000,000: 200 as in BERT's release, 100 as in tr",
             )
             for value in (0, -1, 10**7, True, 100.0, "100")
         ),

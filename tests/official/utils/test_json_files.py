@@ -59,7 +59,7 @@ def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
         (b'{"a": ' * 100_000, "is nested too deep"),
         (b"\xff", "is not JSON: .*: copy it"),
         (b"{", "is not JSON: "),
-        (b"7", "holds a int, but an object is expected: copy it"),
+        (b"7", "holds a int, expected an object: copy it"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not JSON: "),
     ],
 )
