@@ -497,16 +497,17 @@ class InputReader:
         """See `Reader`."""
         batch = {"token_ids": token_ids, "padding_mask": padding_mask}
         encoded = encode(self._encoder, batch)["sequence_output"]
-        own, cross = self._encoder.empty_cache(encoded, count)
+        self_cache, cross_cache = self._encoder.empty_cache(encoded, count)
         start = tf.fill(tf.shape(token_ids)[:1], self.start_id)
-        return Inputs(self, start, own, cross, masks.padding(padding_mask))
+        return Inputs(self, start, self_cache, cross_cache, masks.padding(padding_mask))
 
     def logits(
-        self, tokens: tf.Tensor, own: Any, cross: Any, mask: tf.Tensor, slot: Any
+        self, tokens: tf.Tensor, self_cache: Any, cross_cache: Any, mask: tf.Tensor, slot: Any
     ) -> tuple[tf.Tensor, Any]:
-        """Reads tokens [B] at a slot; returns the logits of the next ones and the own cache."""
-        hidden, (own, _) = self._encoder.decode(tokens[:, None], (own, cross), slot, mask)
-        return self._head.logits(hidden[:, 0], self._encoder), own
+        """Reads tokens [B] at a slot; returns the next logits and the self-attention cache."""
+        caches = self_cache, cross_cache
+        hidden, (self_cache, _) = self._encoder.decode(tokens[:, None], caches, slot, mask)
+        return self._head.logits(hidden[:, 0], self._encoder), self_cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -516,15 +517,15 @@ class Inputs:
     Attributes:
       reader: reads tokens.
       start: the first token of the decoder, int32 [B].
-      own: the cache of the decoder's own tokens before the first one.
-      cross: the keys and values of the encoder's states.
+      self_cache: the keys and values of the decoder's tokens, before the first one.
+      cross_cache: the keys and values of the encoder's states.
       mask: hides the padding of the texts from the decoder.
     """
 
     reader: InputReader
     start: tf.Tensor
-    own: Any
-    cross: Any
+    self_cache: Any
+    cross_cache: Any
     mask: tf.Tensor
 
     @property
@@ -539,18 +540,18 @@ class Inputs:
 
     def begin(self) -> dict[str, Any]:
         """See `Rows`."""
-        return {"tokens": self.start, "cache": self.own}
+        return {"tokens": self.start, "cache": self.self_cache}
 
     def beams(self, count: int) -> tuple["Inputs", Any]:
         """See `Rows`."""
-        fields = self.start, self.own, self.cross, self.mask
+        fields = self.start, self.self_cache, self.cross_cache, self.mask
         repeated = tf.nest.map_structure(lambda x: tf.repeat(x, count, axis=0), fields)
         rows = Inputs(self.reader, *repeated)
-        return rows, rows.own
+        return rows, rows.self_cache
 
     def next(self, tokens: tf.Tensor, i: int | tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
         """See `Rows`."""
-        return self.reader.logits(tokens, cache, self.cross, self.mask, i)
+        return self.reader.logits(tokens, cache, self.cross_cache, self.mask, i)
 
 
 _READERS: dict[str | None, type[PromptReader | InputReader]] = {

@@ -166,31 +166,31 @@ def linear_layers(layer: keras.Layer) -> list[Linear]:
     return [part for part in keras_private.sublayers(layer) if isinstance(part, Linear)]
 
 
-def swap(layer: keras.Layer, twins: Mapping[keras.Layer, keras.Layer]) -> None:
+def swap(layer: keras.Layer, replacements: Mapping[keras.Layer, keras.Layer]) -> None:
     """Puts other layers in the place of layers, wherever an attribute holds these.
 
     The variables of a layer remain those that it was built with.
 
     Args:
       layer: the layer whose sublayers hold the attributes.
-      twins: by the layer that is replaced.
+      replacements: the new layers, by the layer that is replaced.
     """
     for parent in keras_private.sublayers(layer):
         # `setattr` would make the new layer part of the parent's state, which is fixed by then.
         attributes = vars(parent)
         for name, value in attributes.items():
-            if isinstance(value, keras.Layer) and value in twins:
-                attributes[name] = twins[value]
+            if isinstance(value, keras.Layer) and value in replacements:
+                attributes[name] = replacements[value]
 
 
 @contextlib.contextmanager
-def swapped(layer: keras.Layer, twins: Mapping[keras.Layer, keras.Layer]) -> Iterator[None]:
+def swapped(layer: keras.Layer, replacements: Mapping[keras.Layer, keras.Layer]) -> Iterator[None]:
     """Does what `swap` does, and undoes it at the end of the block."""
-    swap(layer, twins)
+    swap(layer, replacements)
     try:
         yield
     finally:
-        swap(layer, {twin: original for original, twin in twins.items()})
+        swap(layer, {new: old for old, new in replacements.items()})
 
 
 def rounded(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -3,6 +3,7 @@
 Shapes: B batch, T length, D hidden.
 """
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -36,8 +37,6 @@ class LoadedModel(Predictor):
 
     def __init__(self, source: ServedModel):
         super().__init__(source)
-        self._generator: Generator | None = None
-        self._filler: mask_filler.MaskFiller | mask_filler.SentinelFiller | None = None
         self.embedder = Embedder(source)
 
     def encode(
@@ -149,16 +148,14 @@ class LoadedModel(Predictor):
         """
         return self.embedder.tokens(texts, layer, batch_size, state)
 
-    @property
+    @functools.cached_property
     def filler(self) -> mask_filler.MaskFiller | mask_filler.SentinelFiller:
         """What fills the masks of texts.
 
         Raises:
           UserError: the model cannot fill masks.
         """
-        if self._filler is None:
-            self._filler = mask_filler.make(self._source)
-        return self._filler
+        return mask_filler.make(self._source)
 
     def fill_mask(
         self,
@@ -225,14 +222,16 @@ class LoadedModel(Predictor):
             or the task is not known, a setting is out of range, or a prompt of a causal LM leaves
             no room for the new tokens.
         """
-        if self._generator is None:
-            self._generator = Generator(self._source)
-        defaults = self._source.generation
+        generator, defaults = self._generator, self._source.generation
         values = Settings.of(defaults.values(settings, task))
         served_model.check_texts(prompts, batch_size, "generate")
         prefix = defaults.of(task).prefix
         prompts = [prefix + text for text in prompts]
-        return self._generator.texts(prompts, values, batch_size, report)
+        return generator.texts(prompts, values, batch_size, report)
+
+    @functools.cached_property
+    def _generator(self) -> Generator:
+        return Generator(self._source)
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:

@@ -180,12 +180,14 @@ class MaskFiller:
             values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
             ragged = tf.RaggedTensor.from_row_lengths(values, [len(tokens[row]) for row in rows])
             outputs = function(ragged, tf.constant(top_k), tf.constant(candidates, tf.int32))
-            ids, chances = (value.numpy() for value in outputs)
+            ids, probabilities = (value.numpy() for value in outputs)
             first = 0
             for row in rows:
                 spans = encoded[row][1]
-                own = slice(first, first + len(spans))
-                results[row] = self._fillings(texts[row], spans, ids[own], chances[own])
+                in_text = slice(first, first + len(spans))
+                results[row] = self._fillings(
+                    texts[row], spans, ids[in_text], probabilities[in_text]
+                )
                 first += len(spans)
             progress(len(rows))
         return results
@@ -214,11 +216,11 @@ class MaskFiller:
             [
                 Filling(
                     tokenizer.decode([token]).strip(),
-                    chance,
+                    probability,
                     (token,),
                     _filled(text, span, tokenizer.spellings[token].decode(errors="replace")),
                 )
-                for token, chance in zip(*pair, strict=True)
+                for token, probability in zip(*pair, strict=True)
             ]
             for span, *pair in zip(spans, ids.tolist(), probabilities.tolist(), strict=True)
         ]
@@ -306,27 +308,27 @@ class SentinelFiller:
         results: list[list[Filling]] = [[] for _ in spans]
         starts = tokenizer.word_starts
         found_texts = np.isfinite(scores)  # other places of the search have none
-        for ids, chance in zip(beams[found_texts], np.exp(scores[found_texts]), strict=True):
+        for ids, probability in zip(beams[found_texts], np.exp(scores[found_texts]), strict=True):
             words = self._words(ids)
             for number, (span, found) in enumerate(zip(spans, results, strict=True)):
-                own = np.array(words.get(tokenizer.sentinel_ids[number], ()), np.int32)
-                word = decoded(own, tokenizer).strip()
-                begins = len(own) and own[0] < len(starts) and starts[own[0]]
+                inserted = np.array(words.get(tokenizer.sentinel_ids[number], ()), np.int32)
+                word = decoded(inserted, tokenizer).strip()
+                begins = len(inserted) and inserted[0] < len(starts) and starts[inserted[0]]
                 filled = _filled(text, span, " " * bool(begins) + word)
-                found.append(Filling(word, float(chance), tuple(own.tolist()), filled))
+                found.append(Filling(word, float(probability), tuple(inserted.tolist()), filled))
         return results
 
     def _words(self, ids: np.ndarray) -> dict[int, list[int]]:
         """Returns the ids that follow each sentinel, up to the next one or the end token."""
         words: dict[int, list[int]] = {}
-        own: list[int] | None = None
+        current: list[int] | None = None
         for token in ids.tolist():
             if token == self._generator.end_id:
                 break
             if token in self._tokenizer.sentinel_ids:
-                own = words.setdefault(token, [])
-            elif own is not None:
-                own.append(token)
+                current = words.setdefault(token, [])
+            elif current is not None:
+                current.append(token)
         return words
 
 

@@ -74,21 +74,23 @@ class Weights:
           UserError: `precision` is not for this TensorFlow.
         """
         self._encoder = layers[0]
-        self._twins: dict[keras.Layer, int8.Int8Linear | int8.Int8Table] = {}
+        self._quantized: dict[keras.Layer, int8.Int8Linear | int8.Int8Table] = {}
         self._restored: list[tuple[keras.Variable, Restored]] = []
-        gone: set[int] = set()
+        replaced: set[int] = set()
         if precision == "int8":
             int8.check()
-            self._twins = _twins(self._encoder) | {
+            self._quantized = _int8_linears(self._encoder) | {
                 table: int8.Int8Table(table, self._whole) for table in _tables(self._encoder)
             }
-            gone |= {id(variable) for layer in self._twins for variable, _ in _matrices(layer)}
+            replaced |= {
+                id(variable) for layer in self._quantized for variable, _ in _matrices(layer)
+            }
             for variable, axis in _matrices(self._encoder):
-                if id(variable) not in gone:
+                if id(variable) not in replaced:
                     values = int8.quantized(variable.numpy(), axis)
                     variables = (tf.Variable(value, trainable=False) for value in values)
                     self._restored.append((variable, Restored(*variables)))
-            gone |= {id(variable) for variable, _ in self._restored}
+            replaced |= {id(variable) for variable, _ in self._restored}
         self.module = tf.Module()
         # The bare variables rather than the Keras object: each is stored once and nothing but
         # TensorFlow is needed to read them.
@@ -96,12 +98,12 @@ class Weights:
             variable.value
             for layer in layers
             for variable in layer.variables
-            if id(variable) not in gone
+            if id(variable) not in replaced
         ]
         self.module.restored = [matrix for _, matrix in self._restored]
-        quantized = [matrix for _, matrix in self._restored] + list(self._twins.values())
-        self.module.integers = [matrix.integers for matrix in quantized]
-        self.module.scales = [matrix.scale for matrix in quantized]
+        stored = [matrix for _, matrix in self._restored] + list(self._quantized.values())
+        self.module.integers = [matrix.integers for matrix in stored]
+        self.module.scales = [matrix.scale for matrix in stored]
 
     def _whole(self, integers: tf.Variable, scale: tf.Variable) -> tf.Tensor:
         """Returns a whole table in float32, and stores that a loaded model makes it."""
@@ -116,15 +118,15 @@ class Weights:
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:
         """Makes the layers compute with these weights inside the block."""
-        if not self._twins and not self._restored:
+        if not self._quantized and not self._restored:
             yield
             return
         matrices = [(variable, matrix.read()) for variable, matrix in self._restored]
-        with keras.StatelessScope(matrices), int8.swapped(self._encoder, self._twins):
+        with keras.StatelessScope(matrices), int8.swapped(self._encoder, self._quantized):
             yield
 
 
-def _twins(encoder: keras.Layer) -> dict[keras.Layer, int8.Int8Linear]:
+def _int8_linears(encoder: keras.Layer) -> dict[keras.Layer, int8.Int8Linear]:
     """Returns the integer form of each `Linear` layer of an encoder, by the layer."""
     return {layer: int8.Int8Linear.from_layer(layer) for layer in int8.linear_layers(encoder)}
 
@@ -147,7 +149,7 @@ def axis_of(variable: keras.Variable) -> int | None:
 
 def round_weights(model: Model) -> None:
     """Gives a model the weights and products that it would have after an export as `int8`."""
-    int8.swap(model.encoder, _twins(model.encoder))
+    int8.swap(model.encoder, _int8_linears(model.encoder))
     for variable, axis in _matrices(model.encoder):
         integers, scale = int8.quantized(np.asarray(variable), axis)
         variable.assign(integers.astype(np.float32) * scale)

@@ -42,12 +42,12 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         best = scored({**batch, "top_k": tf.fill(tf.shape(number), _checked(top_k))})
         # The positions of masks come first, in their order.
         columns = tf.argsort(tf.cast(~masks, tf.int32), axis=1, stable=True)[:, :width]
-        ids, chances = (tf.gather(value, columns, batch_dims=1) for value in best.values())
+        ids, probabilities = (tf.gather(value, columns, batch_dims=1) for value in best.values())
         flat = tf.reshape(ids, [-1])
         words = tokenizer.join(tf.RaggedTensor.from_row_lengths(flat, tf.ones_like(flat)))
         real = tf.sequence_mask(number, width)[:, :, None] & tf.ones_like(ids, tf.bool)
         words = tf.where(real, tf.reshape(tf.strings.strip(words), tf.shape(ids)), "")
-        return {"words": words, "probabilities": chances, "token_ids": ids, "number": number}
+        return {"words": words, "probabilities": probabilities, "token_ids": ids, "number": number}
 
     def fill_mask_tokens(input_word_ids, input_mask, input_type_ids, masked_positions, top_k):
         batch = inputs.batch_of_ids(context, input_word_ids, input_mask, input_type_ids)
@@ -55,8 +55,8 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         rows = tf.gather(states, masked_positions, batch_dims=1)  # [B, P, D]
         flat = tf.reshape(rows, [-1, states.shape[-1]])
         shape = tf.concat([tf.shape(masked_positions), [-1]], axis=0)
-        ids, chances = (tf.reshape(x, shape) for x in filler.best(flat, _checked(top_k)))
-        return {"token_ids": ids, "probabilities": chances}
+        ids, probabilities = (tf.reshape(x, shape) for x in filler.best(flat, _checked(top_k)))
+        return {"token_ids": ids, "probabilities": probabilities}
 
     count = tf.TensorSpec([], tf.int32, "top_k")
     positions = tf.TensorSpec([None, None], tf.int32, "masked_positions")

@@ -134,7 +134,7 @@ def test_cached_logits_are_those_of_the_whole_sequence():
     generator = make(golden)
     ids, mask = (tf.constant(golden[name]) for name in ("token_ids", "padding_mask"))
     rows = generator.reader.read(ids, mask, NEW)
-    cache = rows.own
+    cache = rows.self_cache
     tokens = golden["beams/2.0"]
     found = []
     for i in range(NEW):
