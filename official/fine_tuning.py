@@ -378,14 +378,10 @@ class _Run:
         return other
 
     def _max_length(self, task: str) -> int:
-        length = self._settings.max_length
-        positions = self._config.encoder.max_positions
+        length, encoder = self._settings.max_length, self._config.encoder
         if length is None:
-            return min(384 if task.startswith("squad") else 128, positions)
-        if not 4 <= length <= positions:
-            raise UserError(
-                f"max_length: {length} is not from 4 to {positions}, the positions of the encoder"
-            )
+            return min(384 if task.startswith("squad") else 128, encoder.max_positions)
+        served_model.check_max_length(length, encoder)
         return length
 
     def _shards(

@@ -173,15 +173,11 @@ class Embedder:
     def _check_settings(self, settings: EmbeddingSettings, layer: int | str) -> None:
         """Raises UserError if the encoder does not have what the settings name."""
         if "pooled" in settings.pooling and not self.config.encoder.pooler:
-            raise UserError("pooling: this encoder has no pooler: take mean")
+            raise UserError("pooling: this encoder has no pooler: use mean")
         if "pooled" in settings.pooling and layer != self._num_layers:
             raise UserError(f"pooling: pooled: not supported for layer {layer}, only the last")
-        positions = self.config.encoder.max_positions
-        if settings.max_length is not None and not 4 <= settings.max_length <= positions:
-            raise UserError(
-                f"max_length: {settings.max_length} is not from 4 to {positions}, the positions of "
-                "this encoder"
-            )
+        if settings.max_length is not None:
+            served_model.check_max_length(settings.max_length, self.config.encoder)
 
     def _vectors(
         self, outputs: Mapping[str, tf.Tensor], settings: EmbeddingSettings, skipped: int = 0

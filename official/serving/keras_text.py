@@ -17,6 +17,7 @@ from official import tokenizers
 from official.config.registry import module_of
 from official.modeling.layers.random import PACKAGE
 from official.saving import checkpoints, model_folder, named_arrays
+from official.serving.served_model import check_max_length
 from official.serving.signatures import inputs
 from official.tokenizers import pair_packing, word_characters
 from official.tokenizers.pair_packing import PAD_SEGMENT
@@ -74,11 +75,7 @@ def keras_encoder(
     named_arrays.initialize(variables, loaded.variables, str(loaded.path))
     if max_length is None:
         max_length = model_folder.max_length(model_dir, config)
-    if not 4 <= max_length <= config.encoder.max_positions:
-        raise UserError(
-            f"max_length: {max_length} is not from 4 to {config.encoder.max_positions}, the "
-            "positions of this encoder"
-        )
+    check_max_length(max_length, config.encoder)
     return encoder, TextPreprocessor(
         tokenizer, max_length=max_length, layout=config.encoder.text_layout, pad=pad
     )

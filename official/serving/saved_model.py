@@ -21,7 +21,7 @@ from official.serving import (
 )
 from official.serving.generation_settings import Settings
 from official.serving.precision import Weights
-from official.serving.served_model import with_one_head
+from official.serving.served_model import check_max_length, with_one_head
 from official.serving.signatures import fill_mask, table, texts
 from official.serving.signatures.inputs import ServingContext
 from official.utils import atomic, paths
@@ -163,12 +163,7 @@ def restore(
         )
     if max_length is None:
         max_length = model_folder.max_length(model_dir, config)
-    positions = config.encoder.max_positions
-    if not 4 <= max_length <= positions:
-        raise UserError(
-            f"--max_length={max_length}: must be from 4 to {positions}, the positions of this "
-            "encoder"
-        )
+    check_max_length(max_length, config.encoder, "--max_length=")
     if max_new_tokens is not None:
         search["max_new_tokens"] = max_new_tokens
     given = defaults.values(search, task if of_generation else None)

@@ -6,6 +6,7 @@ from typing import Any
 
 from official import config as configs
 from official import tokenizers
+from official.config.parts import EncoderConfig
 from official.modeling.model import Model
 from official.serving.generation_settings import GenerationDefaults
 from official.serving.text_vectors import EmbeddingSettings
@@ -57,6 +58,21 @@ def with_one_head(
     return dataclasses.replace(config, objectives=(head,))
 
 
+def check_max_length(max_length: int, encoder: EncoderConfig, before: str = "max_length: ") -> None:
+    """Raises UserError if an encoder cannot read texts that are cut to this number of tokens.
+
+    Args:
+      max_length: the number of tokens, special tokens included.
+      encoder: the config of the encoder.
+      before: what stands before the number in the message.
+    """
+    positions = encoder.max_positions
+    if not 4 <= max_length <= positions:
+        raise UserError(
+            f"{before}{max_length} is not from 4 to {positions}, the positions of this encoder"
+        )
+
+
 def pairs(texts: Sequence[str], second: Sequence[str] | None) -> list[Sequence[str]]:
     """Returns one or two lists of texts of the same length."""
     if second is None:
@@ -92,12 +108,15 @@ def check_texts(texts: Sequence[str], batch_size: int, method: str = "") -> None
     begin = f"{method}: " if method else ""
     if isinstance(texts, str | bytes):
         raise UserError(f"{begin}give a list of texts, such as [text]")
-    if batch_size < 1:
-        raise UserError(f"{begin}batch_size: {batch_size} is less than 1")
+    _check_batch_size(batch_size, begin)
 
 
 def slices(count: int, size: int) -> list[slice]:
     """Returns the batches of `count` rows; raises UserError for a size below 1."""
-    if size < 1:
-        raise UserError(f"batch_size: {size} is less than 1")
+    _check_batch_size(size)
     return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def _check_batch_size(size: int, begin: str = "") -> None:
+    if size < 1:
+        raise UserError(f"{begin}batch_size: {size} is less than 1")

@@ -369,7 +369,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         saved_model.export(tmp_path, tmp_path / "saved")
     model = make(tmp_path / "model", "classification")
     for length in (3, 25):
-        with pytest.raises(UserError, match=f"--max_length={length}: must be from 4 to 24"):
+        with pytest.raises(UserError, match=f"--max_length={length} is not from 4 to 24"):
             saved_model.export(model, tmp_path / "saved", max_length=length)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").write_text("keep")
