@@ -29,6 +29,7 @@ from official.serving.generation_settings import Settings
 from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
+from official.utils.errors import UserError
 
 Signature: TypeAlias = tf.types.experimental.PolymorphicFunction
 # The names of the inputs, as in the TF Model Garden, and those of the fields of a batch.
@@ -70,6 +71,21 @@ class ServingContext(ServedModel):
         if self.head is None:
             raise ValueError("the encoder is served without a head")
         return self.head
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels or tags of the head, in the order of their numbers.
+
+        Raises:
+          UserError: the config has no names.
+        """
+        config = self.task_head.config
+        if not config.labels:
+            raise UserError(
+                f"objectives: the {config.type} has no `labels` in config.yaml: write the names "
+                "there, in the order of their numbers, and remove its first line, the checksum"
+            )
+        return config.labels
 
     def with_prefix(self, text: tf.Tensor) -> tf.Tensor:
         """Returns texts [B] that a model generates from, with the prefix before each."""

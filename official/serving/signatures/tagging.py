@@ -87,12 +87,7 @@ class Tagger:
     def __init__(self, context: inputs.ServingContext):
         """Initializes a tagger; raises as `signatures`."""
         head = context.task_head
-        self._labels = head.config.labels
-        if not self._labels:
-            raise UserError(
-                "objectives: the token_classification has no `labels` in config.yaml: write the "
-                "tags there, in the order of their numbers, and remove its first line, the checksum"
-            )
+        self._labels = context.labels
         tag_rules.scheme(self._labels)
         task = context.task.get("tasks", {}).get(head.config.task, context.task)
         self._rule = task.get("split_words") or word_rules.EARLIER

@@ -39,7 +39,6 @@ from official.serving import text_vectors
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack_texts, pack_words
 from official.tokenizers.word_characters import Characters
-from official.utils.errors import UserError
 
 Outputs = dict[str, tf.Tensor]
 # The outputs of an encoder without a head. Its memory is not among them.
@@ -142,13 +141,7 @@ def _head(
         }, dict
     if head.config.type == "regression":
         return lambda batch: {"score": head.scores(context.encode(batch))}, dict
-    labels = head.config.labels
-    if not labels:
-        raise UserError(
-            f"objectives: the {head.config.type} has no `labels` in config.yaml: write the names "
-            "there, in the order of their numbers, and remove its first line, the checksum"
-        )
-
+    labels = context.labels
     if head.config.type == "multi_label":
         thresholds = tf.constant(head.config.thresholds or [0.5] * len(labels), tf.float32)
 
