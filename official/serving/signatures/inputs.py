@@ -175,6 +175,13 @@ def batch_of_ids(
     return dict(zip(TOKENS.values(), fields, strict=True))
 
 
+def of_ids(
+    context: ServingContext, of_batch: Callable[[_Outputs], _Outputs], rank: int = 2
+) -> Signature:
+    """Makes a signature that takes token ids and calls `of_batch` with the fields of a batch."""
+    return signature(lambda *given: of_batch(batch_of_ids(context, *given)), *ids(rank))
+
+
 def garden_signatures(
     context: ServingContext,
     of_batch: Callable[[_Outputs], _Outputs],
@@ -192,16 +199,13 @@ def garden_signatures(
     )
     pads = dict.fromkeys(TOKENS, 0) | {"input_word_ids": context.tokenizer.pad_id}
 
-    def serve(*given):
-        return of_batch(batch_of_ids(context, *given))
-
     def serve_examples(examples):
         parsed = tf.io.parse_example(examples, {n: column(tf.int64, p) for n, p in pads.items()})
         tokens, mask, types = (tf.cast(parsed[name], tf.int32) for name in TOKENS)
         real = tf.cast(tokens != context.tokenizer.pad_id, tf.int32)
         mask = tf.cond(tf.shape(mask)[1] > 0, lambda: mask, lambda: real)
         types = tf.cond(tf.shape(types)[1] > 0, lambda: types, lambda: tf.zeros_like(tokens))
-        return serve(tokens, mask, types)
+        return of_batch(batch_of_ids(context, tokens, mask, types))
 
     def serve_text_examples(examples):
         names = ("text", "text_b") if context.task.get("pair") else ("text",)
@@ -210,7 +214,7 @@ def garden_signatures(
         return of_texts(*(text(parsed[name]) for name in names))
 
     by_name = {
-        "serve": signature(serve, *ids()),
+        "serve": of_ids(context, of_batch),
         "serve_examples": records(serve_examples),
     }
     if of_texts is not None:

@@ -45,8 +45,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         chosen = tf.gather(choices, outputs["index"], axis=1, batch_dims=1)
         return {**outputs, "choice": chosen}
 
-    def tokens(*ids):
-        batch = inputs.batch_of_ids(context, *ids)
+    def of_batch(batch):
         shape = tf.shape(batch["token_ids"])
         count = tf.reduce_prod(shape[:2])
         flat = {n: tf.reshape(v, tf.stack([count, shape[2]])) for n, v in batch.items()}
@@ -55,5 +54,5 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     several = tf.TensorSpec([None, None], tf.string, "choices")
     return {
         "choose": inputs.signature(choose, *inputs.texts("context", "question"), several),
-        "tokens": inputs.signature(tokens, *inputs.ids(rank=3)),
+        "tokens": inputs.of_ids(context, of_batch, rank=3),
     }

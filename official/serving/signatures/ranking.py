@@ -38,10 +38,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
         return scored(pack(both, tokenizer, context.max_length, layout))
 
-    def tokens(*ids):
-        return scored(inputs.batch_of_ids(context, *ids))
-
     return {
         "rank": inputs.signature(rank, *inputs.texts("query", "documents")),
-        "tokens": inputs.signature(tokens, *inputs.ids()),
+        "tokens": inputs.of_ids(context, scored),
     }

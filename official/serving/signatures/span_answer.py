@@ -44,10 +44,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
     scored = context.scorer(score)
 
-    def tokens(*ids):
-        return scored(inputs.batch_of_ids(context, *ids))
-
-    by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
+    by_name["tokens"] = inputs.of_ids(context, scored)
     return by_name | inputs.garden_signatures(context, scored)
 
 

@@ -73,12 +73,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def score(batch):
         return {"logits": context.task_head.logits(context.encode(batch))}
 
-    scored = context.scorer(score)
-
-    def tokens(*ids):
-        return scored(inputs.batch_of_ids(context, *ids))
-
-    return by_name | {"tokens": inputs.signature(tokens, *inputs.ids())}
+    return by_name | {"tokens": inputs.of_ids(context, context.scorer(score))}
 
 
 class Tagger:

@@ -71,9 +71,6 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
             outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
         return outputs
 
-    def tokens(*ids):
-        return finish(scored(inputs.batch_of_ids(context, *ids)))
-
     def bare(batch):
         (outputs,) = scored(batch).values()
         return {"outputs": outputs if outputs.shape.rank == 2 else outputs[:, None]}
@@ -84,7 +81,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     }
     if isinstance(context.tokenizer, Characters):  # no ids stand for the characters of a word
         return by_name
-    by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
+    by_name["tokens"] = inputs.of_ids(context, lambda batch: finish(scored(batch)))
     if context.head is None:
         # An ELMo has the output `default`.
         return by_name if encoder.type == "bilm" else by_name | _embedding(context)
@@ -119,12 +116,9 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         texts = before + text if before else text
         return scored(pack_texts([texts], context.tokenizer, context.max_length, layout))
 
-    def embed_tokens(*ids):
-        return of_ids(inputs.batch_of_ids(context, *ids))
-
     return {
         "embed": inputs.signature(embed, *inputs.texts("text")),
-        EMBED_TOKENS: inputs.signature(embed_tokens, *inputs.ids()),
+        EMBED_TOKENS: inputs.of_ids(context, of_ids),
     }
 
 
