@@ -29,7 +29,7 @@ from official.evaluation import rows, squad_metrics
 from official.shards import side_texts
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -127,8 +127,8 @@ class Scorer:
         return metrics
 
     def check_output(self, output: AnyPath) -> None:
-        """See `rows.check_suffix`."""
-        rows.check_suffix(output)
+        """See `paths.check_suffix`."""
+        paths.check_suffix(output, "predictions", rows.SUFFIXES)
 
     def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes a line for each row in the order of the source file.

@@ -18,7 +18,6 @@ from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-SUFFIX = ".run"
 # Measures of ir-measures by our names. Documents of grade 1 or more are relevant, and the gain of a
 # document is its grade.
 _MEASURES = {"ndcg_10": "nDCG@10", "ndcg_20": "nDCG@20", "mrr": "RR", "map": "AP"}
@@ -38,8 +37,7 @@ class Scorer:
 
     def check_output(self, output: AnyPath) -> None:
         """Refuses a file that is not a run, and a split without candidates."""
-        if output.suffix != SUFFIX:
-            raise UserError(f"{output}: rankings are written as TREC runs: name a file {SUFFIX}")
+        paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
         self._candidates()
 
     def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int = 0) -> None:

@@ -20,7 +20,7 @@ from official.tasks import Description, nearest
 from official.tasks.kinds import KINDS, Kind
 from official.tasks.task import SEPARATOR
 from official.tasks.text_to_text import WRONG
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -51,8 +51,8 @@ class Scorer:
         return np.asarray(thresholds or [0.5] * len(task.labels), np.float32)
 
     def check_output(self, output: AnyPath) -> None:
-        """See `check_suffix`."""
-        check_suffix(output)
+        """See `paths.check_suffix`."""
+        paths.check_suffix(output, "predictions", SUFFIXES)
 
     def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes a line for each row in the order of the source file."""
@@ -73,14 +73,6 @@ class Scorer:
             if mine and (labels := getattr(objective, "labels", ())):
                 return list(labels)
         return list(self._source.task.labels)
-
-
-def check_suffix(
-    output: AnyPath, what: str = "predictions", suffixes: Sequence[str] = SUFFIXES
-) -> None:
-    """Refuses a file with another suffix."""
-    if output.suffix not in suffixes:
-        raise UserError(f"{output}: {what} are written as {' or '.join(suffixes)}: name one")
 
 
 def nothing_to_compare(what: str) -> UserError:

@@ -19,13 +19,13 @@ import numpy as np
 from official import config as configs
 from official.config.heads import TokenClassificationConfig
 from official.data import ShardDataset
-from official.evaluation.rows import check_suffix, nothing_to_compare
+from official.evaluation.rows import nothing_to_compare
 from official.shards import side_texts
 from official.tasks import tag_files
 from official.tasks import tags as tag_rules
 from official.tasks.tag_files import Record, TaggedWords
 from official.tasks.task import Columns
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -110,8 +110,8 @@ class Scorer:
         return metrics | surface_metrics(true_entities, predicted_entities)
 
     def check_output(self, output: AnyPath) -> None:
-        """See `rows.check_suffix`."""
-        check_suffix(output, "tags", SUFFIXES)
+        """See `paths.check_suffix`."""
+        paths.check_suffix(output, "tags", SUFFIXES)
 
     def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
         """Writes the words and tags of each text.

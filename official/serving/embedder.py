@@ -487,8 +487,7 @@ def write(
 
 def check_output(output: str | os.PathLike, tokens: bool) -> None:
     """Refuses a file that `write` cannot write."""
-    if paths.path(output).suffix not in (".npy", ".jsonl"):
-        raise UserError(f"{output}: vectors are written as .npy or .jsonl: name such a file")
+    paths.check_suffix(output, "vectors", (".npy", ".jsonl"))
     if tokens and paths.path(output).suffix == ".npy":
         raise UserError(
             f"{output}: texts have different numbers of tokens, which one array does not hold: "

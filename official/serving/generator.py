@@ -604,5 +604,4 @@ def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]
 
 def check_output(output: str | os.PathLike) -> None:
     """Refuses a file that is not `.jsonl`."""
-    if paths.path(output).suffix != ".jsonl":
-        raise UserError(f"{output}: texts are written as .jsonl: name such a file")
+    paths.check_suffix(output, "texts", (".jsonl",))

@@ -389,8 +389,7 @@ def write(
 
 def check_output(output: str | os.PathLike) -> None:
     """Refuses a file that `write` does not write."""
-    if paths.path(output).suffix != ".jsonl":
-        raise UserError(f"{output}: filled masks are written as .jsonl: name such a file")
+    paths.check_suffix(output, "filled masks", (".jsonl",))
 
 
 def _check(texts: Sequence[str], top_k: int, batch_size: int) -> None:

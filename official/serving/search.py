@@ -20,7 +20,6 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
-SUFFIX = ".run"
 TOP_K = 100
 BLOCK = 2048  # documents of a block
 SCORES = 1 << 22  # scores that are computed at a time, 16 MB
@@ -197,8 +196,7 @@ def write(
 
 def check_output(output: str | os.PathLike) -> None:
     """Refuses a file whose name is not that of a run."""
-    if paths.path(output).suffix != SUFFIX:
-        raise UserError(f"{output}: results are written as a TREC run: name a file {SUFFIX}")
+    paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
 
 
 def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:

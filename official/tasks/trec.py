@@ -17,6 +17,7 @@ from official.utils import text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+SUFFIX = ".run"  # of a file with a run
 Qrels = dict[str, dict[str, int]]  # query → document → grade
 MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 Run = dict[str, dict[str, float]]  # query → document → score

@@ -20,7 +20,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, overload
 
@@ -344,6 +344,12 @@ def remove_tree(folder: str | os.PathLike) -> None:
         return
     with contextlib.suppress(FileNotFoundError):
         gfile.retried(str(folder), lambda fs: fs.rmtree(str(folder)))
+
+
+def check_suffix(file: str | os.PathLike, what: str, suffixes: Sequence[str]) -> None:
+    """Raises UserError if a file that `what` is written to does not have one of the suffixes."""
+    if path(file).suffix not in suffixes:
+        raise UserError(f"{file}: {what} are written as {' or '.join(suffixes)}: name such a file")
 
 
 def check_file(

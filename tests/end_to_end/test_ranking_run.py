@@ -181,7 +181,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
         match="--inputs=pair: not supported for this model, whose signature `rank`",
     ):
         saved_model.export(tmp_path / "model", tmp_path / "other", inputs="pair")
-    with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):
+    with pytest.raises(UserError, match="other.tsv: TREC runs are written as .run: name such"):
         write_predictions(evaluator, source, tmp_path / "other.tsv")
     train = ShardDataset(tmp_path / "shards", config, "train")
     with pytest.raises(UserError, match="the train split has no candidates to rank: name --split"):

@@ -150,4 +150,4 @@ def test_command(folder, tmp_path):
     done = commands.run("official.score_run", *given, status=0)
     assert done.stdout.split() == ["queries", "2", "ndcg_10", "1.000000", "mrr", "1.000000"]
     done = commands.run("official.main", *options, f"--output={tmp_path}/found.tsv", status=2)
-    assert "results are written as a TREC run: name a file .run" in done.stderr
+    assert "TREC runs are written as .run: name such a file" in done.stderr
