@@ -69,9 +69,9 @@ class Splitter(tf.Module):
     # Whether a splitter normalizes text.
     normalizes = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self._allowed = None
+        self._allowed: tf.Tensor | None = None
         self._added: Finder | None = None
         self._special: Finder | None = None  # made when it is asked for
         self._special_tokens: dict[int, AddedToken] = {}
