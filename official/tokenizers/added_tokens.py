@@ -1,12 +1,12 @@
 """Tokens that are found in raw text before a tokenizer splits it.
 
-Markers of one's own ("[E1]"), new words ("covid19"), T5's sentinels and, where they are asked for,
-the special tokens. They are those of the `tokenizers` package, with the same rules: of tokens that
-begin at the same character the longest is taken, from the left; the text between them is split as
-if each part were a text of its own. Tokens with `normalized` are looked for in what the others
-leave, after the text is normalized (lower-cased, say) and in their own normalized form.
+These are user-defined markers ("[E1]"), new words ("covid19"), T5's sentinels and, where they are
+asked for, the special tokens. The rules are those of the `tokenizers` package: tokens are found
+from the left, the longest one of those that begin at the same character, and each part of the text
+between them is split as a separate text. Tokens with `normalized` are searched for in these parts
+after they are normalized (lower-cased, for example), in their normalized form.
 
-There is one function, of a graph. Python calls it eagerly.
+One function does this in a graph. Python calls it eagerly.
 
 Shapes: N texts, P parts of all texts, Q pieces of all parts, A tokens; a ragged dimension is
 written None.
@@ -145,9 +145,9 @@ def _token(flags: Any, where: str) -> AddedToken:
 
 
 def read_lines(path: AnyPath) -> list[AddedToken]:
-    """Reads tokens of one's own: one a line, its text as it stands, or a JSON object with flags.
+    """Reads user-defined tokens: on each line the text of one, or a JSON object with its flags.
 
-    A token without flags is special, and is found as it stands:
+    A token without flags is special, and is not normalized:
 
       [E1]
       {"content": "covid19", "normalized": true, "single_word": true}

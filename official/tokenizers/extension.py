@@ -5,7 +5,7 @@
   SentencePiece   a piece with a score that wins over the word's old pieces; of a BPE model one for
                   each part from the left, after all pieces
 
-Behind the vocabulary there may be tokens that code appends (T5's sentinels) and added tokens. They
+After the vocabulary there may be tokens that code appends (T5's sentinels) and added tokens. They
 become a part of it, with their ids, and the new pieces follow.
 
 A word is spelled by its old pieces, as it stands in running text: the row of a new piece in a table

@@ -14,7 +14,7 @@ their own; inside a run they stay, as in U.S, 3.5, don't and http://x.y/z. With 
 slashes inside a run are words too, but before a digit that follows no letter (1/2, 3-4), and 's
 begins a word at its end. Web and mail addresses stay whole. Each CJK ideograph is a word.
 
-There is one function, of a graph. Python calls it eagerly.
+One function does this in a graph. Python calls it eagerly.
 
 Shapes: N texts, C characters of all texts, K words of all texts; a ragged dimension is written
 None.
