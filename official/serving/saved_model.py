@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -108,7 +107,7 @@ def restore_for_ids(
 def _check_name(output: str | os.PathLike) -> None:
     """Refuses a path that TensorFlow's loader, which takes it for a pattern, would not find."""
     path = paths.path(output)
-    if isinstance(path, Path):
+    if not isinstance(path, paths.RemotePath):
         path = path.absolute()
     if found := set("[\\") & set(str(path)):
         raise UserError(

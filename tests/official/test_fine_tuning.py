@@ -206,7 +206,7 @@ def test_data_that_cannot_be_used(init, tmp_path):
     for data, options, message in (
         (("ba", ["x"]), {}, "text: give a list"),
         ((two,), {}, "label: missing"),
-        ((two, ["x"]), {}, "the lists must have the same length, and there are 2 text, 1 label"),
+        ((two, ["x"]), {}, "the lists must have the same length, got 2 text, 1 label"),
         (([], []), {}, "text: the list is empty"),
         ((["ba", " "], two), {}, "text 1: ' ' is not a text"),
         ((["ba", 3], two), {}, "text 1: 3 is not a text"),

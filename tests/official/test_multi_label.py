@@ -65,7 +65,9 @@ def test_lists_of_labels_in_json(tmp_path, tokenizer):
     built, _ = build(tmp_path, tokenizer, "\n".join(lines) + "\n", "jsonl")
     assert built.task.labels == LABELS
     task = tasks.generic("multi_label", "text", label="labels", labels=("dog",))
-    with pytest.raises(UserError, match=r"line 1: label 'a cat' .* none of 'dog'.*'\|' separates"):
+    with pytest.raises(
+        UserError, match=r"line 1: label 'a cat' .* not one of 'dog'.*'\|' separates"
+    ):
         task_builder.build(
             task, {"train": tmp_path / "train.jsonl"}, tokenizer, tmp_path / "x", report=print
         )

@@ -88,7 +88,7 @@ def test_what_a_zip_lacks(tmp_path):
     "name, content, message",
     [
         ("RTE.tsv", "", "RTE.tsv: not UTF-8, or empty: write it again"),
-        ("RTE.tsv", "id\tlabel\n", "RTE.tsv, line 1: 'id\\tlabel' where 'index\\tprediction' is"),
+        ("RTE.tsv", "id\tlabel\n", "RTE.tsv, line 1: expected 'index\\tprediction', got"),
         ("RTE.tsv", "index\tprediction\n1\t0\n", "RTE.tsv, line 2: expected index 0, got '1'"),
         (
             "RTE.tsv", "index\tprediction\n0\tentailment\n1\t1\n",

@@ -194,7 +194,7 @@ def test_lists_that_cannot_be_are_refused(tmp_path):
         loaded.score(["a", "b"], ["c"])
     with pytest.raises(UserError, match="batch_size: 0 is less than 1"):
         loaded.score(["a"], batch_size=0)
-    with pytest.raises(UserError, match="there are 1 contexts, 1 questions, 2 choices"):
+    with pytest.raises(UserError, match="got 1 contexts, 1 questions, 2 choices"):
         loaded.choose(["a"], ["a"], [["b"], ["c"]])
     for none in ([], "bc"):
         with pytest.raises(UserError, match="choices: row 0 has no list of choices"):

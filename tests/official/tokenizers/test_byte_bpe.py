@@ -263,8 +263,11 @@ def swapped(a, b):
             r"add_prefix_space is 1, but must be true or",
         ),
         ({"merges": b"\xff"}, r"merges.txt is not UTF-8: expected one merge on each line"),
-        ({"merges": "#version: 0.2\nth"}, r"merges.txt:2: 'th': two pieces with a blank between"),
-        ({"merges": "t h e"}, r"merges.txt:1: 't h e': two pieces with a blank between"),
+        (
+            {"merges": "#version: 0.2\nth"},
+            r"merges.txt:2: 'th': expected two pieces with a blank between",
+        ),
+        ({"merges": "t h e"}, r"merges.txt:1: 't h e': expected two pieces with a blank between"),
         ({"merges": "th e\n"}, r"merge 1 \(th e\): 'th' is neither a byte nor what an earlier"),
         ({"merges": "e r\ne r\n"}, r"merge 2 \(e r\): is listed twice"),
         ({"merges": "q q\n"}, r"merge 1 \(q q\): makes 'qq', which the vocabulary lacks: are"),

@@ -334,7 +334,7 @@ def test_settings_that_are_not_an_object(tmp_path):
     with pytest.raises(UserError, match=r"tokenizer_config.json is not JSON: .*line 1 column 7"):
         tokenizers.load(folder)
     (folder / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(UserError, match="tokenizer_config.json holds a list, but an object"):
+    with pytest.raises(UserError, match="tokenizer_config.json holds a list, expected an object"):
         tokenizers.load(folder)
 
 
@@ -385,5 +385,5 @@ def test_folders_without_a_tokenizer(tmp_path):
     with pytest.raises(UserError, match=rf"found file, tokenizer; did you mean {inner}\?"):
         tokenizers.load(tmp_path)
     (tmp_path / "tokenizer" / "spiece.model").write_bytes(b"x")
-    with pytest.raises(UserError, match="holds both vocab.txt and spiece.model: remove what"):
+    with pytest.raises(UserError, match="holds both vocab.txt and spiece.model: remove the files"):
         tokenizers.load(tmp_path / "tokenizer")
