@@ -27,7 +27,7 @@ help:
 	@echo "make test-ci   the tests of up to six seconds each, as CI runs them"
 	@echo "make test-all  all tests: whole runs, kills, several workers, benchmarks too"
 	@echo "make coverage  the share of lines that the tests of the data side run, with its floor"
-	@echo "make lint      ruff, and the import rules of pyproject.toml"
+	@echo "make lint      ruff, the import rules of pyproject.toml, and types (mypy)"
 	@echo "make torture   kills, damages, full disks and hostile input, in a slice (some minutes)"
 	@echo "make parity    live comparison with the reference implementations (installs them)"
 	@echo "make bench     speed, side by side with the references (installs them)"
@@ -69,7 +69,7 @@ coverage: .venv/.ready
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report
 
-lint: .venv/.ready imports
+lint: .venv/.ready imports types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 

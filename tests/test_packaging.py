@@ -147,7 +147,9 @@ def test_hooks_and_workflow_run_what_exists():
     commands = {name: [s["run"] for s in job["steps"] if "run" in s] for name, job in jobs.items()}
     assert commands == {"ci": [".ci/run"], "coverage": ["make coverage"]}
     assert (ROOT / ".ci/run").stat().st_mode & 0o100
-    assert "\ncoverage: .venv/.ready\n" in (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\nlint: .venv/.ready imports types\n" in makefile
+    assert "\ncoverage: .venv/.ready\n" in makefile
     for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
         kinds = [part["type"] for part in yaml.safe_load(form.read_text())["body"]]
         assert set(kinds) <= {"textarea", "input"} and kinds
