@@ -20,7 +20,7 @@ class Statistics:
     `positive/NAME/0`.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.names: list[str] = []
 
     def pack(
