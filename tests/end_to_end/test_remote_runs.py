@@ -6,7 +6,6 @@ one, which several processes share.
 
 import io
 import json
-import os
 import signal
 
 import numpy as np
@@ -98,7 +97,7 @@ def test_a_remote_run_is_stopped_and_goes_on_to_the_bits_of_a_local_one(
     def save_and_stop(model_dir, step, *args, **options):
         steps.append(step)
         if steps == [2, 4]:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return save(model_dir, step, *args, **options)
 
     monkeypatch.setattr(checkpoints, "save", save_and_stop)

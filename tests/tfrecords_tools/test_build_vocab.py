@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import unicodedata
 import pytest
 
 from official import tokenizers
+from official.utils import progress
 from official.utils.errors import UserError
 from tests import ROOT
 from tfrecords_tools.text import corpus
@@ -137,6 +139,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, kind)
     """Of several chunks, some of whose lines are not in the sample."""
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 500)
     monkeypatch.setattr(corpus, "RANGES_IN_GROUP", 1)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", math.inf)
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(f"{line}\n{i} x{i * 7 % 13}" for i, line in enumerate(PROSE * 8)))
     built, lines = {}, {}

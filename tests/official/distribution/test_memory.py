@@ -1,6 +1,5 @@
 """Memory per row in the loop: the same on one device and on two, cut up or not, stopped or not."""
 
-import os
 import shutil
 import signal
 
@@ -102,7 +101,7 @@ def test_replicas_accumulation_and_a_stop_change_nothing(shards, tmp_path, mirro
     # restored replaces the variables and the memory of the end.
     cut = small.replace(settings, accumulation=2)
     two = trainer(shards, tmp_path / "two", cut, mirrored(2))
-    two.save = lambda at, save=two.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    two.save = lambda at, save=two.save: (save(at), signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Stopped):
         two.train()
     assert checkpoints.last_step(tmp_path / "two") < 32

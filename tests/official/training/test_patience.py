@@ -1,6 +1,5 @@
 """A run ends where its figures have not become better for a while, however often it is stopped."""
 
-import os
 import signal
 
 import numpy as np
@@ -103,7 +102,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, whole, at,
     def signalled(source, batches):
         # Looked at after the next two steps, where the next evaluation is due.
         if training.optimizer.iterations.numpy() == at - 2:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return evaluate(source, batches)
 
     if moment == "before":

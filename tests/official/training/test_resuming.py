@@ -1,7 +1,6 @@
 """Going on: after signals at awkward moments, with damaged checkpoints, on other data."""
 
 import json
-import os
 import signal
 from pathlib import Path
 
@@ -82,7 +81,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     def signalled(iterator_or_source, count):
         steps = count if moment == "last chunk" else 0
         if int(training.optimizer.iterations.numpy()) + steps == 6:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return run(iterator_or_source, count)
 
     place.run = signalled

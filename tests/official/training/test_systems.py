@@ -1,7 +1,6 @@
 """Systems in the loop: the same weights on one device and on two, stopped or not, with XLA."""
 
 import dataclasses
-import os
 import shutil
 import signal
 
@@ -102,7 +101,7 @@ def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, ca
         assert np.abs(whole[path] - start[path]).max() > 1e-4, path
 
     two = trainer(shards, tmp_path / "two", config, mirrored(2))
-    two.save = lambda at, save=two.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    two.save = lambda at, save=two.save: (save(at), signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Stopped):
         two.train()
     assert 8 <= checkpoints.last_step(tmp_path / "two") < 20

@@ -703,7 +703,7 @@ def test_files_that_a_power_cut_has_emptied_are_made_again(tmp_path, tokenizer, 
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 2000)  # several groups
     write_text(tmp_path / "a.txt", 60)
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "write_shard", lambda part, **_: os.kill(os.getpid(), signal.SIGINT))
+        patch.setattr(shards, "write_shard", lambda part, **_: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             build(tokenizer, tmp_path / "a.txt", tmp_path / "out")
     runs = tmp_path / ".unfinished-out" / "runs"
