@@ -137,6 +137,7 @@ def test_flags_that_stand_alone_are_of_some_command(page):
     modules = [
         *FLAGS,
         "experiments.downstream",
+        "experiments.study",
         "benchmarks.preprocess",
         "benchmarks.torture",
     ]

@@ -214,7 +214,8 @@ def similar(path: str | os.PathLike) -> list[str]:
 
 def _names(parent: Path) -> Iterator[str]:
     for path in parent.glob(f"{_FOLDER}/*/*.yaml"):
-        yield path.relative_to(parent).as_posix()
+        if path.parent.name != "studies":  # pages of `experiments.study`, not configs
+            yield path.relative_to(parent).as_posix()
 
 
 class _Loader(yaml.SafeLoader):

@@ -21,15 +21,20 @@ class Counts:
         `encoder_alone` if the encoder has a decoder.
       heads: by objective, without these networks.
       total: of the whole model. Shared weights count once.
+      multiplied: of the kernels of all encoders and networks, those of a shared block once for each
+        of its uses. Training takes about six floating-point operations for each of them and each
+        token; embeddings are looked up and do not count (Kaplan et al., 2020, section 2.1).
     """
 
     encoders: dict[str, int]
     heads: dict[str, int]
     total: int
+    multiplied: int
 
     def lines(self) -> Iterator[str]:
         """Yields the lines of a table."""
-        for part, number in {**self.encoders, **self.heads, "all": self.total}.items():
+        sums = {"all": self.total, "multiplied": self.multiplied}
+        for part, number in {**self.encoders, **self.heads, **sums}.items():
             yield f"  {part:28} {number:>13,}"
 
 
@@ -61,7 +66,18 @@ def count(config: configs.ResolvedConfig) -> Counts:
         numbers if alone is None else {**numbers, "encoder_alone": alone},
         heads,
         _size(model.variables),
+        sum(_multiplied(layer) for layer in encoders.values()),
     )
+
+
+def _multiplied(encoder: keras.Layer) -> int:
+    """Returns the size of the kernels of an encoder, of each block times the number of its uses."""
+    kernels = {id(v): v for v in encoder.variables if v.path.endswith("/kernel")}
+    total = _size(kernels.values())
+    for number, block in enumerate(getattr(encoder, "blocks", ())):
+        again = list(getattr(encoder, "depths", ())).count(number) - 1
+        total += max(0, again) * _size(v for v in block.variables if id(v) in kernels)
+    return total
 
 
 def _size(variables: Iterable[keras.Variable]) -> int:

@@ -72,6 +72,17 @@ def test_configs_have_the_published_sizes(name, printed):
     assert printed[name].get("generator/encoder") == GENERATORS.get(name)
 
 
+@pytest.mark.slow
+def test_blocks_are_multiplied_as_often_as_they_are_used(printed):
+    """The kernels of twelve layers and the pooler, of ALBERT too, which has one layer of weights."""
+    layers = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
+    assert printed["bert_base"]["multiplied"] == layers + 768 * 768
+    assert printed["albert_base"]["multiplied"] == layers + 768 * 768 + 128 * 768
+    inner = 256  # ELECTRA's generator, with its projection from 768 to 256
+    small = 12 * (4 * inner * inner + 2 * inner * 1024) + 768 * inner
+    assert printed["electra_base"]["multiplied"] == layers + small
+
+
 # Encoders that stand in no config.
 SIZES = {
     "DistilBERT": (dict(vocab_size=30522, num_layers=6, segment_types=0, pooler=False), 66_362_880),
@@ -93,7 +104,7 @@ def test_encoders_have_the_published_sizes(name):
     sizes, published = SIZES[name]
     config = configs.Config("sizes", encoder=TransformerConfig(**sizes))
     assert weight_counts.count(config) == weight_counts.Counts(
-        {"encoder": published}, {}, published
+        {"encoder": published}, {}, published, 6 * (4 * 768 * 768 + 2 * 768 * 3072)
     )
 
 
@@ -128,6 +139,7 @@ def test_the_command_prints_them():
         "  masked_lm                        1,082,170",
         "  next_sentence                        2,050",
         "  all                            336,226,108",
+        "  multiplied                     303,038,464",
     ]
 
 

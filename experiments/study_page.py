@@ -1,0 +1,244 @@
+"""The page of a study: a YAML file in `configs/studies`.
+
+  name: mask_rate
+  about: how many tokens to mask
+  sizes:
+    mini: {config: bert_mini_short.yaml, steps: 1000, seeds: 3, rates: [3.0e-4, 1.0e-3]}
+  variants:
+    rate_15: {}
+    rate_40: {corruption.max_predictions: 13, corruption.mask_rate: 0.4}
+  measures:
+    sst2: {task: sst2}
+  claims:
+    - {order: rate_40 > rate_15, by: sst2}
+
+A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
+first variant is the base, with which tables compare the others.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from experiments import downstream_sets
+from experiments.claims import Claim
+from official import config as configs
+from official.config import yaml_files
+from official.training import sweep
+from official.utils import paths, strict
+from official.utils.errors import UserError
+
+FOLDER = "studies"
+_MAX_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A part of the pretraining of each run.
+
+    Attributes:
+      share: of the budget.
+      change: keys of the config that differ in this phase.
+    """
+
+    share: float = 1.0
+    change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        strict.positive_fraction(self, "share")
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How large a study is. One of `steps`, `tokens` and `flops` is the budget of each run.
+
+    Attributes:
+      config: a pretraining config: a published name, or a path relative to the page.
+      steps: updates.
+      tokens: tokens read, padding included: batches times their length.
+      flops: floating-point operations of training, as `official.parameters` counts them.
+      seeds: the number of runs of each variant. Their seeds are 0, 1, ...
+      rates: the learning rates to choose from, for each variant by its run of seed 0; none = that
+        of the config.
+      change: keys of the config that differ in all variants.
+      phases: what a run does one after the other, each with a schedule of its own and from the
+        weights of the one before: all of them, unless `recipe.init_weights` says otherwise.
+    """
+
+    config: str
+    steps: int | None = None
+    tokens: float | None = None
+    flops: float | None = None
+    seeds: int = 3
+    rates: tuple[float, ...] = ()
+    change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    phases: tuple[Phase, ...] = (Phase(),)
+
+    def __post_init__(self):
+        given = [name for name in ("steps", "tokens", "flops") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"steps: expected one of steps, tokens and flops, got {', '.join(given) or 'none'}"
+            )
+        strict.above(self, 0, given[0])
+        strict.at_least(self, 1, "seeds")
+        if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
+            raise ValueError("phases: their shares do not add up to 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The vocabulary of all variants, which is made of the text; see `build_vocab`."""
+
+    type: str = "wordpiece"
+    vocab_size: int = 8000
+    lower_case: bool = True
+    sentinels: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """One figure of a run: a metric of the held-out text, of a task, or the mean of others.
+
+    Attributes:
+      metric: of the evaluation; None = the name of the measure, or the first metric of the task.
+      better: `higher` or `lower`; None = lower for the held-out text, and higher for a task.
+      task: a data set of `experiments.downstream` on which the encoder is fine-tuned.
+      seeds: of the fine-tuning, whose mean is the figure.
+      override: `key=value`, of the fine-tuning config.
+      mean_of: the names of other measures.
+    """
+
+    metric: str | None = None
+    better: str | None = None
+    task: str | None = None
+    seeds: int = 1
+    override: tuple[str, ...] = ()
+    mean_of: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.better is not None:
+            strict.one_of("better", self.better, ("higher", "lower"))
+        if self.task is not None:
+            strict.one_of("task", self.task, downstream_sets.SETS)
+        if self.mean_of and (self.metric or self.task):
+            raise ValueError("mean_of: a mean has no metric and no task")
+        strict.at_least(self, 1, "seeds")
+
+    @property
+    def higher(self) -> bool:
+        """Whether a higher value is better."""
+        return self.better == "higher" if self.better else bool(self.task or self.mean_of)
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """What the paper reports.
+
+    Attributes:
+      where: the table or figure, with its page.
+      figures: name of a figure → variant → value.
+    """
+
+    where: str
+    figures: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """The page of a study.
+
+    Attributes:
+      name: of the study.
+      about: one line.
+      sizes: by name.
+      variants: name → keys of the config that differ. The first one is the base.
+      measures: by name. The first one that a variant has chooses its learning rate.
+      claims: what the paper says, as orders of the variants.
+      source: the paper and section.
+      vocabulary: of all variants.
+      paper: its figures.
+      note: why the results may differ from the paper's; a paragraph of the findings page.
+    """
+
+    name: str
+    about: str
+    sizes: Mapping[str, Size]
+    variants: Mapping[str, Any]
+    measures: Mapping[str, Measure]
+    claims: tuple[Claim, ...] = ()
+    source: str = ""
+    vocabulary: Vocabulary = Vocabulary()
+    paper: Paper | None = None
+    note: str = ""
+
+    def __post_init__(self):
+        if len(self.variants) < 2:
+            raise ValueError("variants: a study compares at least two")
+        for name, change in self.variants.items():
+            if not isinstance(change, Mapping):
+                raise ValueError(f"variants.{name}: expected keys of the config, got {change!r}")
+        for name, measure in self.measures.items():
+            for part in measure.mean_of:
+                strict.one_of(f"measures.{name}.mean_of", part, self.measures)
+                if self.measures[part].mean_of or self.measures[part].higher != measure.higher:
+                    raise ValueError(
+                        f"measures.{name}.mean_of: {part} is a mean itself or has another `better`"
+                    )
+        for i, claim in enumerate(self.claims):
+            strict.one_of(f"claims.{i}.by", claim.by, self.measures)
+            for link in claim.links:
+                for name in (link.better, link.worse):
+                    strict.one_of(f"claims.{i}.order", name, self.variants)
+        for figure, by_variant in (self.paper.figures if self.paper else {}).items():
+            for name in by_variant:
+                strict.one_of(f"paper.figures.{figure}", name, self.variants)
+
+    def higher(self) -> dict[str, bool]:
+        """Returns for each measure whether a higher value is better."""
+        return {name: measure.higher for name, measure in self.measures.items()}
+
+
+def load(path: str | os.PathLike) -> Study:
+    """Reads a page.
+
+    Args:
+      path: a YAML file, or the name of a published study.
+
+    Raises:
+      UserError: the file is missing or not YAML, a key is unknown, or a claim or mean names what
+        the page does not have. The message names the file, the line and the key.
+    """
+    document = yaml_files.read(path)
+    values = dict(document.values)
+    try:
+        return strict.build(Study, values, str(document.path))
+    except UserError as error:
+        raise UserError(document.located(str(error))) from None
+
+
+def base_config(study_path: str | os.PathLike, size: Size) -> str:
+    """Returns the path of the config of a size: beside the page, or a published one."""
+    beside = paths.path(study_path).parent / size.config
+    return str(beside) if beside.exists() else size.config
+
+
+def run_config(path: str, overrides: list[str], place: str) -> configs.Config:
+    """Returns the config of a variant.
+
+    Raises:
+      UserError: a key is unknown or a value not valid; the message begins with the variant.
+    """
+    try:
+        return configs.load(path, overrides)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
+
+
+def overrides(*changes: Mapping[str, Any]) -> list[str]:
+    """Returns changes as values of `--override`; a later one replaces those before it."""
+    merged: dict[str, Any] = {}
+    for change in changes:
+        merged |= change
+    return sweep.overrides(merged)

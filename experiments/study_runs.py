@@ -1,0 +1,526 @@
+"""Runs of a study: shards, pretraining and fine-tuning, each a command of the project.
+
+OUTPUT/
+  vocabulary-ID/            the tokenizer
+  shards-ID/train, held_out shared by all runs with the same settings of the data
+  runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt
+  runs/VARIANT/ID/result.json
+  results.jsonl             the results of all runs of the page
+
+An ID is made of everything that decides about the contents: configs, seeds and the checksums of the
+text. So the same command goes on after a kill, never does the same work twice, and keeps the
+results of another page, text or size apart.
+"""
+
+import concurrent.futures
+import dataclasses
+import json
+import math
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environments import ROOT
+from experiments import study_page
+from experiments.study_page import Measure, Size, Study
+from official import config as configs
+from official.modeling import weight_counts
+from official.saving import metrics_log
+from official.shards import manifest
+from official.utils import atomic, checksums
+from official.utils.errors import UserError
+from tfrecords_tools.pretraining.settings import Settings
+
+RESULTS = "results.jsonl"
+RESULT = "result.json"
+# The command of a run ends with this message if its gradients are not finite.
+_DIVERGED = re.compile(r"(is|are) not finite.* in a row")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the user names.
+
+    Attributes:
+      text: the text to pretrain on.
+      held_out: the text of the evaluations.
+      output: the folder of the study.
+      tasks: the folder with the data sets of tasks, or None.
+      jobs: runs at the same time, which share the cores.
+    """
+
+    text: Path
+    held_out: Path
+    output: Path
+    tasks: Path | None = None
+    jobs: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A run that has ended.
+
+    Attributes:
+      study: the name of the page.
+      size: the name of the size.
+      variant: the name of the variant.
+      seed: of pretraining.
+      rate: the learning rate; None = that of the config.
+      id: of the settings of the run.
+      commit: of the code; empty if unknown.
+      steps: updates, of all phases.
+      tokens: read in pretraining.
+      seconds: of pretraining, by the clock.
+      diverged: whether the gradients stopped being finite. There are no measures then.
+      measures: the values of the measures that the variant has.
+      curve: tokens and the value of the first measure of the held-out text, of each evaluation.
+    """
+
+    study: str
+    size: str
+    variant: str
+    seed: int
+    rate: float | None
+    id: str
+    commit: str
+    steps: int
+    tokens: int
+    seconds: float
+    diverged: bool
+    measures: Mapping[str, float]
+    curve: Sequence[tuple[float, float]] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A phase of a run, as a command: the config, its overrides, and what a step costs."""
+
+    config: configs.Config
+    overrides: tuple[str, ...]
+    steps: int
+    tokens: int
+    flops: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run that the page asks for."""
+
+    variant: str
+    seed: int
+    rate: float | None
+    phases: tuple[Phase, ...]
+
+    @property
+    def flops(self) -> float:
+        """The floating-point operations of pretraining."""
+        return sum(phase.steps * phase.flops for phase in self.phases)
+
+
+class Runner:
+    """Makes the runs of one size of a study."""
+
+    def __init__(
+        self,
+        study: Study,
+        path: str,
+        size: str,
+        options: Options,
+        report: Callable[[str], None] = print,
+    ):
+        """Checks the configs of all variants, before anything runs.
+
+        Args:
+          study: the page.
+          path: of the page.
+          size: the name of the size.
+          options: what the user names.
+          report: takes the lines to print.
+
+        Raises:
+          UserError: there is no such size, a config is not valid, or a folder is missing.
+        """
+        known = ", ".join(study.sizes)
+        if size not in study.sizes:
+            raise UserError(f"{path}: sizes: there is no {size} (the page has {known})")
+        self.study, self.name, self.options, self.report = study, size, options, report
+        self.size: Size = study.sizes[size]
+        self.config = study_page.base_config(path, self.size)
+        self.place = path
+        needs_tasks = [name for name, m in study.measures.items() if m.task]
+        if needs_tasks and options.tasks is None:
+            raise UserError(f"measures: {', '.join(needs_tasks)} needs --tasks=DIR")
+        for name in ("text", "held_out"):
+            if not getattr(options, name).is_file():
+                raise UserError(f"--{name}={getattr(options, name)}: there is no such file")
+        self.commit = _commit()
+        self._hashes: dict[Path, str] = {}
+        self._processes: set[subprocess.Popen] = set()
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        first = {variant: self.plan(variant, 0, self._rates()[0]) for variant in study.variants}
+        self.expected = {
+            variant: run.flops * (len(self._rates()) + self.size.seeds - 1)
+            for variant, run in first.items()
+        }
+
+    def plan(self, variant: str, seed: int, rate: float | None) -> Run:
+        """Returns a run with the config and the steps of each of its phases."""
+        phases = []
+        own = {} if rate is None else {"recipe.optimizer.learning_rate": rate}
+        for number, phase in enumerate(self.size.phases, 1):
+            start = {"recipe.init_weights": "all"} if number > 1 else {}
+            overrides = study_page.overrides(
+                self.size.change, self.study.variants[variant], start, phase.change, own,
+                {"seed": seed},
+            )  # fmt: skip
+            place = f"{self.place}: variants.{variant}"
+            place += f", phase {number}" if len(self.size.phases) > 1 else ""
+            config = study_page.run_config(self.config, overrides, place)
+            if config.segments is None or config.encoder is None:
+                raise UserError(f"{place}: the config is not for pretraining")
+            tokens = config.segments.max_length * config.recipe.batch_size
+            flops = self._flops(config) * tokens
+            budgets = {"steps": 1, "tokens": tokens, "flops": flops}
+            kind = next(name for name in budgets if getattr(self.size, name) is not None)
+            steps = max(1, round(getattr(self.size, kind) * phase.share / budgets[kind]))
+            overrides += study_page.overrides({"recipe.steps": steps})
+            study_page.run_config(self.config, overrides, place)
+            phases.append(Phase(config, tuple(overrides), steps, tokens, flops))
+        return Run(variant, seed, rate, tuple(phases))
+
+    def _flops(self, config: configs.Config) -> float:
+        """Returns the operations of training on one token: six for each weight of the encoders.
+
+        The networks of objectives count, such as ELECTRA's generator. Embeddings are looked up, so
+        they do not count (Kaplan et al., 2020, section 2.1).
+        """
+        assert config.encoder is not None
+        size = config.encoder.vocab_size or self.study.vocabulary.vocab_size
+        encoder = dataclasses.replace(config.encoder, vocab_size=size)
+        counts = weight_counts.count(configs.ResolvedConfig.of(config, encoder=encoder))
+        return 6.0 * counts.multiplied
+
+    def _rates(self) -> Sequence[float | None]:
+        return self.size.rates or (None,)
+
+    def run(self) -> list[Result]:
+        """Makes all runs that have not been made, and writes `results.jsonl`.
+
+        Variants run at the same time, as many as `jobs`.
+
+        Returns:
+          The results in the order of the page.
+
+        Raises:
+          UserError: a command failed; its log is named.
+        """
+        started, total = time.monotonic(), sum(self.expected.values())
+        done: list[float] = []
+        cores = queue.SimpleQueue[frozenset[int] | None]()
+        for share in _shares(self.options.jobs):
+            cores.put(share)
+        results: dict[str, list[Result]] = {}
+
+        def variant(name: str) -> None:
+            share = cores.get()
+            try:
+                results[name] = self._variant(name, share)
+            finally:
+                cores.put(share)
+            with self._lock:
+                done.append(self.expected[name])
+                left = (time.monotonic() - started) * (total - sum(done)) / sum(done)
+                self.report(
+                    f"{name}: {len(results[name])} runs; {len(done)} of {len(self.expected)} "
+                    f"variants are done, {left / 3600:.1f} h left"
+                )
+
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            futures = [pool.submit(variant, name) for name in self.study.variants]
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    future.result()
+            except BaseException:
+                self.stop()
+                pool.shutdown(cancel_futures=True)
+                raise
+        found = [result for name in self.study.variants for result in results[name]]
+        with atomic.file(self.options.output / RESULTS) as stream:
+            stream.writelines(json.dumps(dataclasses.asdict(result)) + "\n" for result in found)
+        return found
+
+    def stop(self) -> None:
+        """Ends the commands that are running; each saves a checkpoint first."""
+        self._stopped.set()
+        for process in list(self._processes):
+            process.send_signal(signal.SIGTERM)
+
+    def _variant(self, name: str, cores: frozenset[int] | None) -> list[Result]:
+        """Makes the runs of a variant: its rates with seed 0, then its seeds with the best rate."""
+        tried = [self._pretrained(self.plan(name, 0, rate), cores) for rate in self._rates()]
+        rate = self._rates()[self._best(tried)]
+        runs = [self.plan(name, seed, rate) for seed in range(self.size.seeds)]
+        chosen = [self._pretrained(run, cores) for run in runs]
+        finished = [
+            self._with_tasks(run, result, cores) for run, result in zip(runs, chosen, strict=True)
+        ]
+        ids = {result.id for result in finished}
+        return finished + [result for result in tried if result.id not in ids]
+
+    def _best(self, tried: Sequence[Result]) -> int:
+        """Returns the number of the best of the runs that differ in the learning rate."""
+        for name, measure in self.study.measures.items():
+            values = [result.measures.get(name, math.nan) for result in tried]
+            if any(math.isfinite(value) for value in values):
+                sign = 1 if measure.higher else -1
+                return max(
+                    (i for i, value in enumerate(values) if math.isfinite(value)),
+                    key=lambda i: sign * values[i],
+                )
+        return 0
+
+    def _pretrained(self, run: Run, cores: frozenset[int] | None) -> Result:
+        """Pretrains unless that is done, and returns the result without those of tasks."""
+        tokenizer = self._tokenizer(cores)
+        id_ = self._id(run, tokenizer)
+        folder = self.options.output / "runs" / run.variant / id_
+        path = folder / "pretrained.json"
+        if path.exists():
+            return _read_result(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        init: list[str] = []
+        curve: list[tuple[float, float]] = []
+        tokens, seconds, diverged, metrics = 0, 0.0, False, {}
+        for number, phase in enumerate(run.phases, 1):
+            shards = self._shards(phase, tokenizer, cores)
+            model = folder / f"phase-{number}"
+            started = time.monotonic()
+            diverged = not self._command(
+                folder / "log.txt", cores, "official.main", "--mode=train_and_eval",
+                f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                f"--data={shards / 'train'}", f"--validation_data={shards / 'held_out'}",
+                f"--model_dir={model}", *init,
+            )  # fmt: skip
+            seconds += time.monotonic() - started
+            if diverged:
+                break
+            held_out = [r for r in metrics_log.read(model) if r.split == "validation"]
+            metrics = dict(held_out[-1].metrics)
+            curve += self._curve(held_out, tokens, phase)
+            tokens += phase.steps * phase.tokens
+            init = [f"--init={model}"]
+        measures = {}
+        for name, measure in self.study.measures.items():
+            metric = measure.metric or name
+            if not measure.task and not measure.mean_of and metric in metrics:
+                measures[name] = metrics[metric]
+        result = Result(
+            study=self.study.name, size=self.name, variant=run.variant, seed=run.seed,
+            rate=run.rate, id=id_, commit=self.commit, steps=sum(p.steps for p in run.phases),
+            tokens=tokens, seconds=round(seconds, 1), diverged=diverged,
+            measures={} if diverged else measures, curve=curve,
+        )  # fmt: skip
+        _write_result(path, result)
+        return result
+
+    def _curve(
+        self, records: Sequence[metrics_log.Record], before: int, phase: Phase
+    ) -> list[tuple[float, float]]:
+        for name, measure in self.study.measures.items():
+            metric = measure.metric or name
+            if not measure.task and not measure.mean_of and metric in records[-1].metrics:
+                return [
+                    (before + record.step * phase.tokens, record.metrics[metric])
+                    for record in records
+                    if metric in record.metrics
+                ]
+        return []
+
+    def _with_tasks(self, run: Run, result: Result, cores: frozenset[int] | None) -> Result:
+        """Fine-tunes on each task unless that is done, and returns the whole result."""
+        folder = self.options.output / "runs" / run.variant / result.id
+        if result.diverged:
+            return result
+        model = folder / f"phase-{len(run.phases)}"
+        measures = dict(result.measures)
+        for name, measure in self.study.measures.items():
+            if measure.task:
+                values = [self._task(folder, model, name, measure, seed, cores)
+                          for seed in range(measure.seeds)]  # fmt: skip
+                measures[name] = sum(values) / len(values)
+        for name, measure in self.study.measures.items():
+            if measure.mean_of and all(part in measures for part in measure.mean_of):
+                parts = [measures[part] for part in measure.mean_of]
+                measures[name] = sum(parts) / len(parts)
+        whole = dataclasses.replace(result, measures=measures)
+        _write_result(folder / RESULT, whole)
+        return whole
+
+    def _task(
+        self,
+        folder: Path,
+        model: Path,
+        name: str,
+        measure: Measure,
+        seed: int,
+        cores: frozenset[int] | None,
+    ) -> float:
+        """Returns a figure of the encoder, fine-tuned with one seed."""
+        assert measure.task is not None
+        overrides = [f"--override={text}" for text in (*measure.override, f"seed={seed}")]
+        key = checksums.hash_bytes(json.dumps([measure.task, overrides]).encode())[:8]
+        output = folder / f"{name}-{seed}-{key}"
+        results = output / "results.jsonl"
+        if not results.exists():
+            shutil.rmtree(output, ignore_errors=True)  # of a command that was killed
+            self._command(
+                folder / "log.txt", cores, "experiments.downstream", f"--data={self.options.tasks}",
+                f"--task={measure.task}", f"--init={model}", f"--output={output}", *overrides,
+            )  # fmt: skip
+        row = json.loads(results.read_text(encoding="utf-8").splitlines()[0])
+        metric = measure.metric or row["metrics"][0]
+        if metric not in row["ours"]:
+            known = ", ".join(row["ours"])
+            raise UserError(f"measures.{name}.metric: {measure.task} has no {metric} ({known})")
+        return float(row["ours"][metric])
+
+    def _tokenizer(self, cores: frozenset[int] | None) -> Path:
+        """Returns the vocabulary of the study, and makes it if needed."""
+        vocabulary = dataclasses.asdict(self.study.vocabulary)
+        key = {**vocabulary, "text": self._hash(self.options.text)}
+        folder = self.options.output / f"vocabulary-{_id(key)}"
+        with self._lock:
+            if not folder.exists():
+                lower = "--lower_case" if vocabulary.pop("lower_case") else "--nolower_case"
+                self._command(
+                    self.options.output / "log.txt", cores, "tfrecords_tools.build_vocab",
+                    f"--input={self.options.text}", f"--output={folder}", lower,
+                    *(f"--{name}={value}" for name, value in vocabulary.items()),
+                )  # fmt: skip
+        return folder
+
+    def _shards(self, phase: Phase, tokenizer: Path, cores: frozenset[int] | None) -> Path:
+        """Returns the folder of the shards of a phase, and makes them if needed."""
+        settings = dataclasses.asdict(Settings.from_config(phase.config, tokenizer))
+        del settings["tokenizer"]
+        texts = {"train": self.options.text, "held_out": self.options.held_out}
+        key = [str(settings), tokenizer.name, *map(self._hash, texts.values())]
+        folder = self.options.output / f"shards-{_id(key)}"
+        with self._lock:
+            for split, text in texts.items():
+                if not (folder / split / manifest.FILE).exists():
+                    self._command(
+                        self.options.output / "log.txt", cores, "tfrecords_tools.build_shards",
+                        f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                        f"--input={text}", f"--tokenizer={tokenizer}",
+                        f"--output={folder / split}", "--split_sentences",
+                    )  # fmt: skip
+        return folder
+
+    def _id(self, run: Run, tokenizer: Path) -> str:
+        plain = [configs.to_dict(configs.load(self.config, p.overrides)) for p in run.phases]
+        texts = [self._hash(text) for text in (self.options.text, self.options.held_out)]
+        return _id([plain, tokenizer.name, *texts])
+
+    def _hash(self, path: Path) -> str:
+        if path not in self._hashes:
+            self._hashes[path] = checksums.hash_file(path)
+        return self._hashes[path]
+
+    def _command(
+        self, log: Path, cores: frozenset[int] | None, module: str, *arguments: str
+    ) -> bool:
+        """Runs a command; returns False if its gradients stopped being finite.
+
+        Raises:
+          UserError: it failed for another reason, or the study is stopped.
+        """
+        if self._stopped.is_set():
+            raise UserError("stopped: the same command goes on")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as stream:
+            begin = stream.tell()
+            stream.write(f"$ python -m {module} {' '.join(arguments)}\n".encode())
+            stream.flush()
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            )
+            if cores is not None:
+                os.sched_setaffinity(process.pid, cores)
+            self._processes.add(process)
+            try:
+                status = process.wait()
+            finally:
+                self._processes.discard(process)
+        if not status:
+            return True
+        text = log.read_bytes()[begin:].decode("utf-8", "replace")
+        if _DIVERGED.search(text.replace("\n", " ")):
+            return False
+        last = "\n  ".join(text.splitlines()[-3:])
+        if self._stopped.is_set() or status in (-signal.SIGTERM, 128 + signal.SIGTERM):
+            raise UserError("stopped: the same command goes on")
+        raise UserError(f"{module} ended with {status}; see {log}:\n  {last}")
+
+
+def read_results(path: Path) -> list[Result]:
+    """Reads a file of results, one JSON object a line.
+
+    Raises:
+      UserError: a line is damaged.
+    """
+    results = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            results.append(_result(json.loads(line)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path}, line {number}: not a result ({error})") from None
+    return results
+
+
+def _result(values: dict[str, Any]) -> Result:
+    return Result(**{**values, "curve": [tuple(point) for point in values.get("curve", ())]})
+
+
+def _read_result(path: Path) -> Result:
+    return _result(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _write_result(path: Path, result: Result) -> None:
+    with atomic.file(path) as stream:
+        json.dump(dataclasses.asdict(result), stream, indent=1)
+
+
+def _id(value: Any) -> str:
+    return checksums.hash_bytes(json.dumps(value, sort_keys=True).encode())[:12]
+
+
+def _shares(jobs: int) -> list[frozenset[int] | None]:
+    """Returns the cores of each of the jobs; None = all of them."""
+    if jobs == 1 or not hasattr(os, "sched_setaffinity"):
+        return [None] * jobs
+    cores = sorted(os.sched_getaffinity(0))
+    return [frozenset(cores[i::jobs]) or frozenset(cores) for i in range(jobs)]
+
+
+def _commit() -> str:
+    """Returns the commit of the checkout, or an empty text."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""

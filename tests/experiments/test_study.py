@@ -1,0 +1,140 @@
+"""Tests of a study as a user runs it: a dry run, the runs of two variants, and going on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments import study, study_page, study_runs
+from official.utils.errors import UserError
+from tests import ROOT, small
+
+PAGE = """\
+name: trial
+about: dropout in a short pretraining
+sizes:
+  mini:
+    config: configs/smoke/bert_demo.yaml
+    steps: 8
+    seeds: 2
+    rates: [1.0e-3, 3.0e-3]
+    change: {recipe.batch_size: 8, recipe.report_every: 2, recipe.eval_every: 2,
+             encoder.hidden_size: 16, encoder.intermediate_size: 16, segments.duplicates: 1}
+    phases: [{share: 0.5, change: {segments.max_length: 16}}, {share: 0.5}]
+variants:
+  without: {}
+  with: {encoder.dropout: 0.1}
+  wild: {encoder.initializer_range: 1.0e+19}
+vocabulary: {vocab_size: 150}
+measures:
+  masked_lm: {}
+  accuracy: {metric: masked_lm_accuracy, better: higher}
+claims:
+  - {order: without > with, by: masked_lm}
+"""
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for name, count in (("text.txt", 60), ("held_out.txt", 12)):
+        documents = small.documents(count)
+        (tmp_path / name).write_text("\n\n".join("\n".join(lines) for lines in documents))
+    (tmp_path / "page.yaml").write_text(PAGE)
+    return tmp_path
+
+
+def runner(folder, page=PAGE, size="mini"):
+    (folder / "page.yaml").write_text(page)
+    path = str(folder / "page.yaml")
+    options = study_runs.Options(
+        folder / "text.txt", folder / "held_out.txt", folder / "work", jobs=2
+    )
+    return study_runs.Runner(study_page.load(path), path, size, options, lambda line: None)
+
+
+def test_the_plan_of_a_run(texts):
+    planned = runner(texts).plan("with", 1, 3e-3)
+    lengths = [phase.config.segments.max_length for phase in planned.phases]
+    assert lengths == [16, 32] and [phase.steps for phase in planned.phases] == [4, 4]
+    assert [phase.tokens for phase in planned.phases] == [8 * 16, 8 * 32]
+    for phase in planned.phases:
+        assert phase.config.seed == 1 and phase.config.encoder.dropout == 0.1
+        assert phase.config.recipe.optimizer.learning_rate == 3e-3
+
+
+def test_budgets_in_tokens_and_operations(texts):
+    by_tokens = runner(texts, PAGE.replace("steps: 8", "tokens: 10240")).plan("with", 0, None)
+    assert [phase.steps for phase in by_tokens.phases] == [40, 20]
+    # 2 layers of 4 x 16 x 16 and 2 x 16 x 16, and the pooler of 16 x 16, six times.
+    flops = 6 * (2 * (4 + 2) + 1) * 16 * 16
+    assert by_tokens.phases[0].flops == flops * 128
+    page = PAGE.replace("steps: 8", f"flops: {flops * 5120}")
+    assert [phase.steps for phase in runner(texts, page).plan("with", 0, None).phases] == [20, 10]
+
+
+def test_what_is_missing_is_said_before_anything_runs(texts):
+    with pytest.raises(UserError, match=r"sizes: there is no base \(the page has mini\)"):
+        runner(texts, size="base")
+    unknown = PAGE.replace("{encoder.dropout: 0.1}", "{encoder.drop: 0.1}")
+    with pytest.raises(UserError, match=r"variants.with, phase 1: .*encoder.drop: unknown key"):
+        runner(texts, unknown)
+    with pytest.raises(UserError, match="needs --tasks=DIR"):
+        runner(texts, PAGE.replace("claims:", "  sst2: {task: sst2}\nclaims:"))
+    (texts / "held_out.txt").unlink()
+    with pytest.raises(UserError, match="--held_out=.*there is no such file"):
+        runner(texts)
+
+
+def test_the_list_and_a_dry_run(texts, capsys):
+    study.main(["--list"])
+    assert "quick " in capsys.readouterr().out
+    flags = [f"--{name}={texts / file}" for name, file in
+             (("text", "text.txt"), ("held_out", "held_out.txt"), ("study", "page.yaml"),
+              ("output", "work"))]  # fmt: skip
+    study.main([*flags, "--dry_run"])
+    out = capsys.readouterr().out
+    assert "without                  3 runs of 8 steps, 1,536 tokens" in out
+    assert "h of pretraining in all" in out and not (texts / "work").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
+    """Stopped in the middle; the same command ends it, and then has nothing to do."""
+    command = [
+        sys.executable, "-m", "experiments.study", f"--study={texts / 'page.yaml'}", "--jobs=2",
+        f"--text={texts / 'text.txt'}", f"--held_out={texts / 'held_out.txt'}",
+        f"--output={texts / 'work'}",
+    ]  # fmt: skip
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    first = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    runs = texts / "work" / "runs"
+    while not list(runs.glob("*/*/phase-1/checkpoints/*")):
+        assert first.poll() is None
+        time.sleep(0.2)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(120) and not (texts / "work" / "results.jsonl").exists()
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    results = study_runs.read_results(texts / "work" / "results.jsonl")
+    # Two rates with seed 0, and seed 1 with the better one; a rate cannot save the wild variant.
+    for variant in ("without", "with", "wild"):
+        own = [result for result in results if result.variant == variant]
+        assert sorted((r.seed, r.rate) for r in own)[:2] == [(0, 1e-3), (0, 3e-3)]
+        assert len(own) == 3 and {r.diverged for r in own} == {variant == "wild"}
+        assert own[0].rate == own[1].rate and (own[0].seed, own[1].seed) == (0, 1)
+        assert variant == "wild" or own[2].measures["masked_lm"] >= own[0].measures["masked_lm"]
+    steps = [x for x, _ in results[0].curve]
+    assert steps == [2 * 128, 4 * 128, 4 * 128 + 2 * 256, 4 * 128 + 4 * 256]
+    logs = {path: path.stat().st_size for path in runs.glob("*/*/log.txt")}
+    report = (texts / "work" / "report.md").read_text()
+    assert "| wild | 2, 2 diverged | - | - | - | - |" in report
+    again = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    )
+    assert logs == {path: path.stat().st_size for path in runs.glob("*/*/log.txt")}
+    assert report in again.stdout and "by the speed of the earlier runs" in again.stdout
+    assert json.loads((texts / "work" / "results.jsonl").read_text().splitlines()[0])["steps"] == 8

@@ -1,0 +1,84 @@
+"""Tests of the pages of studies: what they may say, and messages about what they may not."""
+
+import pytest
+
+from experiments import study_page
+from official.utils.errors import UserError
+from tests import CONFIGS
+
+PAGE = """\
+name: mask_rate
+about: how many tokens to mask
+sizes:
+  mini: {config: bert_mini_short.yaml, steps: 1000, seeds: 2, rates: [3.0e-4, 1e-3]}
+variants:
+  rate_15: {}
+  rate_40: {corruption.mask_rate: 0.4}
+measures:
+  masked_lm: {}
+  sst2: {task: sst2}
+  mrpc: {task: mrpc, metric: f1, seeds: 3}
+  average: {mean_of: [sst2, mrpc]}
+claims:
+  - {order: rate_40 > rate_15, by: average}
+paper: {where: table 1, figures: {GLUE: {rate_15: 82.2}}}
+"""
+
+
+def load(folder, text):
+    path = folder / "page.yaml"
+    path.write_text(text)
+    return study_page.load(path)
+
+
+def test_a_page_and_its_defaults(tmp_path):
+    study = load(tmp_path, PAGE)
+    assert list(study.variants) == ["rate_15", "rate_40"]
+    assert study.sizes["mini"].rates == (3e-4, 1e-3) and len(study.sizes["mini"].phases) == 1
+    higher = {"masked_lm": False, "sst2": True, "mrpc": True, "average": True}
+    assert study.higher() == higher
+    assert study.vocabulary.vocab_size == 8000
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("order: rate_40 > rate_15", "order: rate_41 > rate_15",
+         "claims.0.order: 'rate_41' is not one of rate_15, rate_40; did you mean 'rate_40'"),
+        ("by: average", "by: mean", "claims.0.by: 'mean' is not one of"),
+        ("{order: rate_40 > rate_15,", "{order: rate_40,", "claims.0.order: 'rate_40': expected"),
+        ("[sst2, mrpc]", "[sst2, qqp]", "measures.average.mean_of: 'qqp' is not one of"),
+        ("[sst2, mrpc]", "[sst2, masked_lm]", "masked_lm is a mean itself or has another"),
+        ("task: sst2", "task: sst3", "measures.sst2.task: 'sst3' is not one of"),
+        ("seeds: 2", "seed: 2", "sizes.mini.seed: unknown key; did you mean 'seeds'"),
+        ("steps: 1000", "steps: 1000, tokens: 5", "expected one of steps, tokens and flops"),
+        ("steps: 1000, ", "", "expected one of steps, tokens and flops, got none"),
+        ("{rate_15: 82.2}", "{rate_16: 82.2}", "'rate_16' is not one of rate_15, rate_40"),
+        ("  rate_40: {corruption.mask_rate: 0.4}\n", "", "variants: a study compares at least"),
+        ("{corruption.mask_rate: 0.4}", "0.4", "variants.rate_40: expected keys of the config"),
+        ("about:", "aboot:", "aboot: unknown key; did you mean 'about'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_valid_is_named(tmp_path, old, new, message):
+    assert old in PAGE
+    with pytest.raises(UserError) as raised:
+        load(tmp_path, PAGE.replace(old, new))
+    assert message in str(raised.value) and str(tmp_path / "page.yaml") in str(raised.value)
+
+
+def test_shares_of_phases_add_up(tmp_path):
+    with pytest.raises(UserError, match="phases: their shares do not add up to 1"):
+        load(tmp_path, PAGE.replace("seeds: 2", "seeds: 2, phases: [{share: 0.5}, {share: 0.4}]"))
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "studies").glob("*.yaml")), ids=lambda p: p.stem)
+def test_published_pages(path):
+    """Each page is named as its file, and its variants are configs."""
+    study = study_page.load(path)
+    assert study.name == path.stem
+    for name, size in study.sizes.items():
+        config = study_page.base_config(path, size)
+        for variant, change in study.variants.items():
+            for phase in size.phases:
+                overrides = study_page.overrides(size.change, change, phase.change)
+                study_page.run_config(config, overrides, f"{name}, {variant}")
