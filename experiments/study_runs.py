@@ -411,7 +411,10 @@ class Runner:
 
     def _shards(self, phase: Phase, tokenizer: Path, cores: frozenset[int] | None) -> Path:
         """Returns the folder of the shards of a phase, and makes them if needed."""
-        settings = dataclasses.asdict(Settings.from_config(phase.config, tokenizer))
+        # All seeds read the same shards.
+        overrides = [*phase.overrides, *study_page.overrides({"seed": 0})]
+        config = configs.load(self.config, overrides)
+        settings = dataclasses.asdict(Settings.from_config(config, tokenizer))
         del settings["tokenizer"]
         texts = {"train": self.options.text, "held_out": self.options.held_out}
         key = [str(settings), tokenizer.name, *map(self._hash, texts.values())]
@@ -421,7 +424,7 @@ class Runner:
                 if not (folder / split / manifest.FILE).exists():
                     self._command(
                         self.options.output / "log.txt", cores, "tfrecords_tools.build_shards",
-                        f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                        f"--config={self.config}", *(f"--override={o}" for o in overrides),
                         f"--input={text}", f"--tokenizer={tokenizer}",
                         f"--output={folder / split}", "--split_sentences",
                     )  # fmt: skip

@@ -28,7 +28,7 @@ sizes:
 variants:
   without: {}
   with: {encoder.dropout: 0.1}
-  wild: {encoder.initializer_range: 1.0e+19}
+  wild: {encoder.initializer_range: 1.0e+19, recipe.max_bad_steps: 1}
 vocabulary: {vocab_size: 150}
 measures:
   masked_lm: {}
@@ -127,6 +127,7 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         assert len(own) == 3 and {r.diverged for r in own} == {variant == "wild"}
         assert own[0].rate == own[1].rate and (own[0].seed, own[1].seed) == (0, 1)
         assert variant == "wild" or own[2].measures["masked_lm"] >= own[0].measures["masked_lm"]
+    assert len(list((texts / "work").glob("shards-*"))) == 2  # of two lengths
     steps = [x for x, _ in results[0].curve]
     assert steps == [2 * 128, 4 * 128, 4 * 128 + 2 * 256, 4 * 128 + 4 * 256]
     logs = {path: path.stat().st_size for path in runs.glob("*/*/log.txt")}
