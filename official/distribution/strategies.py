@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -157,9 +157,10 @@ def check_settings(strategy: tf.distribute.Strategy, settings: Mapping[str, Any]
         if len(set(values := [_shown(worker, name) for worker in workers])) > 1
     ]
     more = f"; and {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
-    raise UserError(
+    _fail_together(
+        strategy,
         f"the workers were started with different settings ({'; '.join(different[:_SHOWN])}{more})."
-        " Give all of them the same command, config and data"
+        " Give all of them the same command, config and data",
     )
 
 
@@ -183,11 +184,12 @@ def check_alike(strategy: tf.distribute.Strategy, holds: str, digest: str) -> No
     if len(set(digests)) == 1 and digests[0]:
         return
     if len(set(words)) == 1 and not any(digests):
-        raise UserError(words[0])
+        _fail_together(strategy, words[0])
     each = "; ".join(f"worker {i}: {text}" for i, text in enumerate(words))
-    raise UserError(
+    _fail_together(
+        strategy,
         f"the workers do not go on from the same place: {each}. Give all of them the same command "
-        "and the same folders, which they share"
+        "and the same folders, which they share",
     )
 
 
@@ -208,7 +210,18 @@ def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
         failed = str(error)
     for text in gather_texts(strategy, failed):
         if text:
-            raise UserError(text)
+            _fail_together(strategy, text)
+
+
+def _fail_together(strategy: tf.distribute.Strategy, message: str) -> NoReturn:
+    """Raises an error that every worker raises, once all of them know of it.
+
+    A worker reads the values of the others from their processes: one that ended at once would take
+    its values with it.
+    """
+    with contextlib.suppress(tf.errors.OpError):  # of a worker that the others did not wait for
+        gather(strategy, np.zeros(1, np.int32))
+    raise UserError(message)
 
 
 @contextlib.contextmanager

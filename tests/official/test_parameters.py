@@ -74,7 +74,7 @@ def test_configs_have_the_published_sizes(name, printed):
 
 @pytest.mark.slow
 def test_blocks_are_multiplied_as_often_as_they_are_used(printed):
-    """The kernels of twelve layers and the pooler, of ALBERT too, which has one layer of weights."""
+    """ALBERT has one layer of weights, which is used twelve times."""
     layers = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
     assert printed["bert_base"]["multiplied"] == layers + 768 * 768
     assert printed["albert_base"]["multiplied"] == layers + 768 * 768 + 128 * 768

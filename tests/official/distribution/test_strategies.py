@@ -68,6 +68,8 @@ def two_workers(monkeypatch):
     sent = []
 
     def gather(strategy, values):
+        if not sent:  # worker 1 knows what it needs, and has ended
+            raise tf.errors.UnavailableError(None, None, "away")
         coded = sent[0].encode()
         if values.size == 1:  # the bytes of the text that follows
             return np.array([values, [len(coded)]])
@@ -112,6 +114,23 @@ def test_workers_must_hold_the_same(two_workers):
     two_workers.append("\n/a is damaged")
     with pytest.raises(UserError, match="^/a is damaged$"):
         strategies.check_alike(ONE, "/a is damaged", "")
+
+
+def test_a_worker_fails_when_all_have_what_they_gather(two_workers, monkeypatch):
+    """The others read its values from its process, which must not end before."""
+    two_workers.extend(["abd\n/b", "the last"])
+    with pytest.raises(UserError, match="do not go on from the same place"):
+        strategies.check_alike(ONE, "/a", "abc")
+    assert two_workers == ["the last"]  # its size was gathered
+    calls = []
+    gather = strategies.gather
+    monkeypatch.setattr(
+        strategies, "gather", lambda s, values: calls.append(values.size) or gather(s, values)
+    )
+    two_workers[:] = ["", ""]
+    with pytest.raises(UserError, match="^mine$"), strategies.together(ONE):
+        raise UserError("mine")
+    assert calls == [1, 1024, 1]
 
 
 def test_workers_must_have_the_same_settings(two_workers):

@@ -169,7 +169,7 @@ def test_submission_of_a_split(tmp_path):
 
 def test_errors_leave_nothing(tmp_path):
     output = tmp_path / "predictions.csv"
-    with pytest.raises(UserError, match=r"predictions.csv: .* written as .tsv or .jsonl: name one"):
+    with pytest.raises(UserError, match=r"predictions.csv: .* as .tsv or .jsonl: name such"):
         _predict(output)
     with pytest.raises(UserError, match="--top_k=3: not supported for a regression task; rem"):
         _predict(output, "score", top=3)

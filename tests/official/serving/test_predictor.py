@@ -161,9 +161,9 @@ def test_a_model_of_several_tasks_is_told_which(tmp_path):
         actual = [list(x.probabilities.values()) for x in loaded.classify(TEXTS, task=name)]
         expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(actual, expected, **CLOSE)
-    with pytest.raises(UserError, match="task: missing: those of classify .* are rte, cola$"):
+    with pytest.raises(UserError, match="task: missing: the tasks .* classify are rte, cola$"):
         loaded.classify(TEXTS)
-    with pytest.raises(UserError, match="task: 'mnli' is not known: those of score .* are stsb$"):
+    with pytest.raises(UserError, match="task: 'mnli' is not known: the tasks .* score are stsb$"):
         loaded.score(TEXTS, task="mnli")
 
 

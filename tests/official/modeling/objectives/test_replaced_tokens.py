@@ -519,7 +519,10 @@ def test_errors_of_adversarial_training():
         ({"sharing": "token", "size": 1.0}, "frozen: with sharing: token the encoder would train"),
         ({"sharing": "none", "size": 0.5}, "frozen: generator and encoder start from the same"),
         ({"sharing": "none", "size": 1.0, "num_layers": 2}, "frozen: generator and encoder start"),
-        ({"sharing": "none", "size": 1.0, "baseline": True}, "frozen: what does not learn needs"),
+        (
+            {"sharing": "none", "size": 1.0, "baseline": True},
+            "baseline: not supported for a frozen",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             GeneratorConfig(frozen=True, **options)
