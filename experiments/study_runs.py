@@ -36,7 +36,7 @@ from official import config as configs
 from official.modeling import weight_counts
 from official.saving import metrics_log
 from official.shards import manifest
-from official.utils import atomic, checksums
+from official.utils import atomic, checksums, strict
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining.settings import Settings
 
@@ -414,10 +414,9 @@ class Runner:
         # All seeds read the same shards.
         overrides = [*phase.overrides, *study_page.overrides({"seed": 0})]
         config = configs.load(self.config, overrides)
-        settings = dataclasses.asdict(Settings.from_config(config, tokenizer))
-        del settings["tokenizer"]
+        settings = Settings.from_config(config, tokenizer).to_record()
         texts = {"train": self.options.text, "held_out": self.options.held_out}
-        key = [str(settings), tokenizer.name, *map(self._hash, texts.values())]
+        key = [strict.to_dict(settings), tokenizer.name, *map(self._hash, texts.values())]
         folder = self.options.output / f"shards-{_id(key)}"
         with self._lock:
             for split, text in texts.items():
