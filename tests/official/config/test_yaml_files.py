@@ -46,7 +46,8 @@ def test_a_misspelt_name_is_told_the_nearest(tmp_path, monkeypatch):
 @pytest.mark.parametrize("module", ["official.main", "tfrecords_tools.build_shards"])
 def test_published_configs_are_listed(module):
     listed = commands.run(module, "--list_configs", status=0).stdout.splitlines()
-    assert listed == sorted(path.relative_to(ROOT).as_posix() for path in CONFIGS.glob("*/*.yaml"))
+    files = sorted(path.relative_to(ROOT).as_posix() for path in CONFIGS.glob("*/*.yaml"))
+    assert listed == [file for file in files if not file.startswith("configs/studies/")]
 
 
 def write(folder, **texts):
