@@ -193,7 +193,7 @@ def plot(study: Study, results: Sequence[Result], path: Path) -> bool:
             axes.plot(shared, values.mean(0), "o-", markersize=3, color=color, label=variant)
             axes.fill_between(shared, values.min(0), values.max(0), color=color, alpha=0.2)
         axes.set_xlabel("tokens")
-        axes.set_ylabel(next(name for name, m in study.measures.items() if not m.task))
+        axes.set_ylabel(next(iter(study.held_out)))
         axes.grid(alpha=0.3)
         axes.legend()
         figures.save(figure, path)

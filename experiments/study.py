@@ -50,10 +50,9 @@ def estimate(runner: Runner, earlier: list[Result]) -> str:
     lines = []
     for variant, flops in runner.expected.items():
         run = runner.plan(variant, 0, None)
-        runs = len(runner.size.rates or (None,)) + runner.size.seeds - 1
         tokens = sum(phase.steps * phase.tokens for phase in run.phases)
         lines.append(
-            f"{variant:24} {runs} runs of {sum(p.steps for p in run.phases):,} steps, "
+            f"{variant:24} {runner.num_runs} runs of {sum(p.steps for p in run.phases):,} steps, "
             f"{tokens:,} tokens, {flops / speed / 3600:.1f} h"
         )
     total = sum(runner.expected.values()) / speed / 3600

@@ -195,6 +195,15 @@ class Study:
             for name in by_variant:
                 strict.one_of(f"paper.figures.{figure}", name, self.variants)
 
+    @property
+    def held_out(self) -> dict[str, str]:
+        """The metric of each measure of the held-out text."""
+        return {
+            name: measure.metric or name
+            for name, measure in self.measures.items()
+            if not measure.task and not measure.mean_of
+        }
+
     def higher(self) -> dict[str, bool]:
         """Returns for each measure whether a higher value is better."""
         return {name: measure.higher for name, measure in self.measures.items()}

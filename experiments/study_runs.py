@@ -4,7 +4,7 @@ OUTPUT/
   vocabulary-ID/            the tokenizer
   shards-ID/train, held_out shared by all runs with the same settings of the data
   runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt
-  runs/VARIANT/ID/result.json
+  runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
   results.jsonl             the results of all runs of the page
 
 An ID is made of everything that decides about the contents: configs, seeds and the checksums of the
@@ -41,7 +41,7 @@ from official.utils.errors import UserError
 from tfrecords_tools.pretraining.settings import Settings
 
 RESULTS = "results.jsonl"
-RESULT = "result.json"
+PRETRAINED = "pretrained.json"
 # The command of a run ends with this message if its gradients are not finite.
 _DIVERGED = re.compile(r"(is|are) not finite.* in a row")
 
@@ -79,7 +79,7 @@ class Result:
       commit: of the code; empty if unknown.
       steps: updates, of all phases.
       tokens: read in pretraining.
-      seconds: of pretraining, by the clock.
+      seconds: of pretraining, by the clock, since its last start.
       diverged: whether the gradients stopped being finite. There are no measures then.
       measures: the values of the measures that the variant has.
       curve: tokens and the value of the first measure of the held-out text, of each evaluation.
@@ -101,14 +101,25 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
-    """A phase of a run, as a command: the config, its overrides, and what a step costs."""
+class PlannedPhase:
+    """A phase of a run.
+
+    Attributes:
+      config: the whole config.
+      overrides: its differences to the config of the size, as values of `--override`.
+      tokens: read in a step.
+      flops: floating-point operations of a step.
+    """
 
     config: configs.Config
     overrides: tuple[str, ...]
-    steps: int
     tokens: int
     flops: float
+
+    @property
+    def steps(self) -> int:
+        """The number of updates."""
+        return self.config.recipe.steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +129,7 @@ class Run:
     variant: str
     seed: int
     rate: float | None
-    phases: tuple[Phase, ...]
+    phases: tuple[PlannedPhase, ...]
 
     @property
     def flops(self) -> float:
@@ -163,24 +174,27 @@ class Runner:
             if not getattr(options, name).is_file():
                 raise UserError(f"--{name}={getattr(options, name)}: there is no such file")
         self.commit = _commit()
+        self._flops: dict[tuple[str, int], float] = {}
         self._hashes: dict[Path, str] = {}
         self._processes: set[subprocess.Popen] = set()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         first = {variant: self.plan(variant, 0, self._rates()[0]) for variant in study.variants}
-        self.expected = {
-            variant: run.flops * (len(self._rates()) + self.size.seeds - 1)
-            for variant, run in first.items()
-        }
+        self.expected = {variant: run.flops * self.num_runs for variant, run in first.items()}
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs of a variant: each rate with seed 0, and the other seeds."""
+        return len(self._rates()) + self.size.seeds - 1
 
     def plan(self, variant: str, seed: int, rate: float | None) -> Run:
         """Returns a run with the config and the steps of each of its phases."""
         phases = []
-        own = {} if rate is None else {"recipe.optimizer.learning_rate": rate}
+        chosen = {} if rate is None else {"recipe.optimizer.learning_rate": rate}
         for number, phase in enumerate(self.size.phases, 1):
             start = {"recipe.init_weights": "all"} if number > 1 else {}
             overrides = study_page.overrides(
-                self.size.change, self.study.variants[variant], start, phase.change, own,
+                self.size.change, self.study.variants[variant], start, phase.change, chosen,
                 {"seed": seed},
             )  # fmt: skip
             place = f"{self.place}: variants.{variant}"
@@ -189,16 +203,18 @@ class Runner:
             if config.segments is None or config.encoder is None:
                 raise UserError(f"{place}: the config is not for pretraining")
             tokens = config.segments.max_length * config.recipe.batch_size
-            flops = self._flops(config) * tokens
+            if (variant, number) not in self._flops:
+                self._flops[variant, number] = self._token_flops(config)
+            flops = self._flops[variant, number] * tokens
             budgets = {"steps": 1, "tokens": tokens, "flops": flops}
             kind = next(name for name in budgets if getattr(self.size, name) is not None)
             steps = max(1, round(getattr(self.size, kind) * phase.share / budgets[kind]))
             overrides += study_page.overrides({"recipe.steps": steps})
-            study_page.run_config(self.config, overrides, place)
-            phases.append(Phase(config, tuple(overrides), steps, tokens, flops))
+            whole = study_page.run_config(self.config, overrides, place)
+            phases.append(PlannedPhase(whole, tuple(overrides), tokens, flops))
         return Run(variant, seed, rate, tuple(phases))
 
-    def _flops(self, config: configs.Config) -> float:
+    def _token_flops(self, config: configs.Config) -> float:
         """Returns the operations of training on one token: six for each weight of the encoders.
 
         The networks of objectives count, such as ELECTRA's generator. Embeddings are looked up, so
@@ -294,13 +310,14 @@ class Runner:
         tokenizer = self._tokenizer(cores)
         id_ = self._id(run, tokenizer)
         folder = self.options.output / "runs" / run.variant / id_
-        path = folder / "pretrained.json"
+        path = folder / PRETRAINED
         if path.exists():
-            return _read_result(path)
+            return _result(json.loads(path.read_text(encoding="utf-8")))
         folder.mkdir(parents=True, exist_ok=True)
         init: list[str] = []
         curve: list[tuple[float, float]] = []
-        tokens, seconds, diverged, metrics = 0, 0.0, False, {}
+        measures: dict[str, float] = {}
+        tokens, seconds, diverged = 0, 0.0, False
         for number, phase in enumerate(run.phases, 1):
             shards = self._shards(phase, tokenizer, cores)
             model = folder / f"phase-{number}"
@@ -315,36 +332,29 @@ class Runner:
             if diverged:
                 break
             held_out = [r for r in metrics_log.read(model) if r.split == "validation"]
-            metrics = dict(held_out[-1].metrics)
-            curve += self._curve(held_out, tokens, phase)
+            measures = {
+                name: held_out[-1].metrics[metric]
+                for name, metric in self.study.held_out.items()
+                if metric in held_out[-1].metrics
+            }
+            if measures:
+                metric = self.study.held_out[next(iter(measures))]
+                curve += [
+                    (tokens + record.step * phase.tokens, record.metrics[metric])
+                    for record in held_out
+                    if metric in record.metrics
+                ]
             tokens += phase.steps * phase.tokens
             init = [f"--init={model}"]
-        measures = {}
-        for name, measure in self.study.measures.items():
-            metric = measure.metric or name
-            if not measure.task and not measure.mean_of and metric in metrics:
-                measures[name] = metrics[metric]
         result = Result(
             study=self.study.name, size=self.name, variant=run.variant, seed=run.seed,
             rate=run.rate, id=id_, commit=self.commit, steps=sum(p.steps for p in run.phases),
             tokens=tokens, seconds=round(seconds, 1), diverged=diverged,
             measures={} if diverged else measures, curve=curve,
         )  # fmt: skip
-        _write_result(path, result)
+        with atomic.file(path) as stream:
+            json.dump(dataclasses.asdict(result), stream, indent=1)
         return result
-
-    def _curve(
-        self, records: Sequence[metrics_log.Record], before: int, phase: Phase
-    ) -> list[tuple[float, float]]:
-        for name, measure in self.study.measures.items():
-            metric = measure.metric or name
-            if not measure.task and not measure.mean_of and metric in records[-1].metrics:
-                return [
-                    (before + record.step * phase.tokens, record.metrics[metric])
-                    for record in records
-                    if metric in record.metrics
-                ]
-        return []
 
     def _with_tasks(self, run: Run, result: Result, cores: frozenset[int] | None) -> Result:
         """Fine-tunes on each task unless that is done, and returns the whole result."""
@@ -362,9 +372,7 @@ class Runner:
             if measure.mean_of and all(part in measures for part in measure.mean_of):
                 parts = [measures[part] for part in measure.mean_of]
                 measures[name] = sum(parts) / len(parts)
-        whole = dataclasses.replace(result, measures=measures)
-        _write_result(folder / RESULT, whole)
-        return whole
+        return dataclasses.replace(result, measures=measures)
 
     def _task(
         self,
@@ -409,12 +417,9 @@ class Runner:
                 )  # fmt: skip
         return folder
 
-    def _shards(self, phase: Phase, tokenizer: Path, cores: frozenset[int] | None) -> Path:
-        """Returns the folder of the shards of a phase, and makes them if needed."""
-        # All seeds read the same shards.
-        overrides = [*phase.overrides, *study_page.overrides({"seed": 0})]
-        config = configs.load(self.config, overrides)
-        settings = Settings.from_config(config, tokenizer).to_record()
+    def _shards(self, phase: PlannedPhase, tokenizer: Path, cores: frozenset[int] | None) -> Path:
+        """Returns the folder of the shards of a phase, and makes them; all seeds read the same."""
+        settings = Settings.from_config(phase.config, tokenizer).to_record()
         texts = {"train": self.options.text, "held_out": self.options.held_out}
         key = [strict.to_dict(settings), tokenizer.name, *map(self._hash, texts.values())]
         folder = self.options.output / f"shards-{_id(key)}"
@@ -423,14 +428,14 @@ class Runner:
                 if not (folder / split / manifest.FILE).exists():
                     self._command(
                         self.options.output / "log.txt", cores, "tfrecords_tools.build_shards",
-                        f"--config={self.config}", *(f"--override={o}" for o in overrides),
-                        f"--input={text}", f"--tokenizer={tokenizer}",
+                        f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                        "--seed=0", f"--input={text}", f"--tokenizer={tokenizer}",
                         f"--output={folder / split}", "--split_sentences",
                     )  # fmt: skip
         return folder
 
     def _id(self, run: Run, tokenizer: Path) -> str:
-        plain = [configs.to_dict(configs.load(self.config, p.overrides)) for p in run.phases]
+        plain = [configs.to_dict(phase.config) for phase in run.phases]
         texts = [self._hash(text) for text in (self.options.text, self.options.held_out)]
         return _id([plain, tokenizer.name, *texts])
 
@@ -497,15 +502,6 @@ def read_results(path: Path) -> list[Result]:
 
 def _result(values: dict[str, Any]) -> Result:
     return Result(**{**values, "curve": [tuple(point) for point in values.get("curve", ())]})
-
-
-def _read_result(path: Path) -> Result:
-    return _result(json.loads(path.read_text(encoding="utf-8")))
-
-
-def _write_result(path: Path, result: Result) -> None:
-    with atomic.file(path) as stream:
-        json.dump(dataclasses.asdict(result), stream, indent=1)
 
 
 def _id(value: Any) -> str:
