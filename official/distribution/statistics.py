@@ -87,7 +87,7 @@ def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> fl
     Returns:
       The area under the ROC curve, or 0.5 if a class has no weight.
     """
-    ours, theirs = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
-    pairs = ours.sum() * theirs.sum()
-    below = np.cumsum(theirs) - theirs / 2
-    return float((ours * below).sum() / pairs) if pairs else 0.5
+    positives, negatives = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    pairs = positives.sum() * negatives.sum()
+    below = np.cumsum(negatives) - negatives / 2
+    return float((positives * below).sum() / pairs) if pairs else 0.5
