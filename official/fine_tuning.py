@@ -31,7 +31,8 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers, training
-from official.conversion import converted_model, huggingface
+from official.conversion import huggingface
+from official.conversion.run import convert
 from official.saving import checkpoints, metrics_log, model_folder
 from official.serving import loaded_model, served_model
 from official.tasks import kinds
@@ -469,7 +470,7 @@ def _model_folder(init: Any, temporary: Path, report: Report) -> Any:
     """Returns a model folder: `init`, or what a folder of Hugging Face becomes."""
     if (init / model_folder.CONFIG).exists() or not (init / huggingface.CONFIG).exists():
         return init
-    converted_model.write(huggingface.read(init), temporary / "init")
+    convert(init, temporary / "init", source="hf")
     report(f"converted {init}, a folder of Hugging Face")
     return temporary / "init"
 
