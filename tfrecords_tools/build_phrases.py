@@ -21,13 +21,13 @@ text and options give the same phrases, with any number of workers.
 from absl import flags
 
 from official.utils import errors, progress
-from tfrecords_tools.text import corpus as text_options
+from tfrecords_tools.text import corpus
 from tfrecords_tools.writing import execution
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    text_options.define_flags("lexicon file")
+    corpus.define_flags("lexicon file")
     execution.define_flags()
     flags.DEFINE_integer("min_count", 20, "least number of occurrences of a phrase")
     flags.DEFINE_float("threshold", 0.4, "least normalized mutual information, -1 to 1")

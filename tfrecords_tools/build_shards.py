@@ -13,13 +13,13 @@ continues where it ended.
 from absl import flags
 
 from official.utils import errors
-from tfrecords_tools.text import corpus as text_options
+from tfrecords_tools.text import corpus
 from tfrecords_tools.writing import execution, parallel
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    text_options.define_flags("shard folder")
+    corpus.define_flags("shard folder")
     flags.DEFINE_string("config", None, "YAML file of the config")
     flags.DEFINE_bool("list_configs", False, "print the names of the published configs and end")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")

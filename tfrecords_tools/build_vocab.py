@@ -12,14 +12,14 @@ text. The same text and options give the same bytes, with any number of workers.
 from absl import flags
 
 from official.utils import errors, progress
-from tfrecords_tools.text import corpus as text_options
+from tfrecords_tools.text import corpus
 from tfrecords_tools.vocabulary import TYPES
 from tfrecords_tools.writing import execution, parallel
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    text_options.define_flags("tokenizer folder")
+    corpus.define_flags("tokenizer folder")
     execution.define_flags()
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "number of pieces, special tokens counted", 1)
