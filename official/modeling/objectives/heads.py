@@ -169,8 +169,8 @@ class Head(Reader):
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
 
-class Classification(Head):
-    """Classification: one of several labels for each example."""
+class LabelsHead(Head):
+    """A head with an output for each of several labels."""
 
     @property
     def size(self) -> int:
@@ -178,8 +178,12 @@ class Classification(Head):
         return self.config.label_count
 
     def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns the scores of the classes: [B, C]."""
+        """Returns the scores of the labels: [B, C]."""
         return self.outputs(encoded, rng)
+
+
+class Classification(LabelsHead):
+    """Classification: one of several labels for each example."""
 
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
@@ -227,21 +231,12 @@ class Regression(Head):
         return {self.config.field("score"): self.scores(encoded)}
 
 
-class MultiLabel(Head):
+class MultiLabel(LabelsHead):
     """Multi-label classification: any number of labels for each example.
 
     Each label is a decision by itself: the loss is the binary cross-entropy of its sigmoid,
     averaged over labels and examples (PyTorch's `BCEWithLogitsLoss`, as in transformers).
     """
-
-    @property
-    def size(self) -> int:
-        """C."""
-        return self.config.label_count
-
-    def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns the scores of the labels: [B, C]."""
-        return self.outputs(encoded, rng)
 
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
