@@ -134,13 +134,15 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("study", "text", "held_out", "output"):
         if not getattr(options, name):
             parser.error(f"--{name} is missing")
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    previous = {s: signal.signal(s, _stop) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         run(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":
