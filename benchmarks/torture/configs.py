@@ -70,7 +70,7 @@ class Typos(parts.Part):
     ):
         super().__init__(seed)
         self._load = load
-        self._files = sorted((environments.ROOT / "configs").rglob("*.yaml"))
+        self._files = [environments.ROOT / name for name in yaml_files.published()]
 
     def run(self, case: int) -> parts.Outcome:
         """Spoils one value or key of one config."""
