@@ -28,8 +28,7 @@ import tensorflow as tf
 import yaml
 
 from benchmarks import environments
-from official.data.example_order import Files
-from official.data.lanes import Lanes
+from official.data.order import Files, Lanes
 from official.shards import features, manifest, parsing
 
 SEED = 0

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.data.example_order import Files
+from official.data.order import Files
 from official.shards import manifest, stored_arrays
 from official.utils import host_seeding
 from tfrecords_tools.pretraining import builder, examples

@@ -2,6 +2,7 @@
 
 A field maker says what it `needs` (features of the examples, or fields that makers before it give)
 and what it `gives`, and `make` returns these. A new feature of the data is a maker of its own.
+`BatchBuilder` parses the records of a batch, and has the makers make its fields.
 
 Shapes: B examples of a replica's batch, C sequences of an example, N = B * C, T tokens with
 padding, S segments, P predictions, U targets with padding, W bytes of a word.
@@ -9,7 +10,7 @@ padding, S segments, P predictions, U targets with padding, W bytes of a word.
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +23,7 @@ from official.config.segments import PART_FIELDS, SENTENCE_FEATURES, SENTENCE_FI
 from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.data import shared_rows
-from official.shards import features, layer_states
+from official.shards import features, layer_states, parsing
 from official.tokenizers import pair_packing, windows, word_characters
 from official.utils import seeding
 
@@ -643,3 +644,59 @@ def _weighted(made: Batch, weights: tf.Tensor) -> Batch:
     if "masked_weights" not in made:
         return made
     return {**made, "masked_weights": made["masked_weights"] * weights[:, None]}
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchBuilder:
+    """A function from the records of a batch to its tensors.
+
+    Attributes:
+      features: the features of an example.
+      limits: what the numbers of examples are limited to.
+      seed: the seed of the run.
+      length: T, unless the records have a length of their own.
+      makers: what makes the fields, in this order. A maker may change fields of those before it.
+    """
+
+    features: frozenset[str]
+    limits: parsing.Limits
+    seed: int
+    length: int
+    makers: Sequence[FieldMaker]
+
+    def __post_init__(self):
+        known = self.features
+        for maker in self.makers:
+            if missing := maker.needs - known:
+                name = type(maker).__name__
+                raise ValueError(f"{name} needs {', '.join(sorted(missing))}, which nothing gives")
+            known |= maker.gives
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the fields of a batch."""
+        return frozenset().union(*(maker.gives for maker in self.makers))
+
+    def __call__(self, rows: Mapping[str, tf.Tensor], size: int) -> Batch:
+        """Builds the batch of one replica.
+
+        Args:
+          rows: `record`, `index` and `epoch` [B], `length` if rows have a length of their own, and
+            `first` of a stream; see `official.data.order` and `official.data.row_groups`.
+          size: B.
+        """
+        records = tf.ensure_shape(rows["record"], [size])
+        examples = Examples(
+            parsed=parsing.parse(records, self.features, self.limits),
+            size=size,
+            length=rows["length"][0] if "length" in rows else self.length,
+            index=tf.ensure_shape(rows["index"], [size]),
+            seeds=seeding.row_seeds(self.seed, rows["epoch"], rows["index"]),
+            first=rows.get("first"),
+        )
+        for maker in self.makers:
+            examples.parsed.update(maker.prepare(examples))
+        batch: Batch = {}
+        for maker in self.makers:
+            batch |= maker.make(examples, batch)
+        return batch

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from official.data.example_order import RowOrder, Rows
+from official.data.order import RowOrder, Rows
 from official.utils import seeding
 from official.utils.seeding import Stream
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from official.data.example_order import Files, Rows
+from official.data.order import Files, Rows
 from official.utils import seeding
 from official.utils.seeding import Stream
 

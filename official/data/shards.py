@@ -12,8 +12,8 @@ import numpy as np
 
 from official import tokenizers
 from official.config.parts import CorruptionConfig
-from official.data.example_order import Files
 from official.data.fields import STATIC_MASKS
+from official.data.order import Files
 from official.data.row_groups import Folder
 from official.shards import manifest, parsing, shard_folder, stored_arrays
 from official.tasks import Description, MixtureDescription

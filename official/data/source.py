@@ -1,9 +1,10 @@
 """Reads shard folders as batches for training, evaluation and prediction.
 
 The order and the masks are functions of (seed, epoch, number of the example). A run that resumes
-therefore reads the same batches, with any number of workers; see `official.data.lanes`.
+therefore reads the same batches, with any number of workers. `Order` chooses which rows each batch
+has: in training, of a stream, or in one pass.
 
-Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding.
+Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding, n rows.
 """
 
 import dataclasses
@@ -18,8 +19,10 @@ from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary
 from official.data import checks, fields, teacher_outputs
-from official.data.batches import BatchBuilder
-from official.data.order import Order
+from official.data.fields import BatchBuilder
+from official.data.length_groups import LengthGroups
+from official.data.order import Corpora, Files, Lanes, OnePass, RowOrder
+from official.data.row_groups import Folder, RowGroups
 from official.data.shards import Shards
 from official.shards import layer_states, manifest, parsing, shard_folder
 from official.tasks import Description
@@ -73,7 +76,7 @@ class ShardDataset:
             compared now, and each record with its checksum (CRC-32C) when it is read. None = not in
             training, so that a run starts soon.
           shares: in training, the share that each folder has of every batch, up to a factor; see
-            `official.data.lanes`. Empty = the examples of all folders are shuffled together.
+            `official.data.order`. Empty = the examples of all folders are shuffled together.
 
         Raises:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
@@ -232,7 +235,7 @@ class ShardDataset:
             )
 
     def keep_earlier_order(self) -> None:
-        """Reads the batches in the order of version 1 of `official.data.order`."""
+        """Reads the batches in the order of version 1 of `official.data.source`."""
         self._order = dataclasses.replace(self._order, version=1)
 
     @property
@@ -345,3 +348,93 @@ def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[di
         yield from gfile.each(
             lambda start: source.dataset(batch_size, start_step=start), source.folder
         )
+
+
+# 2: of a stream, another order in each epoch; with buckets, a group ends where the run ends.
+VERSION = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """The batches of a split; `dataset` reads a worker's part of them.
+
+    Attributes:
+      folders: the shards of each folder.
+      seed: the seed of the order.
+      training: True = batches without end, shuffled unless they are a stream; False = one pass in
+        order.
+      shares: in training, the share that each folder has of the batches; empty = the examples of
+        all folders are shuffled together.
+      rows: of a stream, the number of rows.
+      bounds: the lengths that batches are padded to, in ascending order; empty = all have one
+        length.
+      sequences: whether an example has several sequences, each of which is padded to the length.
+      limits: what the numbers of examples are limited to; None = they are not checked.
+      version: `VERSION`, or 1 for a run that an earlier version has begun.
+    """
+
+    folders: Sequence[Folder]
+    seed: int
+    training: bool
+    shares: Sequence[float] = ()
+    rows: int | None = None
+    bounds: Sequence[int] = ()
+    sequences: bool = False
+    limits: parsing.Limits | None = None
+    version: int = VERSION
+
+    def dataset(
+        self,
+        batch_size: int,
+        start: int,
+        workers: int,
+        worker: int,
+        replicas_per_worker: int,
+        end: int,
+    ) -> tf.data.Dataset:
+        """Returns an element for each replica of a worker in each batch.
+
+        Args:
+          batch_size: rows of a batch, over all replicas of all workers.
+          start: the number of the first batch.
+          workers: the number of workers.
+          worker: the index of this worker.
+          replicas_per_worker: the number of replicas of each worker.
+          end: in training, the number of batches of the run.
+
+        Returns:
+          Rows; see `official.data.order`.
+        """
+        share = batch_size // (workers * replicas_per_worker)
+        count = share * replicas_per_worker
+        return self._rows(batch_size).dataset(start, worker * count, count, share, end)
+
+    def _rows(self, batch_size: int) -> RowOrder:
+        """Returns the order of the rows."""
+        if self.rows is not None:
+            turned = self.version > 1
+            return RowGroups(self.folders, self.rows, self.seed, turned, repeat=self.training)
+        if not self.training:
+            return OnePass(self._files, batch_size, self._lengths, self.bounds)
+        if self.shares:
+            files = [folder.files for folder in self.folders]
+            rows: Lanes | Corpora = Corpora(files, self.shares, self.seed, batch_size)
+        else:
+            rows = Lanes(self._files, self.seed, batch_size)
+        if not self.bounds:
+            return rows
+        total, ends = sum(self._files.counts), self.version > 1
+        return LengthGroups(rows, self._lengths, self.bounds, self.seed, batch_size, total, ends)
+
+    @property
+    def _files(self) -> Files:
+        """The shards of all folders."""
+        return Files.joined([folder.files for folder in self.folders])
+
+    def _lengths(self, records: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""
+        if self.sequences:
+            lengths = parsing.parse(records, ["sequence_lengths"], self.limits)["sequence_lengths"]
+            return tf.reduce_max(lengths, axis=1)
+        lengths = parsing.parse(records, ["segment_lengths"], self.limits)["segment_lengths"]
+        return tf.reduce_sum(lengths, axis=1)

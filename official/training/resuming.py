@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data.mixture import Data
-from official.data.order import VERSION
+from official.data.source import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
 from official.utils.errors import UserError

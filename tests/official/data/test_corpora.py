@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from official import training
 from official.data import mixture
-from official.data.example_order import Files
-from official.data.lanes import Corpora, Lanes
+from official.data.order import Corpora, Files, Lanes
 from official.utils.errors import UserError
 from tests import small
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from official.data import length_groups
-from official.data.lanes import Lanes
 from official.data.length_groups import LengthGroups
+from official.data.order import Lanes
 from tests.small import numbered_shards as write
 
 B, BOUNDS = 6, [4, 7, 10]

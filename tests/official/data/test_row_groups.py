@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data.example_order import Files
+from official.data.order import Files
 from official.data.row_groups import Folder, RowGroups
 from tfrecords_tools.writing import shards
 

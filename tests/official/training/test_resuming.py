@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.data.order import VERSION
+from official.data.source import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
 from official.training import resuming

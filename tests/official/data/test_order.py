@@ -1,4 +1,4 @@
-"""The order of the examples in training, and which worker reads which bytes."""
+"""The orders of examples, and which worker reads which bytes in training."""
 
 import itertools
 import subprocess
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import lanes
-from official.data.example_order import Files
+from official.data import order
+from official.data.order import Files
 from tests.small import numbered_shards as write
 
 
 def take(files, steps, batch=10, seed=0, start=0, first=0, count=None, share=None):
     """Rows of some batches, each [steps, count], after a look at each record."""
     count = count or batch
-    dataset = lanes.Lanes(files, seed, batch).dataset(start, first, count, share or count)
+    dataset = order.Lanes(files, seed, batch).dataset(start, first, count, share or count)
     elements = list(dataset.take(steps * count // (share or count)).as_numpy_iterator())
     rows = {name: np.concatenate([e[name] for e in elements]) for name in elements[0]}
     assert rows["record"].astype(int).tolist() == rows["index"].tolist()
@@ -37,15 +37,15 @@ def test_every_example_is_read_once_in_each_epoch(tmp_path, counts, batch):
 
 
 def test_lanes_never_drift_apart(tmp_path):
-    order = lanes.Lanes(Files(["a"] * 7, [5, 9, 1, 30, 2, 8, 12]), 0, 6)
-    assert order.lanes == 6
+    read = order.Lanes(Files(["a"] * 7, [5, 9, 1, 30, 2, 8, 12]), 0, 6)
+    assert read.lanes == 6
     for epochs in (1, 2, 1000, 10**9):
-        lengths = [order.length(lane, epochs) for lane in range(6)]
+        lengths = [read.length(lane, epochs) for lane in range(6)]
         assert sum(lengths) == 67 * epochs
         assert max(lengths) - min(lengths) <= 1
     for lane, number in itertools.product(range(6), (0, 10, 11, 12, 10**9)):
-        epoch = order.epoch(lane, number)
-        assert order.length(lane, epoch) <= number < order.length(lane, epoch + 1)
+        epoch = read.epoch(lane, number)
+        assert read.length(lane, epoch) <= number < read.length(lane, epoch + 1)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_many_small_shards_are_read_in_more_lanes(shards, megabytes, batch, expe
     """Those of all lanes have a gibibyte, so 256 workers can each read 1 / 256 of the bytes."""
     size = None if megabytes is None else shards * megabytes << 20
     files = Files(["a"] * shards, [10] * shards, size)
-    assert lanes.count_lanes([files], batch) == expected
+    assert order.count_lanes([files], batch) == expected
     if megabytes == 4:
-        assert lanes.count_lanes([files, files], batch) == 128
+        assert order.count_lanes([files, files], batch) == 128
     assert Files.joined([files, files]).bytes == (None if size is None else 2 * size)
 
 
@@ -154,7 +154,7 @@ def test_a_changed_record_is_refused_when_it_is_read(tmp_path):
 def test_two_iterators_of_a_data_set_do_not_disturb_one_another(tmp_path):
     files = write(tmp_path, [40, 40, 40, 30])
     whole = take(files, 40)["index"]
-    dataset = lanes.Lanes(files, 0, 10).dataset(0, 0, 10, 10)
+    dataset = order.Lanes(files, 0, 10).dataset(0, 0, 10, 10)
     first = dataset.as_numpy_iterator()
     for step in range(30):
         assert next(first)["index"].tolist() == whole[step].tolist()
@@ -167,9 +167,46 @@ def test_a_process_ends_in_the_middle_of_an_epoch(tmp_path):
     files = write(tmp_path, [4000])
     code = f"""
 from official.data import lanes
-from official.data.example_order import Files
+from official.data.order import Files
 rows = lanes.Lanes(Files({files.paths!r}, {files.counts!r}), 0, 8)
 batches = iter(rows.dataset(0, 0, 8, 8).prefetch(100))
 next(batches)
 """
     subprocess.run([sys.executable, "-c", code], timeout=300, check=True)
+
+
+def arrays(rows):
+    """All rows as one dict of arrays, after a look at each record."""
+    batches = list(rows.as_numpy_iterator())
+    result = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+    assert result["record"].astype(int).tolist() == result["index"].tolist()
+    return result
+
+
+def test_in_order(tmp_path):
+    rows = arrays(order.in_order(write(tmp_path, [70, 1, 0, 5])))
+    assert rows["index"].tolist() == list(range(76))
+    assert not rows["epoch"].any()
+
+
+def test_filled():
+    rows = {"index": tf.constant([4, 5], tf.int64), "record": tf.constant(["4", "5"])}
+    result = order.filled(rows, 4)
+    assert result["index"].numpy().tolist() == [4, 5, -1, -1]
+    assert result["record"].numpy().tolist() == [b"4", b"5", b"4", b"4"]
+    assert order.filled(rows, 2)["index"].numpy().tolist() == [4, 5]
+
+
+def test_bucketed(tmp_path):
+    # The "length" of a record is its number modulo 10, plus 1.
+    files = write(tmp_path, [53])
+    length = lambda record: tf.strings.to_number(record, tf.int32) % 10 + 1  # noqa: E731
+    batches = list(order.bucketed(order.in_order(files), length, [4, 7, 10], 5).as_numpy_iterator())
+    for batch in batches:
+        (places,) = set(batch["length"])
+        shorter = {4: 0, 7: 4, 10: 7}[places]
+        assert all(shorter < i % 10 + 1 <= places for i in batch["index"])
+        assert batch["index"].tolist() == sorted(batch["index"])
+    assert sorted(i for batch in batches for i in batch["index"]) == list(range(53))
+    sizes = [len(batch["index"]) for batch in batches]
+    assert sorted(sizes) == [3, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5]

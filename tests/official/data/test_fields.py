@@ -3,8 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from official.data.batches import BatchBuilder
-from official.data.fields import Examples, FieldMaker, Heads, Numbers, Tags
+from official.data.fields import BatchBuilder, Examples, FieldMaker, Heads, Numbers, Tags
 
 
 class Twice(FieldMaker):
