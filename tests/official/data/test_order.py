@@ -166,9 +166,9 @@ def test_two_iterators_of_a_data_set_do_not_disturb_one_another(tmp_path):
 def test_a_process_ends_in_the_middle_of_an_epoch(tmp_path):
     files = write(tmp_path, [4000])
     code = f"""
-from official.data import lanes
+from official.data import order
 from official.data.order import Files
-rows = lanes.Lanes(Files({files.paths!r}, {files.counts!r}), 0, 8)
+rows = order.Lanes(Files({files.paths!r}, {files.counts!r}), 0, 8)
 batches = iter(rows.dataset(0, 0, 8, 8).prefetch(100))
 next(batches)
 """
