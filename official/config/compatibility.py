@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from official.config.corruptions import TextToTextConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
+from official.config.recipe import Recipe
 from official.config.registry import OBJECTIVES, objective_fields
 from official.config.segments import TEXT_FORMATS
 from official.tasks import KINDS
@@ -52,6 +53,7 @@ def check(config: Config, source: str) -> None:
     if config.encoder is not None:
         pooling = config.encoder if config.segments else with_pooler(config.encoder, config)
         check_encoder(config.objectives, pooling, source)
+        check_trainable(config.recipe, config.encoder, source)
     frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(
@@ -88,6 +90,33 @@ def check_encoder(
             objective.check_encoder(encoder)
         except ValueError as error:
             raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
+
+
+def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None:
+    """Checks that an encoder has what `recipe.trainable` names.
+
+    Args:
+      recipe: the recipe.
+      encoder: as in `check_encoder`.
+      source: the file, for messages.
+
+    Raises:
+      UserError: it has not.
+    """
+    trainable, place = recipe.trainable, f"{source}: recipe.trainable"
+    if trainable is None:
+        return
+    for key in trainable.keys:
+        if key not in encoder.trainable_parts:
+            groups = getattr(encoder, "layer_groups", None)
+            shared = "" if groups is None else f" with encoder.layer_groups: {groups}"
+            raise UserError(
+                f"{place}.{key}: not supported for encoder.type: {encoder.type}{shared}; remove it"
+            )
+    if trainable.layers is not None and trainable.layers > encoder.num_layers:
+        raise UserError(
+            f"{place}.layers: {trainable.layers}, and the encoder has {encoder.num_layers} layers"
+        )
 
 
 def with_pooler(encoder: EncoderConfig, config: Config) -> EncoderConfig:

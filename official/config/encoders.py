@@ -142,6 +142,11 @@ class TransformerConfig(EncoderConfig):
         """See `EncoderConfig`; a group has `inner_layers` layers."""
         return self.num_layers * self.inner_layers + 1
 
+    @property
+    def trainable_parts(self) -> frozenset[str]:
+        """See `EncoderConfig`; layers that share weights learn together."""
+        return frozenset({"embeddings"} | ({"layers"} if self.layer_groups is None else set()))
+
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig(EncoderConfig):
@@ -256,6 +261,11 @@ class TransformerXLConfig(EncoderConfig):
     def causal(self) -> bool:
         """Whether a position attends to no later one."""
         return self.attention == "uni"
+
+    @property
+    def trainable_parts(self) -> frozenset[str]:
+        """See `EncoderConfig`."""
+        return frozenset({"embeddings", "layers"})
 
     @property
     def memory_shape(self):

@@ -55,6 +55,7 @@ class EncoderConfig(Part):
       memory_length: the positions of earlier rows that are kept; 0 = none.
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
       causal: whether a position attends to no later one.
+      trainable_parts: the keys of `recipe.trainable` that the encoder supports.
     """
 
     vocab_size: int | None
@@ -89,6 +90,11 @@ class EncoderConfig(Part):
     def causal(self) -> bool:
         """See the class."""
         return False
+
+    @property
+    def trainable_parts(self) -> frozenset[str]:
+        """See the class."""
+        return frozenset()
 
     @property
     def known_vocab_size(self) -> int:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar, Self
 
+from official.config.trainable import Trainable
 from official.utils.strict import (
     above,
     at_least,
@@ -166,6 +167,7 @@ class Recipe:
         encoder.
       freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It
         then has no dropout, no gradient and no moments.
+      trainable: which weights of an encoder that learns do so; see `Trainable`. None = all.
       layer_states: of a frozen encoder, the folder with its states for the examples, which
         `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
         examples of an evaluation that are not there it runs. "" = no folder.
@@ -203,6 +205,7 @@ class Recipe:
     patience: int = 0
     dropout: float | None = omitted()
     freeze_encoder: bool = False
+    trainable: Trainable | None = omitted()
     layer_states: str = ""
     max_bad_steps: int = 10
     bucket_lengths: tuple[int, ...] = ()
@@ -253,8 +256,9 @@ class Recipe:
             raise ValueError(
                 "layer_states: only supported for a frozen encoder: set freeze_encoder to true"
             )
-        if self.freeze_encoder and self.dropout is not None:
-            raise ValueError("dropout: not supported for a frozen encoder; remove it")
+        for name in ("dropout", "trainable") if self.freeze_encoder else ():
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: not supported for a frozen encoder; remove it")
         if self.freeze_encoder and self.optimizer.layer_decay != 1:
             raise ValueError("optimizer.layer_decay: not supported for a frozen encoder; remove it")
 

@@ -13,7 +13,6 @@ from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers.base import parts
 from official.modeling.layers.random import Draws
 from official.modeling.types import Batch, DType, Encoded, Tensor
-from official.utils.errors import UserError
 
 
 class Model(keras.Layer):
@@ -63,18 +62,8 @@ class Model(keras.Layer):
         return [self, *(model for objective in self.objectives for model in objective.teachers)]
 
     def freeze_encoder(self):
-        """Keeps the weights of the encoder from training, and those that heads share with it.
-
-        Raises:
-            UserError: the objectives have no weights of their own, so there is nothing to train.
-        """
+        """Keeps the weights of the encoder from training, and those that heads share with it."""
         self.encoder.trainable = False
-        if not self.trainable_variables:
-            names = ", ".join(objective.name for objective in self.objectives)
-            raise UserError(
-                f"recipe.freeze_encoder: true, and the objectives ({names}) have no weights of "
-                "their own: set it to false"
-            )
 
     @property
     def encoder_frozen(self) -> bool:

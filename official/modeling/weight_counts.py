@@ -50,7 +50,7 @@ def count(config: configs.ResolvedConfig) -> Counts:
     encoders = {"encoder": model.encoder}
     alone = None
     if model.encoder.decoder is not None:
-        alone = _size(model.encoder.variables) - _size(model.encoder.decoder.variables)
+        alone = size(model.encoder.variables) - size(model.encoder.decoder.variables)
     heads = {}
     for objective in model.objectives:
         inside = [
@@ -60,12 +60,12 @@ def count(config: configs.ResolvedConfig) -> Counts:
         ]
         encoders |= {f"{objective.name}/{layer.name}": layer for layer in inside}
         counted = {id(v) for layer in [model.encoder, *inside] for v in layer.variables}
-        heads[objective.name] = _size(v for v in objective.variables if id(v) not in counted)
-    numbers = {name: _size(layer.variables) for name, layer in encoders.items()}
+        heads[objective.name] = size(v for v in objective.variables if id(v) not in counted)
+    numbers = {name: size(layer.variables) for name, layer in encoders.items()}
     return Counts(
         numbers if alone is None else {**numbers, "encoder_alone": alone},
         heads,
-        _size(model.variables),
+        size(model.variables),
         sum(_multiplied(layer) for layer in encoders.values()),
     )
 
@@ -73,12 +73,13 @@ def count(config: configs.ResolvedConfig) -> Counts:
 def _multiplied(encoder: keras.Layer) -> int:
     """Returns the size of the kernels of an encoder, of each block times the number of its uses."""
     kernels = {id(v): v for v in encoder.variables if v.path.endswith("/kernel")}
-    total = _size(kernels.values())
+    total = size(kernels.values())
     for number, block in enumerate(getattr(encoder, "blocks", ())):
         again = list(getattr(encoder, "depths", ())).count(number) - 1
-        total += max(0, again) * _size(v for v in block.variables if id(v) in kernels)
+        total += max(0, again) * size(v for v in block.variables if id(v) in kernels)
     return total
 
 
-def _size(variables: Iterable[keras.Variable]) -> int:
+def size(variables: Iterable[keras.Variable]) -> int:
+    """Returns the number of weights in some variables."""
     return sum(math.prod(variable.shape) for variable in variables)

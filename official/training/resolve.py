@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 from official import config as configs
 from official import tokenizers
-from official.config.compatibility import check_encoder, check_vocabulary, with_pooler
+from official.config.compatibility import (
+    check_encoder,
+    check_trainable,
+    check_vocabulary,
+    with_pooler,
+)
 from official.config.parts import EncoderConfig, ObjectiveConfig, ResolvedConfig
 from official.data.checks import labels_for
 from official.data.mixture import Opened
@@ -114,6 +119,7 @@ def fill_in(
         encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
     objectives = tuple(_labelled(o, labels_for(o, labels)) for o in config.objectives)
     check_encoder(objectives, encoder, config.name)
+    check_trainable(config.recipe, encoder, config.name)
     return ResolvedConfig.of(config, encoder=encoder, objectives=objectives)
 
 

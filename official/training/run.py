@@ -15,7 +15,7 @@ from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
 from official.shards import parsing, shard_folder
-from official.training import reporting, resolve, resuming
+from official.training import reporting, resolve, resuming, trainable
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
 from official.utils.errors import UserError
@@ -273,9 +273,8 @@ def _trainer(
     trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)
     if init and weights == "run" and fresh:
         trainer.continue_from(init, checkpoint)
-    size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     report(
-        f"{config.name}: {size:,} weights, {source.num_examples:,} training examples, "
+        f"{config.name}: {trainable.described(model)}, {source.num_examples:,} training examples, "
         f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
         f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
     )

@@ -24,7 +24,7 @@ from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, named_arrays
-from official.training import optimizers, reporting, resuming
+from official.training import optimizers, reporting, resuming, trainable
 from official.training.hooks import BestCheckpoint, Hook, SkippedUpdates, best_metric
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
@@ -73,8 +73,7 @@ class Trainer:
         self.allow_other_data = allow_other_data
         self.chief = strategies.is_chief(strategy)
         self.total_steps = config.recipe.total_steps(source.num_examples)
-        if config.recipe.freeze_encoder:
-            model.freeze_encoder()
+        trainable.freeze(model, config.recipe)
         with strategy.scope():
             self.optimizer = optimizers.make(config.recipe, self.total_steps, model)
         self.variables = {

@@ -16,6 +16,7 @@ from official.evaluation.run import predict
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder
 from official.serving import saved_model
+from official.training import trainable
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
@@ -175,14 +176,16 @@ def test_a_frozen_encoder_needs_a_head(shards):
         ),
         tf.distribute.get_strategy(),
     )
+    frozen = configs.Recipe(steps=1, freeze_encoder=True)
     with pytest.raises(UserError, match=r"recipe.freeze_encoder: true, .*\(causal_lm\) have no"):
-        model.freeze_encoder()
+        trainable.freeze(model, frozen)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"recipe__dropout": 0.1}, "recipe.dropout: not supported for a frozen encoder"),
+        ({"recipe__trainable": {"layers": 1}}, "recipe.trainable: not supported for a frozen"),
         (
             {"recipe__optimizer__layer_decay": 0.9},
             "recipe.optimizer.layer_decay: not supported for a frozen",

@@ -1,0 +1,57 @@
+"""Which weights of a model learn: `recipe.freeze_encoder` and `recipe.trainable`."""
+
+import keras
+
+from official.config import Recipe
+from official.config.trainable import Trainable
+from official.modeling.encoders.base import Encoder
+from official.modeling.model import Model
+from official.modeling.weight_counts import size
+from official.utils.errors import UserError
+
+
+def freeze(model: Model, recipe: Recipe) -> None:
+    """Keeps weights of the encoder from training, and those that heads share with it.
+
+    They then have neither gradients nor moments, and take no part in the norm of the gradient. What
+    all layers share (relative position biases) learns with the first layer.
+
+    Args:
+      model: the model, before its optimizer is made.
+      recipe: the recipe, which suits the encoder.
+
+    Raises:
+      UserError: nothing learns, because the objectives have no weights of their own.
+    """
+    if recipe.freeze_encoder:
+        model.freeze_encoder()
+    if recipe.trainable is not None:
+        for layer in _frozen(model.encoder, recipe.trainable):
+            for variable in layer.variables:
+                variable.trainable = False
+    if not model.trainable_variables:
+        names = ", ".join(objective.name for objective in model.objectives)
+        key = "freeze_encoder: true" if recipe.freeze_encoder else "trainable"
+        raise UserError(
+            f"recipe.{key}, and the objectives ({names}) have no weights of their own: no weight "
+            "would learn; remove it"
+        )
+
+
+def _frozen(encoder: Encoder, trainable: Trainable) -> list[keras.Layer]:
+    """Returns the layers of an encoder that do not learn."""
+    layers = [] if trainable.learns_embeddings else [encoder.embeddings]
+    if trainable.layers is not None:
+        below = encoder.depths[: len(encoder.depths) - trainable.layers]
+        layers += [encoder.blocks[number] for number in below]
+        if below and encoder.relative_bias is not None:
+            layers.append(encoder.relative_bias)
+    return layers
+
+
+def described(model: Model) -> str:
+    """Returns the number of weights of a model and the share that learns, in words."""
+    total, learning = size(model.variables), size(model.trainable_variables)
+    if learning == total:
+        return f"{total:,} weights, which all learn"
+    return f"{total:,} weights, of which {learning:,} learn ({learning / total:.2%})"
