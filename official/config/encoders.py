@@ -145,7 +145,8 @@ class TransformerConfig(EncoderConfig):
     @property
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`; layers that share weights learn together."""
-        return frozenset({"embeddings"} | ({"layers"} if self.layer_groups is None else set()))
+        apart = {"layers"} if self.layer_groups is None else set()
+        return frozenset({"embeddings", "lora"} | apart)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,7 +266,7 @@ class TransformerXLConfig(EncoderConfig):
     @property
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`."""
-        return frozenset({"embeddings", "layers"})
+        return frozenset({"embeddings", "layers", "lora"})
 
     @property
     def memory_shape(self):
@@ -409,6 +410,11 @@ class EncoderDecoderConfig(EncoderConfig):
             )
         if self.scale_output and not self.tied_output:
             raise ValueError("scale_output: true needs a tied output, and tied_output is false")
+
+    @property
+    def trainable_parts(self) -> frozenset[str]:
+        """See `EncoderConfig`; the layers are in two stacks."""
+        return frozenset({"lora"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar, Self
 
-from official.config.trainable import Trainable
+from official.config.trainable import LoRA, Trainable
 from official.utils.strict import (
     above,
     at_least,
@@ -266,6 +266,11 @@ class Recipe:
     def weights_dtype(self) -> str:
         """The dtype of weights, in which models also evaluate and predict."""
         return "float64" if self.precision == "float64" else "float32"
+
+    @property
+    def lora(self) -> LoRA | None:
+        """The low-rank updates of kernels in training; None = there are none."""
+        return None if self.trainable is None else self.trainable.lora
 
     def total_steps(self, num_examples: int) -> int:
         """Returns the number of updates: `steps`, or enough for `epochs` (rounded up)."""

@@ -2,7 +2,40 @@
 
 import dataclasses
 
-from official.utils.strict import at_least, omitted
+from official.utils.strict import above, at_least, omitted, one_of
+
+TARGETS = ("query", "key", "value", "output", "inner", "gate", "outer")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoRA:
+    """Low-rank updates of kernels (Hu et al., 2021): W + alpha / rank A B, of which A and B learn.
+
+    Attributes:
+      rank: the number of columns of A and of rows of B.
+      alpha: the factor times the rank; None = the rank, so that the factor is 1.
+      targets: the kernels, in every layer: `query`, `key`, `value` and `output` of attention,
+        `inner`, `gate` and `outer` of the feed-forward network.
+    """
+
+    rank: int = 8
+    alpha: float | None = None
+    targets: tuple[str, ...] = ("query", "value")
+
+    def __post_init__(self):
+        at_least(self, 1, "rank")
+        if self.alpha is None:
+            object.__setattr__(self, "alpha", float(self.rank))
+        above(self, 0, "alpha")
+        if not self.targets:
+            raise ValueError("targets: names no kernel: give some, such as query and value")
+        for target in self.targets:
+            one_of("targets", target, TARGETS)
+
+    @property
+    def factor(self) -> float:
+        """The factor of the product of A and B."""
+        return (self.alpha or self.rank) / self.rank
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,13 +46,19 @@ class Trainable:
       layers: the number of last layers that learn, with what comes after them (a final norm, the
         pooler); None = all.
       embeddings: whether the embeddings learn; None = they do, but not with `layers`.
+      lora: low-rank updates, which alone learn, with the pooler; see `LoRA`.
     """
 
     layers: int | None = omitted()
     embeddings: bool | None = omitted()
+    lora: LoRA | None = omitted()
 
     def __post_init__(self):
         at_least(self, 0, "layers")
+        if self.lora is not None and len(self.keys) > 1:
+            raise ValueError(
+                f"lora: not supported with {self.keys[0]}: its updates alone learn; remove one"
+            )
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
+from official.config.trainable import LoRA
 from official.data.mixture import Data
 from official.modeling.model import Model
 from official.utils import gfile, paths
@@ -313,10 +314,12 @@ def _multi_worker() -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def build_model(config: configs.ResolvedConfig, strategy: tf.distribute.Strategy) -> Model:
-    """Makes a model with its variables on the devices of a strategy."""
+def build_model(
+    config: configs.ResolvedConfig, strategy: tf.distribute.Strategy, lora: LoRA | None = None
+) -> Model:
+    """Makes a model with its variables on the devices of a strategy; `lora` is that of `Model`."""
     with strategy.scope():
-        return Model(config)
+        return Model(config, lora=lora)
 
 
 def distribute(

@@ -10,6 +10,7 @@ from keras import ops
 
 from official.config.registry import layer_of, module_of
 from official.modeling.encoders.inputs import encode, encode_read
+from official.modeling.layers import low_rank
 from official.modeling.layers.base import parts
 from official.modeling.layers.random import Draws
 from official.modeling.types import Batch, DType, Encoded, Tensor
@@ -19,15 +20,17 @@ class Model(keras.Layer):
     """The encoder and the objectives of a config, with all their variables.
 
     The paths of variables do not depend on the recipe: `encoder/...` and a prefix per objective.
+    Only low-rank updates exist in training alone.
     """
 
-    def __init__(self, config, *, dtype=None, head_dtype=None, name="model"):
+    def __init__(self, config, *, dtype=None, head_dtype=None, lora=None, name="model"):
         """Makes the encoder and the objectives of `config`.
 
         Args:
             config: has `seed`, `encoder` and `objectives`.
             dtype: Keras dtype policy; None = the global one.
             head_dtype: dtype policy of the objectives; None = `dtype`.
+            lora: the `official.config.trainable.LoRA` of a run; None = kernels have no updates.
             name: name of the layer, which is not part of any path.
 
         Raises:
@@ -39,6 +42,8 @@ class Model(keras.Layer):
             self.encoder = module_of(config.encoder).Encoder(
                 config.encoder, seed=config.seed, dtype=dtype
             )
+            if lora is not None:
+                low_rank.attach(self.encoder, lora, config.seed)
             self.objectives = make_objectives(config, head_dtype or dtype)
             for objective in self.objectives:
                 objective.attach(self.encoder)

@@ -30,6 +30,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from official.modeling.layers import low_rank
 from official.utils import atomic, checksums, errors, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -44,6 +45,7 @@ _LAST = "last.json"  # of remote folders
 OPTIMIZER = "optimizer/"
 MEMORY = "memory/"
 _STATE_OF_RUN = (OPTIMIZER, MEMORY)
+LORA_FACTOR = "lora_factor"  # of `state.json`, if the variables have low-rank updates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +184,8 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
     """
     file = paths.path(path) / _STATE
     kinds = {"step": int, "sha256": str, "file": str, "figures": dict, "waited": int}
-    state = json_files.read_record(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
+    defaults = {"file": _VARIABLES, "figures": {}, "waited": 0, LORA_FACTOR: 0}
+    state = json_files.read_record(file, {**kinds, LORA_FACTOR: int | float}, defaults)
     if not _ANY_VARIABLES.fullmatch(state["file"]):
         raise UserError(
             f"{file}: damaged (file: {state['file']!r} is not the name of a file of variables)"
@@ -199,7 +202,8 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
     Args:
       model_dir: the model folder.
       which: as in `find`.
-      optimizer: whether to read also the variables of the optimizer and the memory.
+      optimizer: whether to read also the variables of the optimizer and the memory. If not,
+        low-rank updates are added to their kernels, and the variables are those of the model.
 
     Raises:
       UserError: there is no such checkpoint, or it is damaged.
@@ -289,9 +293,12 @@ def _load(path: AnyPath, optimizer: bool) -> Checkpoint:
                 raise UserError(f"{file}: damaged (its SHA-256 is not the one in {_STATE})")
             with safetensors.safe_open(copied, framework="numpy") as stream:
                 names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
-                return Checkpoint(path, state, {name: stream.get_tensor(name) for name in names})
+                arrays = {name: stream.get_tensor(name) for name in names}
     except (OSError, safetensors.SafetensorError) as error:
         raise json_files.unreadable(file, error) from None
+    if state[LORA_FACTOR] and not optimizer:
+        arrays = low_rank.merged(arrays, state[LORA_FACTOR])
+    return Checkpoint(path, state, arrays)
 
 
 def _remove_others(folder: AnyPath, name: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from official import tokenizers
+from official.modeling.layers import low_rank
 from official.modeling.model import Model
 from official.saving import checkpoints, derived_models, model_folder, named_arrays
 from official.utils import paths
@@ -22,11 +23,12 @@ def start_from(
 ) -> tuple[int, list[str]]:
     """Copies the weights of another model folder to a new model.
 
-    With `encoder`, a pooler that the other encoder lacks keeps its initial weights. If the new
-    encoder has more positions, the other table of positions is repeated, so that what attention
-    has learned about near positions remains valid within each copy (Longformer, Beltagy et al.,
-    2020, section 5). Of another vocabulary each piece gets the row that it has in the other model,
-    or the mean of those that spell it (see `derived_models`).
+    Low-rank updates keep their initial weights, with which they change nothing: those of the other
+    model are in its kernels. With `encoder`, a pooler that the other encoder lacks keeps its
+    initial weights. If the new encoder has more positions, the other table of positions is
+    repeated, so that what attention has learned about near positions remains valid within each copy
+    (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the row
+    that it has in the other model, or the mean of those that spell it (see `derived_models`).
 
     Args:
       model: the new model.
@@ -45,7 +47,7 @@ def start_from(
     variables = {
         path: variable
         for path, variable in model.variables_by_path().items()
-        if path.startswith(parts)
+        if path.startswith(parts) and not low_rank.is_update(path)
     }
     if variables:
         arrays = checkpoints.load_variables(init, which)
@@ -64,7 +66,8 @@ def start_from(
                 rows, offset = variables[path].shape[0], model.encoder.config.position_offset
                 arrays[path] = _repeated(arrays[path], rows, offset)
         named_arrays.assign(variables, arrays, f"--init={init}")
-    return len(variables), _other_parts(model.variables_by_path(), variables)
+    others = [path for path in model.variables_by_path() if not low_rank.is_update(path)]
+    return len(variables), _other_parts(others, variables)
 
 
 def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:

@@ -79,6 +79,11 @@ def inherit(
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
         return ResolvedConfig.of(config, encoder=_with_dropout(config, config.encoder))
+    if config.recipe.init_weights == "run" and config.recipe.trainable != initial.recipe.trainable:
+        raise UserError(
+            "recipe.trainable: differs from that of the run of --init, whose moments "
+            "recipe.init_weights: run takes: make both the same, or take init_weights: all"
+        )
     inherited = _for_task(config, initial.encoder)
     if config.encoder is not None:
         ours = _for_task(config, config.encoder)

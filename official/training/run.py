@@ -255,7 +255,7 @@ def _trainer(
     report: Callable[[str], None],
 ) -> Trainer:
     """Builds the model with its initial weights, writes its folder, and makes the trainer."""
-    model = strategies.build_model(config, strategy)
+    model = strategies.build_model(config, strategy, config.recipe.lora)
     weights = config.recipe.init_weights
     fresh = checkpoints.last_step(model_dir) is None
     if init and fresh:

@@ -1,12 +1,16 @@
 """Which weights of a model learn: `recipe.freeze_encoder` and `recipe.trainable`."""
 
+from collections.abc import Iterable
+
 import keras
 
 from official.config import Recipe
 from official.config.trainable import Trainable
 from official.modeling.encoders.base import Encoder
+from official.modeling.layers.low_rank import LowRank
 from official.modeling.model import Model
 from official.modeling.weight_counts import size
+from official.utils import keras_private
 from official.utils.errors import UserError
 
 
@@ -26,9 +30,8 @@ def freeze(model: Model, recipe: Recipe) -> None:
     if recipe.freeze_encoder:
         model.freeze_encoder()
     if recipe.trainable is not None:
-        for layer in _frozen(model.encoder, recipe.trainable):
-            for variable in layer.variables:
-                variable.trainable = False
+        for variable in _frozen(model.encoder, recipe.trainable):
+            variable.trainable = False
     if not model.trainable_variables:
         names = ", ".join(objective.name for objective in model.objectives)
         key = "freeze_encoder: true" if recipe.freeze_encoder else "trainable"
@@ -38,15 +41,22 @@ def freeze(model: Model, recipe: Recipe) -> None:
         )
 
 
-def _frozen(encoder: Encoder, trainable: Trainable) -> list[keras.Layer]:
-    """Returns the layers of an encoder that do not learn."""
+def _frozen(encoder: Encoder, trainable: Trainable) -> list[keras.Variable]:
+    """Returns the variables of an encoder that do not learn."""
+    if trainable.lora is not None:
+        updates = [v for v in keras_private.sublayers(encoder) if isinstance(v, LowRank)]
+        learning = _variables([*updates, encoder.pooler])
+        return [v for v in encoder.variables if not any(v is other for other in learning)]
     layers = [] if trainable.learns_embeddings else [encoder.embeddings]
     if trainable.layers is not None:
         below = encoder.depths[: len(encoder.depths) - trainable.layers]
         layers += [encoder.blocks[number] for number in below]
-        if below and encoder.relative_bias is not None:
-            layers.append(encoder.relative_bias)
-    return layers
+        layers += [encoder.relative_bias] if below else []
+    return _variables(layers)
+
+
+def _variables(layers: Iterable[keras.Layer | None]) -> list[keras.Variable]:
+    return [v for layer in layers if layer is not None for v in layer.variables]
 
 
 def described(model: Model) -> str:

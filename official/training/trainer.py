@@ -193,6 +193,7 @@ class Trainer:
     def save(self, step: int) -> None:
         """Saves the checkpoint of a step. Every worker waits until the chief has written it."""
         remembered = {} if self.memory is None else self.memory.arrays()
+        lora = self.config.recipe.lora
         with strategies.together(self.strategy):
             if self.chief:
                 self._saved = checkpoints.save(
@@ -207,6 +208,7 @@ class Trainer:
                         "figures": self._metrics,
                         # Without the evaluation at this step, which is compared later.
                         **{k: v for hook in self.hooks for k, v in hook.state().items()},
+                        **({} if lora is None else {checkpoints.LORA_FACTOR: lora.factor}),
                         **metrics_log.SCALE,
                     },
                     keep=self.config.recipe.keep_checkpoints,

@@ -50,6 +50,7 @@ class Encoder(Layer):
         token_table: the `Table` of the tokens, for outputs that are tied to it; None = none.
         depths: the number of the block that runs at each depth, in `blocks`, after `embeddings`; ()
             = no single order has all layers.
+        pooler: the linear layer of the pooled output; None = there is none.
         relative_bias: the `RelativeBias` that all blocks add to their scores; None = there is none.
         decoder: the layers of a decoder; None = there is none.
     """
@@ -63,7 +64,7 @@ class Encoder(Layer):
         super().__init__(name=name, dtype=dtype)
         self.config = config
         # Not of the class: with PyTorch, an attribute of the class hides a layer of this name.
-        for absent in {"token_table", "decoder", "relative_bias"} - set(dir(type(self))):
+        for absent in {"token_table", "decoder", "pooler", "relative_bias"} - set(dir(type(self))):
             setattr(self, absent, None)
 
     def empty_cache(self, batch: Size, slots: Size) -> Any:

@@ -71,7 +71,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         blocks = self._make_blocks(names, weights)
         self.blocks = list(blocks.values())
         self.depths = [self.blocks.index(blocks[name]) for name in names]
-        self.final_norm = self.pooler = None
+        self.final_norm = None
         size, dtype = config.hidden_size, self.dtype_policy
         if config.norm == "pre":
             self.final_norm = LayerNorm(

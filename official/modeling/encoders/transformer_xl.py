@@ -89,7 +89,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             "head_size": config.head_size or size // config.num_heads,
             "segments": config.segment_types > 0,
         }
-        self.biases = self.pooler = None
+        self.biases = None
         if not config.untie_biases:
             self.biases = RelativeBiases(**heads, initializer=weights, name="biases", dtype=dtype)
         self.blocks = self._make_blocks(heads, weights)

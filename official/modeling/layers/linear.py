@@ -3,6 +3,10 @@
 Shapes: I input size, O output size, R rows.
 """
 
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -58,14 +62,17 @@ class Linear(Layer):
 
     Several maps of one input may be joined by column, so that one product computes them all. Their
     number is declared as `column_blocks` of the variables. Optimizers that read norms then read one
-    for each map.
+    for each map. The name of the layer has the names of all (see `block_names`).
 
     Attributes:
         fuses_activation: whether a backend may compute the product, the bias and an activation
             after them in one pass. It is False for layers that replace this one and cannot.
+        updates: what is added to column blocks of the kernel in training, by the number of the
+            block: see `official.modeling.layers.low_rank`.
     """
 
     fuses_activation = True
+    updates: Mapping[int, Any] = types.MappingProxyType({})
 
     def __init__(
         self,
@@ -102,14 +109,26 @@ class Linear(Layer):
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.kernel = self.add_weight(
+        self._kernel = self.add_weight(
             (self.input_size, self.output_size), self.initializer, name="kernel"
         )
         if self.use_bias:
             self.bias = self.add_weight((self.output_size,), self.bias_initializer, name="bias")
-        for variable in (self.kernel, self.bias):
+        for variable in (self._kernel, self.bias):
             if variable is not None:
                 variable.column_blocks = self.column_blocks
+        for update in self.updates.values():
+            update.build()
+
+    @property
+    def kernel(self):
+        """The kernel [I, O]: the variable, or its sum with the updates."""
+        if not self.updates:
+            return self._kernel
+        blocks = ops.split(ops.convert_to_tensor(self._kernel), self.column_blocks, axis=1)
+        for number, update in self.updates.items():
+            blocks[number] = blocks[number] + update.product()
+        return ops.concatenate(blocks, axis=1)
 
     def call(self, x: Tensor) -> Tensor:
         """Maps x [..., I] to [..., O]."""
@@ -131,3 +150,8 @@ class Linear(Layer):
         if self.bias is not None:
             biases = ops.split(self.bias, np.cumsum(sizes[:-1]).tolist())
         return [linear(*each) for each in zip(inputs, kernels, biases, strict=True)]
+
+
+def block_names(name: str, count: int) -> Sequence[str]:
+    """Returns the name of each of `count` maps that a layer of this name joins by column."""
+    return name.split("_") if count > 1 else [name]

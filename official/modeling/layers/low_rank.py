@@ -1,0 +1,136 @@
+"""Low-rank updates of the kernels of transformer layers: LoRA (Hu et al., 2021, section 4.1).
+
+In training, a kernel W stands for W + alpha / r A B, of which A and B learn. (The paper writes B A,
+for inputs that are columns.) A is random and B is 0 at the start, so the first step has W itself.
+The sum is a kernel as any other: `merged` makes it for all that reads a model after training.
+
+Shapes: I input size, O output size of a target, r rank.
+"""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from keras import ops
+
+from official.config.trainable import LoRA
+from official.modeling.layers.base import Layer
+from official.modeling.layers.block import Block, RelativeBlock
+from official.modeling.layers.linear import Linear, block_names
+from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.types import Tensor
+from official.utils import keras_private
+from official.utils.errors import UserError
+
+_PREFIX = "lora_"
+_PATH = re.compile(rf"(.*/([^/]+))/{_PREFIX}([^/]+)/[ab]")
+
+
+class LowRank(Layer):
+    """The update of a kernel, or of one of its column blocks: `a` [I, r] and `b` [r, O]."""
+
+    def __init__(
+        self, input_size, output_size, rank, *, factor, initializer, name=None, dtype=None
+    ):
+        """Describes the update.
+
+        Args:
+            input_size: I.
+            output_size: O.
+            rank: r.
+            factor: alpha / r.
+            initializer: initializer of `a`.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.shapes = (input_size, rank), (rank, output_size)
+        self.factor = factor
+        self.initializer = initializer
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        self.a = self.add_weight(self.shapes[0], self.initializer, name="a")
+        self.b = self.add_weight(self.shapes[1], "zeros", name="b")
+
+    def product(self) -> Tensor:
+        """Returns alpha / r A B: [I, O]."""
+        return ops.matmul(self.a, self.b) * self.factor
+
+
+def attach(encoder: Layer, lora: LoRA, seed: int) -> None:
+    """Gives kernels of all transformer layers of an encoder their updates, before it is built.
+
+    The law of A is that of the release: uniform up to 1 / sqrt(I).
+
+    Args:
+        encoder: the encoder.
+        lora: the rank, the factor, and the names of the targets.
+        seed: the initial A are a function of it.
+
+    Raises:
+        UserError: the encoder has no kernel of the name of a target.
+    """
+    draws, missing = Draws.of_name(seed, "lora"), set(lora.targets)
+    for layer in _linear_layers(encoder):
+        names = block_names(layer.name, layer.column_blocks)
+        layer.updates = {
+            number: LowRank(
+                layer.input_size,
+                layer.output_size // len(names),
+                lora.rank,
+                factor=lora.factor,
+                initializer=RandomWeights("uniform", layer.input_size**-0.5, draws),
+                name=f"{_PREFIX}{name}",
+                dtype=layer.dtype_policy,
+            )
+            for number, name in enumerate(names)
+            if name in lora.targets
+        }
+        missing -= set(names)
+    if missing:
+        raise UserError(
+            f"recipe.trainable.lora.targets: {', '.join(sorted(missing))}: the encoder has no such "
+            "kernel; remove it"
+        )
+
+
+def _linear_layers(encoder: Layer) -> list[Linear]:
+    """Returns the linear layers of attention and feed-forward networks."""
+    parts: list[Layer] = []
+    for block in keras_private.sublayers(encoder):
+        if isinstance(block, Block | RelativeBlock):
+            parts += [block.attention, block.feed_forward]
+        if isinstance(block, Block) and block.cross_attention is not None:
+            parts.append(block.cross_attention)
+    inside = [layer for part in parts for layer in keras_private.sublayers(part)]
+    return [layer for layer in inside if isinstance(layer, Linear)]
+
+
+def is_update(path: str) -> bool:
+    """Returns whether a path is that of a variable of a `LowRank`."""
+    return _PATH.fullmatch(path) is not None
+
+
+def merged(arrays: Mapping[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
+    """Adds the updates to their kernels.
+
+    Args:
+        arrays: the variables of a model by path.
+        factor: alpha / r.
+
+    Returns:
+        The variables without those of updates.
+    """
+    result = {path: array for path, array in arrays.items() if not is_update(path)}
+    for path, a in arrays.items():
+        match = _PATH.fullmatch(path)
+        if match is None or not path.endswith("/a"):
+            continue
+        layer, name, target = match.groups()
+        b = arrays[f"{path[:-1]}b"]
+        kernel, size = np.array(result[f"{layer}/kernel"]), b.shape[1]
+        first = size * block_names(name, kernel.shape[1] // size).index(target)
+        kernel[:, first : first + size] += factor * (a.astype(np.float64) @ b)
+        result[f"{layer}/kernel"] = kernel
+    return result
