@@ -63,6 +63,8 @@ class TransformerConfig(EncoderConfig):
       relative_buckets: the number of buckets of distances, each with a number for each head that
         is added to the scores of all layers, beside the position table (MPNet). Distances of
         128 and more share a bucket. None = there are none.
+      adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
+        there are none. `recipe.trainable.adapters` sets it.
       family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
         as one. It computes what a BERT does. None = the other fields tell the family.
     """
@@ -94,6 +96,7 @@ class TransformerConfig(EncoderConfig):
     position_initializer_range: float | None = None
     scale_residual_init: bool = False
     relative_buckets: int | None = omitted()
+    adapter_size: int | None = omitted()
     family: str | None = omitted()
 
     # The layout of a task's texts; see `official.tokenizers.pair_packing`. Positions start at the
@@ -107,7 +110,7 @@ class TransformerConfig(EncoderConfig):
         at_most(self, 1000, "num_layers", "inner_layers")
         at_least(self, 0, "norm_epsilon", "initializer_range")
         at_least(self, 1, "max_positions", "inner_layers")
-        at_least(self, 1, "vocab_size", "embedding_size", "layer_groups")
+        at_least(self, 1, "vocab_size", "embedding_size", "layer_groups", "adapter_size")
         at_least(self, 0, "segment_types", "position_offset")
         dropout_rate(self, "dropout", "attention_dropout")
         if self.hidden_size % self.num_heads:
@@ -146,7 +149,7 @@ class TransformerConfig(EncoderConfig):
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`; layers that share weights learn together."""
         apart = {"layers"} if self.layer_groups is None else set()
-        return frozenset({"embeddings", "lora"} | apart)
+        return frozenset({"embeddings", "adapters", "lora"} | apart)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +190,7 @@ class TransformerXLConfig(EncoderConfig):
         Transformer-XL).
       initializer_range: the standard deviation of the distribution. With `truncated_normal`,
         which is cut at two standard deviations, that of the weights is 0.88 of it.
+      adapter_size: see `TransformerConfig`.
     """
 
     type = "transformer_xl"
@@ -215,6 +219,7 @@ class TransformerXLConfig(EncoderConfig):
     pooled_position: str = "last"
     initializer: str = "normal"
     initializer_range: float = 0.02
+    adapter_size: int | None = omitted()
 
     # Heads and tools read these of every encoder. The embeddings have the hidden size. Relative
     # distances have no limit, so only time and memory limit the length of a sequence.
@@ -225,7 +230,7 @@ class TransformerXLConfig(EncoderConfig):
         at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
         at_most(self, 1000, "num_layers")
         at_least(self, 0, "norm_epsilon", "initializer_range")
-        at_least(self, 1, "vocab_size", "head_size")
+        at_least(self, 1, "vocab_size", "head_size", "adapter_size")
         at_least(self, 0, "memory_length", "reuse_length", "clamp_length")
         dropout_rate(self, "dropout", "attention_dropout", "inner_dropout")
         if self.hidden_size % 2:
@@ -266,7 +271,7 @@ class TransformerXLConfig(EncoderConfig):
     @property
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`."""
-        return frozenset({"embeddings", "layers", "lora"})
+        return frozenset({"layers", "embeddings", "adapters", "lora"})
 
     @property
     def memory_shape(self):

@@ -55,6 +55,7 @@ class EncoderConfig(Part):
       memory_length: the positions of earlier rows that are kept; 0 = none.
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
       causal: whether a position attends to no later one.
+      adapter_size: the bottleneck of the adapters of each layer; None = there are none.
       trainable_parts: the keys of `recipe.trainable` that the encoder supports.
     """
 
@@ -69,6 +70,7 @@ class EncoderConfig(Part):
     initializer_range: float
     memory_length: int = 0
     reuse_length: int = 0
+    adapter_size: int | None = None
 
     # An encoder has these as fields, or computes them from others.
     @property

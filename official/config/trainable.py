@@ -46,19 +46,22 @@ class Trainable:
       layers: the number of last layers that learn, with what comes after them (a final norm, the
         pooler); None = all.
       embeddings: whether the embeddings learn; None = they do, but not with `layers`.
+      adapters: the size of the bottleneck of the adapters of every layer, which the encoder gets
+        (`encoder.adapter_size`). They alone learn, with all norms and the pooler.
       lora: low-rank updates, which alone learn, with the pooler; see `LoRA`.
     """
 
     layers: int | None = omitted()
     embeddings: bool | None = omitted()
+    adapters: int | None = omitted()
     lora: LoRA | None = omitted()
 
     def __post_init__(self):
         at_least(self, 0, "layers")
-        if self.lora is not None and len(self.keys) > 1:
-            raise ValueError(
-                f"lora: not supported with {self.keys[0]}: its updates alone learn; remove one"
-            )
+        at_least(self, 1, "adapters")
+        for alone in {"adapters", "lora"} & set(self.keys):
+            if others := [key for key in self.keys if key != alone]:
+                raise ValueError(f"{alone}: not supported with {others[0]}; remove one of them")
 
     @property
     def keys(self) -> tuple[str, ...]:

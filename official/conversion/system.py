@@ -220,6 +220,11 @@ class EncoderKeys:
         """
         if not isinstance(encoder, self.encoder_type):
             raise UserError(f"encoder.type: {encoder.type} cannot be written as {self.title}")
+        if encoder.adapter_size is not None:
+            raise UserError(
+                f"encoder.adapter_size: {encoder.adapter_size}: {self.title} of transformers has "
+                "no adapters, and other weights cannot stand for them; official.export keeps them"
+            )
         form = {name: only for name, only in self.form.items() if name not in self.sizes}
         if not self.epsilon:
             form["norm_epsilon"] = EPSILON

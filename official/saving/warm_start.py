@@ -1,5 +1,6 @@
 """Initializes a model with the weights of another one."""
 
+import re
 from collections.abc import Collection, Iterable
 
 import numpy as np
@@ -10,7 +11,9 @@ from official.modeling.model import Model
 from official.saving import checkpoints, derived_models, model_folder, named_arrays
 from official.utils import paths
 
-_POOLER = "encoder/pooler/"
+_POOLER = re.compile("encoder/pooler/")
+_ADAPTER = re.compile("encoder/.*_adapter/")
+_IN_EVERY_LAYER = {"adapters": _ADAPTER.match, "low-rank updates": low_rank.is_update}
 _POSITIONS = "/position_embedding/table"
 
 
@@ -24,8 +27,8 @@ def start_from(
     """Copies the weights of another model folder to a new model.
 
     Low-rank updates keep their initial weights, with which they change nothing: those of the other
-    model are in its kernels. With `encoder`, a pooler that the other encoder lacks keeps its
-    initial weights. If the new encoder has more positions, the other table of positions is
+    model are in its kernels. Adapters that the other encoder lacks keep theirs, and so does a
+    pooler with `encoder`. If the new encoder has more positions, the other table of positions is
     repeated, so that what attention has learned about near positions remains valid within each copy
     (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the row
     that it has in the other model, or the mean of those that spell it (see `derived_models`).
@@ -59,15 +62,21 @@ def start_from(
                 arrays = derived_models.rows_for_tokenizer(initial, arrays, known, tokenizer, size)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
-        if weights == "encoder" and not any(path.startswith(_POOLER) for path in arrays):
-            variables = {path: v for path, v in variables.items() if not path.startswith(_POOLER)}
+        fresh = [_ADAPTER, _POOLER] if weights == "encoder" else [_ADAPTER]
+        for pattern in fresh:
+            if not any(map(pattern.match, arrays)):
+                variables = {p: v for p, v in variables.items() if not pattern.match(p)}
         for path in variables:
             if path.endswith(_POSITIONS) and path in arrays:
                 rows, offset = variables[path].shape[0], model.encoder.config.position_offset
                 arrays[path] = _repeated(arrays[path], rows, offset)
         named_arrays.assign(variables, arrays, f"--init={init}")
-    others = [path for path in model.variables_by_path() if not low_rank.is_update(path)]
-    return len(variables), _other_parts(others, variables)
+    every = model.variables_by_path()
+    single = [path for path in every if not any(known(path) for known in _IN_EVERY_LAYER.values())]
+    others = _other_parts(single, variables)
+    for name, known in _IN_EVERY_LAYER.items():
+        others += [name] if any(known(path) for path in every if path not in variables) else []
+    return len(variables), others
 
 
 def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from official import config as configs
 from official import tokenizers
@@ -56,7 +57,8 @@ def inherit(
     For a task, the encoder gets a pooler if the task needs one, and it has no memory, because
     examples are independent. A config with its own encoder may change the dropout and the
     initializers of that model, and may have more positions (see `warm_start.start_from`).
-    `recipe.dropout` replaces the dropout rates of any encoder.
+    `recipe.dropout` replaces the dropout rates of any encoder. `recipe.trainable.adapters` gives it
+    adapters.
 
     Args:
       config: the config of the run.
@@ -78,7 +80,7 @@ def inherit(
             )
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
-        return ResolvedConfig.of(config, encoder=_with_dropout(config, config.encoder))
+        return ResolvedConfig.of(config, encoder=_for_recipe(config, config.encoder))
     if config.recipe.init_weights == "run" and config.recipe.trainable != initial.recipe.trainable:
         raise UserError(
             "recipe.trainable: differs from that of the run of --init, whose moments "
@@ -98,7 +100,7 @@ def inherit(
                 "`encoder`, which then comes from --init"
             )
         inherited = _like(inherited, ours)
-    return ResolvedConfig.of(config, encoder=_with_dropout(config, inherited))
+    return ResolvedConfig.of(config, encoder=_for_recipe(config, inherited))
 
 
 def fill_in(
@@ -161,13 +163,21 @@ def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
     return with_pooler(encoder.without_memory(), config)
 
 
-def _with_dropout(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
-    """Returns an encoder with the dropout rate of the recipe, if it has one."""
-    if config.recipe.dropout is None:
-        return encoder
+def _for_recipe(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
+    """Returns an encoder with the dropout rate and the adapters of the recipe, if it has them."""
     names = {field.name for field in dataclasses.fields(encoder)}
-    rates = {name: config.recipe.dropout for name in _DROPOUTS if name in names}
-    return dataclasses.replace(encoder, **rates)
+    changes: dict[str, Any] = {}
+    if (rate := config.recipe.dropout) is not None:
+        changes = {name: rate for name in _DROPOUTS if name in names}
+    size = config.recipe.trainable and config.recipe.trainable.adapters
+    if size and "adapter_size" in names:
+        if encoder.adapter_size not in (None, size):
+            raise UserError(
+                f"recipe.trainable.adapters: {size}, and the encoder has {encoder.adapter_size} "
+                "(encoder.adapter_size): make both the same"
+            )
+        changes["adapter_size"] = size
+    return dataclasses.replace(encoder, **changes)
 
 
 def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:

@@ -7,7 +7,9 @@ import keras
 from official.config import Recipe
 from official.config.trainable import Trainable
 from official.modeling.encoders.base import Encoder
+from official.modeling.layers.block import Adapter
 from official.modeling.layers.low_rank import LowRank
+from official.modeling.layers.norm import NORMS
 from official.modeling.model import Model
 from official.modeling.weight_counts import size
 from official.utils import keras_private
@@ -43,9 +45,10 @@ def freeze(model: Model, recipe: Recipe) -> None:
 
 def _frozen(encoder: Encoder, trainable: Trainable) -> list[keras.Variable]:
     """Returns the variables of an encoder that do not learn."""
-    if trainable.lora is not None:
-        updates = [v for v in keras_private.sublayers(encoder) if isinstance(v, LowRank)]
-        learning = _variables([*updates, encoder.pooler])
+    if trainable.lora is not None or trainable.adapters is not None:
+        kinds = (LowRank,) if trainable.lora else (Adapter, *NORMS.values())
+        added = [v for v in keras_private.sublayers(encoder) if isinstance(v, kinds)]
+        learning = _variables([*added, encoder.pooler])
         return [v for v in encoder.variables if not any(v is other for other in learning)]
     layers = [] if trainable.learns_embeddings else [encoder.embeddings]
     if trainable.layers is not None:

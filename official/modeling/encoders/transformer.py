@@ -14,7 +14,7 @@ from official.modeling import masks
 from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
-from official.modeling.layers.block import Block
+from official.modeling.layers.block import Block, adapter_options
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
@@ -68,7 +68,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
 
         names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
         self.embeddings = self._make_embeddings(weights, shared)
-        blocks = self._make_blocks(names, weights)
+        blocks = self._make_blocks(names, weights, adapter_options(config, seed, name))
         self.blocks = list(blocks.values())
         self.depths = [self.blocks.index(blocks[name]) for name in names]
         self.final_norm = None
@@ -119,8 +119,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             dtype=self.dtype_policy,
         )
 
-    def _make_blocks(self, names, weights):
-        """Makes one block for each different name: {name: block}."""
+    def _make_blocks(self, names, weights, adapters):
+        """Makes one block for each different name: {name: block}; see `adapter_options`."""
         config = self.config
         residual_range = config.initializer_range
         if config.scale_residual_init:
@@ -138,6 +138,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 initializer=weights(config.initializer_range),
                 name=name,
                 residual_initializer=weights(residual_range),
+                **adapters,
                 dtype=self.dtype_policy,
             )
             for name in dict.fromkeys(names)

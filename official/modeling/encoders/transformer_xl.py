@@ -17,7 +17,7 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
-from official.modeling.layers.block import RelativeBlock
+from official.modeling.layers.block import RelativeBlock, adapter_options
 from official.modeling.layers.embeddings import StreamEmbeddings
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
@@ -92,13 +92,13 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         self.biases = None
         if not config.untie_biases:
             self.biases = RelativeBiases(**heads, initializer=weights, name="biases", dtype=dtype)
-        self.blocks = self._make_blocks(heads, weights)
+        self.blocks = self._make_blocks(heads, weights, adapter_options(config, seed, name))
         self.depths = list(range(config.num_layers))
         if config.pooler:
             self.pooler = Linear(size, size, initializer=weights, name="pooler", dtype=dtype)
 
-    def _make_blocks(self, heads, weights):
-        """Makes the L blocks, with the options of their heads and an initializer."""
+    def _make_blocks(self, heads, weights, adapters):
+        """Makes the L blocks, with the options of their heads and adapters and an initializer."""
         config = self.config
         return [
             RelativeBlock(
@@ -113,6 +113,7 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
                 initializer=weights,
                 name=f"layer_{i}",
                 biases=self.biases,
+                **adapters,
                 dtype=self.dtype_policy,
             )
             for i in range(config.num_layers)

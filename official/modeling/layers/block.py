@@ -1,10 +1,13 @@
 """The layers of transformers: a feed-forward network, a block, and that of Transformer-XL.
 
+The *adapters* of a block are small networks, which learn in place of the rest of the block.
+
 Shapes: B batch, T query length or content rows, S key length, P positions or query rows, Q rows of
 a stream, N heads, H head size, D hidden, F intermediate.
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -15,9 +18,11 @@ from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import dropout, dropout_mask, take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import NORMS, LayerNorm
-from official.modeling.layers.random import Draws
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.relative_attention import RelativeAttention
 from official.modeling.types import Size, Tensor
+
+_ADAPTER_STDDEV = 0.01  # Houlsby et al. 2019, section 3.6
 
 
 class FeedForward(Layer):
@@ -93,6 +98,17 @@ class FeedForward(Layer):
         return self.outer(self.activation(inner, kept, self.dropout))
 
 
+class Adapter(FeedForward):
+    """A narrow feed-forward network and its input: x + f(x) (Houlsby et al. 2019, section 2.1).
+
+    With small weights it is near the identity.
+    """
+
+    def call(self, x: Tensor, rng: Draws | None = None, training: bool | None = None) -> Tensor:
+        """Maps x [B, T, D] to [B, T, D]."""
+        return x + super().call(x, rng=rng, training=training)
+
+
 class BlockOutput(NamedTuple):
     """The result of a block.
 
@@ -136,6 +152,9 @@ class Block(Layer):
         inner_dropout: dropout rate of the activations in the feed-forward network.
         share_dropout: whether the positions of a sequence share the masks of dropout.
         cross: whether there is an attention to another sequence.
+        adapter_size: the bottleneck of an `Adapter` after the attention of the sequence to itself
+            and of another one after the feed-forward network; None = there are none.
+        adapter_initializer: initializer of their kernels.
         dtype: Keras dtype policy; None = the global one.
     """
 
@@ -161,6 +180,8 @@ class Block(Layer):
         inner_dropout=0.0,
         share_dropout=False,
         cross=False,
+        adapter_size=None,
+        adapter_initializer=None,
         dtype=None,
     ):
         super().__init__(name=name, dtype=dtype)
@@ -198,6 +219,9 @@ class Block(Layer):
             dtype=dtype,
         )
         self.feed_forward_norm = make_norm(name="feed_forward_norm")
+        options = {"activation": activation, "initializer": adapter_initializer, "dtype": dtype}
+        adapters = _adapters(size, adapter_size, **options)
+        self.attention_adapter, self.feed_forward_adapter = adapters
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -208,6 +232,9 @@ class Block(Layer):
             self.cross_attention_norm.build()
         self.feed_forward.build()
         self.feed_forward_norm.build()
+        for adapter in (self.attention_adapter, self.feed_forward_adapter):
+            if adapter is not None:
+                adapter.build()
 
     def call(
         self,
@@ -252,28 +279,54 @@ class Block(Layer):
         )
         if query_positions is not None:
             x = take_positions(x, query_positions)
-        x = self._after(x, attended.output, norm, rng)
+        x = self._after(x, attended.output, norm, rng, self.attention_adapter)
         crossed = ()
         if self.cross_attention is not None:
             norm = self.cross_attention_norm
             crossed = self.cross_attention(self._before(x, norm), *others, cross_mask, rng=rng)
             x = self._after(x, crossed.output, norm, rng)
         norm = self.feed_forward_norm
-        x = self._after(x, self.feed_forward(self._before(x, norm), rng=rng), norm, rng)
+        fed = self.feed_forward(self._before(x, norm), rng=rng)
+        x = self._after(x, fed, norm, rng, self.feed_forward_adapter)
         return BlockOutput(x, attended, crossed)
 
     def _before(self, x: Tensor, norm) -> Tensor:
         """Returns the input of a sublayer: [B, T, D]."""
         return norm(x) if self.pre_norm else x
 
-    def _after(self, x: Tensor, y: Tensor, norm, rng: Draws | None):
+    def _after(self, x: Tensor, y: Tensor, norm, rng: Draws | None, adapter: Adapter | None = None):
         """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
-        x = x + dropout(y, self.dropout, rng, self.dropout_axis)
+        y = dropout(y, self.dropout, rng, self.dropout_axis)
+        x = x + (y if adapter is None else adapter(y, rng=rng))
         return x if self.pre_norm else norm(x)
 
 
+def adapter_options(config, seed: int, name: str) -> dict[str, Any]:
+    """Returns the arguments of blocks for their adapters.
+
+    Args:
+        config: the config of an encoder, with `adapter_size`.
+        seed: the initial weights are a function of it and of the name.
+        name: the name of the encoder.
+    """
+    draws = Draws.of_name(seed, f"{name}/adapters")  # not those of other weights
+    return {
+        "adapter_size": config.adapter_size,
+        "adapter_initializer": RandomWeights("truncated_normal", _ADAPTER_STDDEV, draws),
+    }
+
+
+def _adapters(size: int, inner_size: int | None, **options) -> Iterator[Adapter | None]:
+    """Yields the two adapters of a block, after attention and after the feed-forward network."""
+    for name in ("attention_adapter", "feed_forward_adapter"):
+        yield None if inner_size is None else Adapter(size, inner_size, name=name, **options)
+
+
 class RelativeBlock(Layer):
-    """Relative attention and a feed-forward network, each with dropout, residual sum and norm."""
+    """Relative attention and a feed-forward network, each with dropout, residual sum and norm.
+
+    The adapters are those of `Block`.
+    """
 
     def __init__(
         self,
@@ -291,6 +344,8 @@ class RelativeBlock(Layer):
         initializer,
         name=None,
         biases=None,
+        adapter_size=None,
+        adapter_initializer=None,
         dtype=None,
     ):
         super().__init__(name=name, dtype=dtype)
@@ -319,6 +374,9 @@ class RelativeBlock(Layer):
         self.feed_forward_norm = LayerNorm(
             size, epsilon=epsilon, name="feed_forward_norm", dtype=dtype
         )
+        options = {"activation": activation, "initializer": adapter_initializer, "dtype": dtype}
+        adapters = _adapters(size, adapter_size, **options)
+        self.attention_adapter, self.feed_forward_adapter = adapters
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -326,6 +384,9 @@ class RelativeBlock(Layer):
         self.attention_norm.build()
         self.feed_forward.build()
         self.feed_forward_norm.build()
+        for adapter in (self.attention_adapter, self.feed_forward_adapter):
+            if adapter is not None:
+                adapter.build()
 
     def call(
         self,
@@ -360,6 +421,11 @@ class RelativeBlock(Layer):
             slot=slot,
             rng=rng,
         )
-        x = self.attention_norm(x + dropout(attended, self.dropout, rng))
-        fed = self.feed_forward(x, rng=rng)
-        return self.feed_forward_norm(x + dropout(fed, self.dropout, rng)), weights, cache
+        attended = dropout(attended, self.dropout, rng)
+        if self.attention_adapter is not None:
+            attended = self.attention_adapter(attended, rng=rng)
+        x = self.attention_norm(x + attended)
+        fed = dropout(self.feed_forward(x, rng=rng), self.dropout, rng)
+        if self.feed_forward_adapter is not None:
+            fed = self.feed_forward_adapter(fed, rng=rng)
+        return self.feed_forward_norm(x + fed), weights, cache
