@@ -148,7 +148,7 @@ class TransformerConfig(EncoderConfig):
     @property
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`; layers that share weights learn together."""
-        apart = {"layers"} if self.layer_groups is None else set()
+        apart = {"layers", "unfreeze_every"} if self.layer_groups is None else set()
         return frozenset({"embeddings", "adapters", "lora"} | apart)
 
 
@@ -271,7 +271,7 @@ class TransformerXLConfig(EncoderConfig):
     @property
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`."""
-        return frozenset({"layers", "embeddings", "adapters", "lora"})
+        return frozenset({"layers", "embeddings", "unfreeze_every", "adapters", "lora"})
 
     @property
     def memory_shape(self):

@@ -45,7 +45,10 @@ class Trainable:
     Attributes:
       layers: the number of last layers that learn, with what comes after them (a final norm, the
         pooler); None = all.
-      embeddings: whether the embeddings learn; None = they do, but not with `layers`.
+      embeddings: whether the embeddings learn; None = they do, but not with `layers` alone.
+      unfreeze_every: the number of steps after which one more layer learns, from the last one down,
+        and then the embeddings. `layers` learn from the start (Howard and Ruder, 2018, section
+        3.3).
       adapters: the size of the bottleneck of the adapters of every layer, which the encoder gets
         (`encoder.adapter_size`). They alone learn, with all norms and the pooler.
       lora: low-rank updates, which alone learn, with the pooler; see `LoRA`.
@@ -53,12 +56,17 @@ class Trainable:
 
     layers: int | None = omitted()
     embeddings: bool | None = omitted()
+    unfreeze_every: int | None = omitted()
     adapters: int | None = omitted()
     lora: LoRA | None = omitted()
 
     def __post_init__(self):
         at_least(self, 0, "layers")
-        at_least(self, 1, "adapters")
+        at_least(self, 1, "adapters", "unfreeze_every")
+        if self.unfreeze_every is not None and self.layers is None:
+            raise ValueError(
+                "unfreeze_every: needs layers, the number of layers that learn from the start"
+            )
         for alone in {"adapters", "lora"} & set(self.keys):
             if others := [key for key in self.keys if key != alone]:
                 raise ValueError(f"{alone}: not supported with {others[0]}; remove one of them")
@@ -72,4 +80,6 @@ class Trainable:
     @property
     def learns_embeddings(self) -> bool:
         """Whether the embeddings learn."""
-        return self.layers is None if self.embeddings is None else self.embeddings
+        if self.embeddings is not None:
+            return self.embeddings
+        return self.layers is None or self.unfreeze_every is not None

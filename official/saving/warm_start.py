@@ -13,7 +13,6 @@ from official.utils import paths
 
 _POOLER = re.compile("encoder/pooler/")
 _ADAPTER = re.compile("encoder/.*_adapter/")
-_IN_EVERY_LAYER = {"adapters": _ADAPTER.match, "low-rank updates": low_rank.is_update}
 _POSITIONS = "/position_embedding/table"
 
 
@@ -71,11 +70,12 @@ def start_from(
                 rows, offset = variables[path].shape[0], model.encoder.config.position_offset
                 arrays[path] = _repeated(arrays[path], rows, offset)
         named_arrays.assign(variables, arrays, f"--init={init}")
-    every = model.variables_by_path()
-    single = [path for path in every if not any(known(path) for known in _IN_EVERY_LAYER.values())]
-    others = _other_parts(single, variables)
-    for name, known in _IN_EVERY_LAYER.items():
-        others += [name] if any(known(path) for path in every if path not in variables) else []
+    rest = [path for path in model.variables_by_path() if path not in variables]
+    adapters = [path for path in rest if _ADAPTER.match(path)]
+    updates = [path for path in rest if low_rank.is_update(path)]
+    others = _other_parts([p for p in rest if p not in (*adapters, *updates)], variables)
+    for name, paths_of in (("adapters", adapters), ("low-rank updates", updates)):
+        others += [name] if paths_of else []
     return len(variables), others
 
 

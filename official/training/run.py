@@ -256,10 +256,10 @@ def _trainer(
 ) -> Trainer:
     """Builds the model with its initial weights, writes its folder, and makes the trainer."""
     model = strategies.build_model(config, strategy, config.recipe.lora)
-    weights = config.recipe.init_weights
+    taken = config.recipe.init_weights
     fresh = checkpoints.last_step(model_dir) is None
     if init and fresh:
-        report(_warm_start(model, init, checkpoint, weights, source.tokenizer))
+        report(_warm_start(model, init, checkpoint, taken, source.tokenizer))
     if config.recipe.layer_states and fresh:
         source.check_encoder(layer_states.checksum(model))
     teachers.attach(model, config, source.tokenizer, source.manifest.max_length, strategy.scope)
@@ -271,10 +271,11 @@ def _trainer(
         if fresh:
             model_folder.save_card(model_dir, config, source.tokenizer)
     trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)
-    if init and weights == "run" and fresh:
+    if init and taken == "run" and fresh:
         trainer.continue_from(init, checkpoint)
+    weights = trainable.described(model, config.recipe)
     report(
-        f"{config.name}: {trainable.described(model)}, {source.num_examples:,} training examples, "
+        f"{config.name}: {weights}, {source.num_examples:,} training examples, "
         f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
         f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
     )

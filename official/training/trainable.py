@@ -1,5 +1,6 @@
 """Which weights of a model learn: `recipe.freeze_encoder` and `recipe.trainable`."""
 
+import itertools
 from collections.abc import Iterable
 
 import keras
@@ -51,20 +52,51 @@ def _frozen(encoder: Encoder, trainable: Trainable) -> list[keras.Variable]:
         learning = _variables([*added, encoder.pooler])
         return [v for v in encoder.variables if not any(v is other for other in learning)]
     layers = [] if trainable.learns_embeddings else [encoder.embeddings]
-    if trainable.layers is not None:
-        below = encoder.depths[: len(encoder.depths) - trainable.layers]
-        layers += [encoder.blocks[number] for number in below]
-        layers += [encoder.relative_bias] if below else []
+    if trainable.layers is not None and trainable.unfreeze_every is None:
+        layers += itertools.chain(*_below(encoder, trainable.layers))
     return _variables(layers)
+
+
+def _below(encoder: Encoder, count: int) -> list[list[keras.Layer | None]]:
+    """Returns what is below the last `count` layers: layer by layer, from the last one down."""
+    numbers = encoder.depths[: len(encoder.depths) - count]
+    layers: list[list[keras.Layer | None]] = [[encoder.blocks[n]] for n in reversed(numbers)]
+    for lowest in layers[-1:]:
+        lowest.append(encoder.relative_bias)
+    return layers
+
+
+def first_steps(model: Model, recipe: Recipe) -> dict[str, int]:
+    """Returns the number of steps after which a variable learns, by its path.
+
+    Other variables learn from the start, and the embeddings begin last.
+    """
+    trainable, encoder = recipe.trainable, model.encoder
+    if trainable is None or trainable.unfreeze_every is None or trainable.layers is None:
+        return {}
+    stages = [*_below(encoder, trainable.layers), [encoder.embeddings]]
+    return {
+        variable.path: number * trainable.unfreeze_every
+        for number, layers in enumerate(stages, start=1)
+        for variable in _variables(layers)
+        if variable.trainable
+    }
 
 
 def _variables(layers: Iterable[keras.Layer | None]) -> list[keras.Variable]:
     return [v for layer in layers if layer is not None for v in layer.variables]
 
 
-def described(model: Model) -> str:
+def described(model: Model, recipe: Recipe) -> str:
     """Returns the number of weights of a model and the share that learns, in words."""
-    total, learning = size(model.variables), size(model.trainable_variables)
-    if learning == total:
-        return f"{total:,} weights, which all learn"
-    return f"{total:,} weights, of which {learning:,} learn ({learning / total:.2%})"
+    total, learning = size(model.variables), model.trainable_variables
+    share = _share(learning, total)
+    if steps := first_steps(model, recipe):
+        first = _share((v for v in learning if v.path not in steps), total)
+        share = f"{first}; from step {max(steps.values()):,} {share}"
+    return f"{total:,} weights ({share})"
+
+
+def _share(variables: Iterable[keras.Variable], total: int) -> str:
+    count = size(variables)
+    return "all learn" if count == total else f"{count:,} learn: {count / total:.2%}"

@@ -4,7 +4,7 @@ from typing import Any
 
 from official import config
 from official.modeling.model import Model
-from official.training import schedules
+from official.training import schedules, trainable
 from official.training.optimizers.adafactor import Adafactor
 from official.training.optimizers.adagrad import Adagrad
 from official.training.optimizers.base import Optimizer
@@ -17,6 +17,7 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
     """Returns the optimizer of a recipe for `steps` updates, with its slots for a model."""
     settings = recipe.optimizer
     options: dict[str, Any] = {"clip_norm": settings.clip_norm, "heads": heads(model)}
+    options["first_steps"] = trainable.first_steps(model, recipe)
     if settings.layer_decay != 1:
         options["rate_factors"] = schedules.layer_factors(
             model, settings.layer_decay, settings.layer_decay_from

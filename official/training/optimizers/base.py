@@ -36,6 +36,8 @@ class Optimizer(keras_private.JointUpdateOptimizer):
       clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
       rate_factors: the factor of the learning rate by the path of the variable; None = 1 for all.
         Each variable needs a factor.
+      first_steps: the number of steps before the first update of a variable, by its path. Until
+        then its gradient has no part in the norm. Others are updated from the start.
       heads: the head that a variable belongs to, by the path of the variable. A step may leave out
         heads (see `apply`). Variables of no head are updated in every step.
 
@@ -65,6 +67,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         no_decay: Sequence[str] = (),
         clip_norm: float = 0.0,
         rate_factors: Mapping[str, float] | None = None,
+        first_steps: Mapping[str, int] | None = None,
         heads: Mapping[str, str] | None = None,
         name: str = "optimizer",
     ):
@@ -73,6 +76,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         self.no_decay = tuple(no_decay)
         self.clip_norm = clip_norm
         self.rate_factors = rate_factors
+        self.first_steps = first_steps or {}
         self.heads = heads or {}
         self._active_heads: Mapping[str, tf.Tensor] = {}
 
@@ -90,6 +94,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             for variable in variables
         ]
         self._blocks = [count_blocks(variable) for variable in variables]
+        self._first_steps = [self.first_steps.get(variable.path, 0) for variable in variables]
         self._heads = [self.heads.get(variable.path) for variable in variables]
         # How many updates the variables of each head have seen.
         heads = sorted(set(self.heads.values())) if self.counts_updates else ()
@@ -111,7 +116,8 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     def updates(self, index: int) -> tf.Tensor:
         """Returns the number of updates that a variable has seen, without the one in progress."""
-        return self._updates.get(self._heads[index], self.iterations).value
+        count = self._updates.get(self._heads[index], self.iterations).value
+        return count - self._first_steps[index] if self._first_steps[index] else count
 
     def takes_rows(self, grad: tf.Tensor | tf.IndexedSlices, variable: keras.Variable) -> bool:
         """Returns whether a gradient stays sparse, because it has fewer rows than its variable."""
@@ -146,6 +152,11 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         grads = self._reduced(grads, variables, context)
         values = [grad[0] if isinstance(grad, tuple) else grad for grad in grads]
         squares = tf.stack([tf.cast(2 * tf.nn.l2_loss(v), keras.config.floatx()) for v in values])
+        firsts = [self._first_steps[self._paths.index(variable.path)] for variable in variables]
+        begun = {n: self.iterations.value >= n for n in sorted(set(firsts) - {0})}
+        if begun:
+            learning = tf.stack([begun.get(n, tf.constant(True)) for n in firsts])
+            squares = tf.where(learning, squares, tf.zeros_like(squares))
         norm = tf.sqrt(tf.reduce_sum(squares))
         finite = tf.math.is_finite(norm)
         bad = tf.cast(tf.argmax(~tf.math.is_finite(squares)), tf.int32)
@@ -157,7 +168,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             scale = None
         context.merge_call(
             self._update_on_all_replicas,
-            args=(grads, variables, finite, dict(self._active_heads), learning_rate, scale),
+            args=(grads, variables, finite, begun, dict(self._active_heads), learning_rate, scale),
         )
 
     def _reduced(self, grads, variables, context) -> list:
@@ -177,23 +188,26 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         ]
 
     def _update_on_all_replicas(
-        self, strategy, grads, variables, finite, active_heads, learning_rate, scale
+        self, strategy, grads, variables, finite, begun, active_heads, learning_rate, scale
     ):
         """Updates variables where their update is due.
 
         It runs in cross-replica context: tensors are per-replica values, equal on all. Nothing of
         an update is kept where any part of it is not finite, so variables are not updated one by
-        one: those of no head have one condition, and those of each head have another.
+        one: those of a head and of a first step share a condition.
         """
-        groups = {None: [], **{head: [] for head in active_heads}}
+        groups: dict[tuple[str | None, int], list] = {}
         for variable, grad in zip(variables, grads, strict=True):
             index = self._paths.index(variable.path)
             head = self._heads[index] if self._heads[index] in active_heads else None
-            groups[head].append((variable, grad, index))
-        for head, group in groups.items():
+            group = groups.setdefault((head, self._first_steps[index]), [])
+            group.append((variable, grad, index))
+        for (head, first), group in groups.items():
             due = _local(strategy, finite)
             if head is not None:
                 due &= _local(strategy, active_heads[head])
+            if first:
+                due &= _local(strategy, begun[first])
             tf.cond(
                 due,
                 functools.partial(self._update_group, strategy, group, learning_rate, scale),

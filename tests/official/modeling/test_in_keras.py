@@ -10,7 +10,15 @@ import official.keras_layers as garden
 from official.config.heads import ClassificationConfig
 from official.modeling import masks
 from official.modeling.encoders.base import Encoder
-from official.modeling.layers import attention, base, block, embeddings, linear, relative_attention
+from official.modeling.layers import (
+    attention,
+    base,
+    block,
+    embeddings,
+    linear,
+    low_rank,
+    relative_attention,
+)
 from official.modeling.layers.block import FeedForward, RelativeBlock
 from official.modeling.layers.character_cnn import CharacterCNN, Convolution, Highway
 from official.modeling.layers.layer_mix import LayerMix
@@ -166,6 +174,9 @@ def layers():
         (attention.Attention(12, 3, scale=False, **HEADS), [X]),
         (attention.CrossAttention(12, 3, **{**HEADS, "head_size": 4}), [X, *KEYS]),
         (block.Block(12, **BLOCK, norm="post"), [X]),
+        (block.Block(12, **BLOCK, norm="pre", adapter_size=3, adapter_initializer="normal"), [X]),
+        (block.Adapter(12, 3, activation="gelu", **WEIGHTS), [X]),
+        (low_rank.LowRank(12, 5, 2, factor=3.0, **WEIGHTS), None),
         (embeddings.Table(29, 12, **WEIGHTS), [FIELDS["token_ids"]]),
         (
             embeddings.Embeddings(

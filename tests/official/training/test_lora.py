@@ -21,7 +21,7 @@ from official.training import resolve, run
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_frozen_encoder import task_shards
-from tests.official.training.test_trainable import BATCH, config, learn, values
+from tests.official.training.test_trainable import BATCH, config, learn
 
 LORA = {"lora": {"rank": 2, "alpha": 8}}
 LABELS = {"labels": ["bad", "good"], "num_labels": 2}
@@ -36,7 +36,7 @@ def test_only_updates_pooler_and_head_learn():
     model, before, optimizer, _ = learn(
         settings, 3, lambda config: Model(config, lora=config.recipe.lora)
     )
-    after = values(model.variables_by_path())
+    after = named_arrays.values(model.variables_by_path())
     changed = {path for path, value in after.items() if (value != before[path]).any()}
     expected = {path for path in after if low_rank.is_update(path)}
     expected |= {path for path in after if path.startswith(("encoder/pooler/", "classification/"))}
@@ -45,7 +45,7 @@ def test_only_updates_pooler_and_head_learn():
 
 
 def test_what_does_not_suit_is_refused():
-    with pytest.raises(UserError, match="trainable.lora: not supported with layers: its updates"):
+    with pytest.raises(UserError, match="trainable.lora: not supported with layers; remove"):
         config({"layers": 1, **LORA})
     with pytest.raises(UserError, match="trainable.lora.targets: 'keys' is not one of query, key"):
         config({"lora": {"targets": ["keys"]}})
@@ -63,7 +63,7 @@ def place(tmp_path_factory):
     shards = task_shards(folder)
     plain = small.config(encoder__num_layers=2, encoder__initializer_range=0.2, seed=3)
     tokenizer = load_tokenizer(shards / "tokenizer")
-    arrays = values(Model(plain).variables_by_path())
+    arrays = named_arrays.values(Model(plain).variables_by_path())
     model_folder.write_new(plain, tokenizer, arrays, folder / "plain")
     train(folder)
     return folder

@@ -7,6 +7,7 @@ import tensorflow as tf
 from official import config as configs
 from official.modeling import weight_counts
 from official.modeling.model import Model
+from official.saving import named_arrays
 from official.training import optimizers, trainable
 from official.training.train_step import TrainStep
 from official.utils.errors import UserError
@@ -43,17 +44,13 @@ def config(settings=None, **changes):
     return small.config(**defaults | changes)
 
 
-def values(variables):
-    return {path: np.array(variable) for path, variable in variables.items()}
-
-
 def learn(settings, count, make=Model):
     """Makes steps on one batch; returns the model, its first weights, the optimizer, the norms."""
     model = make(settings)
     trainable.freeze(model, settings.recipe)
     optimizer = optimizers.make(settings.recipe, 100, model)
     step = TrainStep(model, optimizer, tf.distribute.get_strategy(), seed=0)
-    before = values(model.variables_by_path())
+    before = named_arrays.values(model.variables_by_path())
     batches = tf.data.Dataset.from_tensors(BATCH).repeat()
     return model, before, optimizer, step.run(iter(batches), count).gradient_norms
 
@@ -79,7 +76,7 @@ def parts(paths):
 def test_lower_layers_stay_bit_for_bit_and_have_no_moments():
     settings = config({"layers": 1})
     model, before, optimizer, norms = learn(settings, 3)
-    after = values(model.variables_by_path())
+    after = named_arrays.values(model.variables_by_path())
     changed = {path for path, value in after.items() if (value != before[path]).any()}
     assert parts(changed) == {"encoder/layer_2", "encoder/pooler", "head"}
     learning = [p for p in after if parts([p]) <= {"encoder/layer_2", "encoder/pooler", "head"}]
@@ -125,10 +122,13 @@ def test_the_share_of_weights_that_learn():
     learning = layer + 16 * 16 + 16 + 16 * 3 + 3
     total = weight_counts.count(settings).total
     model = Model(settings)
-    assert trainable.described(model) == f"{total:,} weights, which all learn"
+    assert trainable.described(model, config().recipe) == f"{total:,} weights (all learn)"
+    gradual = config({"layers": 1, "unfreeze_every": 5}).recipe
+    share = f"{learning:,} learn: {learning / total:.2%}"
+    expected = f"{total:,} weights ({share}; from step 15 all learn)"
+    assert trainable.described(model, gradual) == expected
     trainable.freeze(model, settings.recipe)
-    expected = f"{total:,} weights, of which {learning:,} learn ({learning / total:.2%})"
-    assert trainable.described(model) == expected
+    assert trainable.described(model, settings.recipe) == f"{total:,} weights ({share})"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_share_of_weights_that_learn():
         ),
         (
             {"embeddings": False},
-            {"encoder": {"type": "bilm", "vocab_size": 9}, "objectives": [{"type": "bilm"}]},
+            {"encoder": {"type": "bilm", "vocab_size": 9000}, "objectives": [{"type": "bilm"}]},
             "recipe.trainable.embeddings: not supported for encoder.type: bilm; remove it",
         ),
     ],
@@ -166,3 +166,85 @@ def test_something_must_learn():
     model = Model(configs.ResolvedConfig.of(settings))
     with pytest.raises(UserError, match=r"recipe.trainable, and the objectives \(causal_lm\) have"):
         trainable.freeze(model, settings.recipe)
+
+
+# Of three layers and their embeddings, which learn at each step: one from the start, one more
+# every two steps.
+TABLE = [
+    "layer_2", "layer_2",
+    "layer_1 layer_2", "layer_1 layer_2",
+    "layer_0 layer_1 layer_2", "layer_0 layer_1 layer_2",
+    "embeddings layer_0 layer_1 layer_2",
+]  # fmt: skip
+
+
+def test_gradual_unfreezing_follows_the_table():
+    settings = config(
+        {"layers": 1, "unfreeze_every": 2},
+        recipe__optimizer={
+            "learning_rate": 1e-3, "bias_correction": True, "weight_decay": 0.0, "clip_norm": 0.0,
+            "epsilon": 1e-12,
+        },
+        recipe__schedule={"type": "constant"},
+    )  # fmt: skip
+    model = Model(settings)
+    trainable.freeze(model, settings.recipe)
+    optimizer = optimizers.make(settings.recipe, 100, model)
+    variables = model.variables_by_path()
+    assert set(optimizer.slots()) == {f"model/{path}/{m}" for path in variables for m in "mv"}
+    step = TrainStep(model, optimizer, tf.distribute.get_strategy(), seed=0)
+    batches = iter(tf.data.Dataset.from_tensors(BATCH).repeat())
+    seen = set()
+    for number, layers in enumerate(TABLE):
+        before = named_arrays.values(variables)
+        norm = step.run(batches, 1).gradient_norms[0]
+        after, moments = named_arrays.values(variables), named_arrays.values(optimizer.slots())
+        expected = {f"encoder/{name}" for name in (*layers.split(), "pooler")} | {"head"}
+        moved = {path for path in after if (after[path] != before[path]).any()}
+        assert parts(moved) == expected, number
+        for path in after:
+            still = parts([path]).isdisjoint(expected)
+            slots = [moments[f"model/{path}/{m}"] for m in "mv"]
+            assert not still or not np.any(slots), path
+            if not still and path not in seen:
+                # Adam's first update is the rate times the sign of the gradient.
+                seen.add(path)
+                size = np.abs(after[path] - before[path]).max()
+                assert size == pytest.approx(1e-3, rel=1e-3), path
+        if number in (0, 2):
+            learning = [path for path in after if parts([path]) <= expected]
+            found = gradients(settings, before, learning).values()
+            total = np.sqrt(sum(np.sum(np.square(x, dtype=np.float64)) for x in found))
+            assert norm == pytest.approx(total, rel=1e-4), number
+    assert seen == set(variables)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        (
+            {"layers": 0, "unfreeze_every": 10},
+            {"layer_2": 10, "layer_1": 20, "layer_0": 30, "e": 40},
+        ),
+        ({"layers": 2, "unfreeze_every": 3, "embeddings": False}, {"layer_0": 3}),
+        ({"layers": 3, "unfreeze_every": 7}, {"e": 7}),
+    ],
+)
+@pytest.mark.parametrize("changes", [{"encoder__relative_buckets": 8}, {"encoder": XL}])
+def test_when_layers_begin(settings, steps, changes):
+    """Biases that all layers share begin with the first one."""
+    settings = config(settings, **changes)
+    model = Model(settings)
+    trainable.freeze(model, settings.recipe)
+    expected = {f"encoder/{'embeddings' if name == 'e' else name}": n for name, n in steps.items()}
+    if "layer_0" in steps:
+        shared = "biases" if "encoder" in changes else "relative_bias"
+        expected[f"encoder/{shared}"] = steps["layer_0"]
+    found = trainable.first_steps(model, settings.recipe)
+    actual = {parts([path.removeprefix("model/")]).pop(): n for path, n in found.items()}
+    assert actual == expected
+
+
+def test_gradual_unfreezing_needs_a_first_number():
+    with pytest.raises(UserError, match="trainable.unfreeze_every: needs layers, the number"):
+        config({"unfreeze_every": 100})

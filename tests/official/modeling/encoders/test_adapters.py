@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from official import config as configs
+from official import tokenizers
+from official.conversion.run import convert
 from official.modeling.model import Model
+from official.saving import model_folder, named_arrays, warm_start
 from official.training import resolve, trainable
 from official.utils.errors import UserError
 from tests import small
@@ -56,7 +59,7 @@ def test_adapters_begin_near_the_identity(name):
         np.testing.assert_array_equal(variables[path], variable, err_msg=path)
     added = {path for path in variables if "_adapter/" in path}
     assert variables.keys() - plain.variables_by_path().keys() == added
-    # Two in each layer: kernels [8, 3] and [3, 8] with their biases. A layer of ALBERT is there once.
+    # Two in each layer, kernels [8, 3] and [3, 8] with their biases. ALBERT has a single layer.
     layers = 1 if name == "albert" else 2
     count = sum(math.prod(variables[path].shape) for path in added)
     assert count == layers * 2 * (2 * 8 * SIZE + SIZE + 8)
@@ -84,7 +87,7 @@ def test_where_adapters_are_and_what_they_compute(name):
 
     def adapted(y, place):
         w1, b1, w2, b2 = (
-            np.array(variables[f"encoder/layer_0/{place}_adapter/{part}"], np.float64)
+            variables[f"encoder/layer_0/{place}_adapter/{part}"].numpy().astype(np.float64)
             for part in ("inner/kernel", "inner/bias", "outer/kernel", "outer/bias")
         )
         y = np.array(y, np.float64)
@@ -141,3 +144,33 @@ def test_what_does_not_suit_is_refused():
             objectives=[{"type": "seq2seq_lm"}],
             recipe__trainable={"adapters": 3},
         )
+
+
+def test_adapters_belong_to_the_model_folder(tmp_path):
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    rows = tokenizer.vocab_size
+    plain = configs.ResolvedConfig.of(config("post", vocab_size=rows))
+    settings = configs.ResolvedConfig.of(config("post", vocab_size=rows, adapter_size=SIZE))
+    arrays = named_arrays.values(Model(plain).variables_by_path())
+    arrays = {path: array + 0.01 for path, array in arrays.items()}
+    model_folder.write_new(plain, tokenizer, arrays, tmp_path / "plain")
+    model = Model(settings)
+    before = named_arrays.values(model.variables_by_path())
+    count, fresh = warm_start.start_from(model, str(tmp_path / "plain"), "last", "all", tokenizer)
+    assert (count, fresh) == (len(arrays), ["adapters"])
+    for path, variable in model.variables_by_path().items():
+        expected = before[path] if "_adapter/" in path else arrays[path]
+        np.testing.assert_array_equal(variable, expected, err_msg=path)
+
+    rng = np.random.default_rng(0)
+    after = {p: np.float32(rng.normal(size=v.shape)) for p, v in before.items()}
+    model_folder.write_new(settings, tokenizer, after, tmp_path / "adapted")
+    named_arrays.assign(model.variables_by_path(), after, "here")
+    config_there, _, loaded = model_folder.restore(tmp_path / "adapted")
+    assert config_there.encoder.adapter_size == SIZE
+    np.testing.assert_array_equal(states(loaded), states(model))
+    assert warm_start.start_from(loaded, str(tmp_path / "adapted"), "last", "encoder")[1] == [
+        "classification"
+    ]
+    with pytest.raises(UserError, match="encoder.adapter_size: 3: a BERT of transformers has no"):
+        convert(tmp_path / "adapted", tmp_path / "hf", target="hf")
