@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-ci test-all coverage lint imports types torture parity parity-environments bench docs clean always
+.PHONY: help demo study-quick test test-ci test-all coverage lint imports types torture parity parity-environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -22,16 +22,17 @@ unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 help:
-	@echo "make demo      raw text to a SavedModel that answers, with a table at the end (minutes)"
-	@echo "make test      the tests of a few seconds each (minutes)"
-	@echo "make test-ci   the tests of up to six seconds each, as CI runs them"
-	@echo "make test-all  all tests: whole runs, kills, several workers, benchmarks too"
-	@echo "make coverage  the share of lines that the tests of the data side run, with its floor"
-	@echo "make lint      ruff, the import rules of pyproject.toml, and types (mypy)"
-	@echo "make torture   kills, damages, full disks and hostile input, in a slice (some minutes)"
-	@echo "make parity    live comparison with the reference implementations (installs them)"
-	@echo "make bench     speed, side by side with the references (installs them)"
-	@echo "make docs      the pages of docs/ as a site, in site/ (installs mkdocs-material)"
+	@echo "make demo         raw text to a SavedModel that answers, with a table at the end (minutes)"
+	@echo "make study-quick  two variants of a pretraining and a verdict on a claim (minutes)"
+	@echo "make test         the tests of a few seconds each (minutes)"
+	@echo "make test-ci      the tests of up to six seconds each, as CI runs them"
+	@echo "make test-all     all tests: whole runs, kills, several workers, benchmarks too"
+	@echo "make coverage     the share of lines that the tests of the data side run, with its floor"
+	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
+	@echo "make torture      kills, damages, full disks and hostile input, in a slice (some minutes)"
+	@echo "make parity       live comparison with the reference implementations (installs them)"
+	@echo "make bench        speed, side by side with the references (installs them)"
+	@echo "make docs         the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
 .venv/.ready: requirements.txt requirements-dev.txt requirements-beam.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
@@ -44,6 +45,12 @@ help:
 
 demo: .venv/.ready
 	$(PY) -m demo.run
+
+study-quick: .venv/.ready
+	rm -rf study_quick
+	$(PY) -c "from pathlib import Path; from demo import corpus; corpus.write(Path('study_quick'))"
+	$(PY) -m experiments.study --study=configs/studies/quick.yaml --output=study_quick/work \
+	  --text=study_quick/text/train.txt --held_out=study_quick/text/heldout.txt
 
 # The tests of a file share its fixtures, and so run in one process. The short ones come last.
 PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder
@@ -123,4 +130,4 @@ docs: .venv-docs/.ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv .venv-docs .parity demo_run site
+	rm -rf .venv .venv-docs .parity demo_run study_quick site

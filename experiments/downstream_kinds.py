@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -31,10 +32,23 @@ Metrics = dict[str, float]
 class Run:
     """A data set in its own folder."""
 
-    def __init__(self, data_set: DataSet, options: argparse.Namespace):
-        """Creates the folder and prepares the files of the data set."""
+    def __init__(
+        self,
+        data_set: DataSet,
+        options: argparse.Namespace,
+        command: Callable[..., Any] | None = None,
+    ):
+        """Creates the folder and prepares the files of the data set.
+
+        Args:
+          data_set: the data set.
+          options: those of the command line.
+          command: runs a command of the project, in the place of `command` of this class.
+        """
         self.set = data_set
         self.options = options
+        if command is not None:
+            self.command = command  # type: ignore[method-assign]
         self.source = Path(options.data, data_set.folder)
         if not self.source.is_dir():
             raise SystemExit(f"error: there is no folder {self.source}: --data is the one above it")
@@ -121,10 +135,15 @@ class Run:
     @property
     def length(self) -> int:
         """The length of a sequence: that of the data set, or the positions of the encoder."""
-        return min(self.set.length, read_config(self.options.init)["encoder"]["max_positions"])
+        encoder = read_config(self.options.init)["encoder"]
+        return min(self.set.length, encoder.get("max_positions", self.set.length))
 
-    def fine_tune(self) -> None:
-        """Trains a model on the train split."""
+    def fine_tune(self, evaluate: bool = False) -> None:
+        """Trains a model on the train split.
+
+        Args:
+          evaluate: whether its metrics of the validation split are reported at the end.
+        """
         data_set = self.set
         buckets = [length for length in data_set.buckets if length < self.length]
         encoder = read_config(self.options.init)["encoder"]
@@ -145,7 +164,7 @@ class Run:
         ]
         self.command(
             "official.main",
-            f"--mode={'train_and_eval' if data_set.eval_every else 'train'}",
+            f"--mode={'train_and_eval' if data_set.eval_every or evaluate else 'train'}",
             f"--config=configs/finetune/{data_set.config}.yaml",
             f"--data={self.shards.resolve()}",
             f"--init={Path(self.options.init).resolve()}",

@@ -30,7 +30,12 @@ from official.utils import paths, strict
 from official.utils.errors import UserError
 
 FOLDER = "studies"
-_MAX_BYTES = 1 << 20
+# Fine-tuning reports the metrics of the validation split.
+_TASKS = tuple(
+    name
+    for name, data in downstream_sets.SETS.items()
+    if "validation" in data.splits and data.task != "masked_lm" and not data.model_of
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +126,7 @@ class Measure:
         if self.better is not None:
             strict.one_of("better", self.better, ("higher", "lower"))
         if self.task is not None:
-            strict.one_of("task", self.task, downstream_sets.SETS)
+            strict.one_of("task", self.task, _TASKS)
         if self.mean_of and (self.metric or self.task):
             raise ValueError("mean_of: a mean has no metric and no task")
         strict.at_least(self, 1, "seeds")

@@ -3,8 +3,10 @@
 OUTPUT/
   vocabulary-ID/            the tokenizer
   shards-ID/train, held_out shared by all runs with the same settings of the data
+  tasks-ID/                 the shards of a task, shared by all encoders of the same length
   runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt
   runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
+  runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning
   results.jsonl             the results of all runs of the page
 
 An ID is made of everything that decides about the contents: configs, seeds and the checksums of the
@@ -12,8 +14,10 @@ text. So the same command goes on after a kill, never does the same work twice, 
 results of another page, text or size apart.
 """
 
+import argparse
 import concurrent.futures
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -30,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environments import ROOT
-from experiments import study_page
+from experiments import downstream_kinds, downstream_sets, study_page
 from experiments.study_page import Measure, Size, Study
 from official import config as configs
 from official.modeling import weight_counts
@@ -42,6 +46,7 @@ from tfrecords_tools.pretraining.settings import Settings
 
 RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"
+TUNED = "metrics.json"
 # The command of a run ends with this message if its gradients are not finite.
 _DIVERGED = re.compile(r"(is|are) not finite.* in a row")
 
@@ -384,23 +389,41 @@ class Runner:
         cores: frozenset[int] | None,
     ) -> float:
         """Returns a figure of the encoder, fine-tuned with one seed."""
-        assert measure.task is not None
-        overrides = [f"--override={text}" for text in (*measure.override, f"seed={seed}")]
-        key = checksums.hash_bytes(json.dumps([measure.task, overrides]).encode())[:8]
+        assert measure.task is not None and self.options.tasks is not None
+        data_set = downstream_sets.SETS[measure.task]
+        overrides = [*measure.override, f"seed={seed}"]
+        key = _id([dataclasses.asdict(data_set), overrides])
         output = folder / f"{name}-{seed}-{key}"
-        results = output / "results.jsonl"
-        if not results.exists():
+        path = output / TUNED
+        if not path.exists():
             shutil.rmtree(output, ignore_errors=True)  # of a command that was killed
-            self._command(
-                folder / "log.txt", cores, "experiments.downstream", f"--data={self.options.tasks}",
-                f"--task={measure.task}", f"--init={model}", f"--output={output}", *overrides,
+            options = argparse.Namespace(
+                data=self.options.tasks, init=model, output=output, override=overrides,
+                baselines=False,
             )  # fmt: skip
-        row = json.loads(results.read_text(encoding="utf-8").splitlines()[0])
-        metric = measure.metric or row["metrics"][0]
-        if metric not in row["ours"]:
-            known = ", ".join(row["ours"])
+            command = functools.partial(self._command, folder / "log.txt", cores)
+            run = downstream_kinds.Run(data_set, options, command)
+            key = _id([dataclasses.asdict(data_set), self._tokenizer(cores).name, run.length])
+            with self._lock:
+                run.shards = self.options.output / f"tasks-{key}"
+                if not (run.shards / manifest.FILE).exists():
+                    run.make_shards()
+            run.fine_tune(evaluate=True)
+            held_out = [r for r in metrics_log.read(run.model) if r.split == "validation"]
+            if not held_out:
+                raise UserError(
+                    f"measures.{name}: the gradients of fine-tuning are not finite; lower "
+                    "recipe.optimizer.learning_rate by its `override`"
+                )
+            with atomic.file(path) as stream:
+                json.dump(dict(held_out[-1].metrics), stream, indent=1)
+            shutil.rmtree(run.folder)
+        values = json.loads(path.read_text(encoding="utf-8"))
+        metric = measure.metric or data_set.metrics[0]
+        if metric not in values:
+            known = ", ".join(values)
             raise UserError(f"measures.{name}.metric: {measure.task} has no {metric} ({known})")
-        return float(row["ours"][metric])
+        return float(values[metric])
 
     def _tokenizer(self, cores: frozenset[int] | None) -> Path:
         """Returns the vocabulary of the study, and makes it if needed."""

@@ -1,5 +1,6 @@
 """Tests of claims: orders, Holm's correction and verdicts, on made values."""
 
+import json
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy import stats
 
 from experiments import claims
 from experiments.claims import HOLDS, OPEN, REVERSED, Claim
+from tests import ROOT
 
 HIGHER = {"score": True, "loss": False}
 
@@ -84,6 +86,14 @@ def test_holm_by_its_definition():
     p = [0.01, 0.04, math.nan, 0.03, 0.005]
     assert claims.holm(p) == pytest.approx([0.03, 0.06, math.nan, 0.06, 0.02], nan_ok=True)
     assert claims.holm([0.9, 0.8]) == [1.0, 1.0] and claims.holm([]) == []
+
+
+def test_holm_as_statsmodels_has_it():
+    """P-values of 200 simulated studies, of one to eight links, some of them equal."""
+    cases = json.loads((ROOT / "tests" / "golden" / "holm.json").read_text())["cases"]
+    assert len(cases) == 200
+    for case in cases:
+        assert claims.holm(case["p"]) == pytest.approx(case["corrected"], rel=1e-12)
 
 
 def test_false_positives_of_studies_without_an_effect():

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from experiments import study, study_page, study_runs
+from official.shards import manifest
 from official.utils.errors import UserError
 from tests import ROOT, small
 
@@ -82,6 +83,8 @@ def test_what_is_missing_is_said_before_anything_runs(texts):
     unknown = PAGE.replace("{encoder.dropout: 0.1}", "{encoder.drop: 0.1}")
     with pytest.raises(UserError, match=r"variants.with, phase 1: .*encoder.drop: unknown key"):
         runner(texts, unknown)
+    with pytest.raises(UserError, match="task: dream is not one of"):
+        runner(texts, PAGE.replace("claims:", "  dream: {task: dream}\nclaims:"))
     with pytest.raises(UserError, match="needs --tasks=DIR"):
         runner(texts, PAGE.replace("claims:", "  sst2: {task: sst2}\nclaims:"))
     (texts / "held_out.txt").unlink()
@@ -105,10 +108,17 @@ def test_the_list_and_a_dry_run(texts, capsys):
 @pytest.mark.long
 def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     """Stopped in the middle; the same command ends it, and then has nothing to do."""
+    task = "  cola: {task: cola, metric: accuracy, override: [recipe.epochs=1]}\nclaims:"
+    (texts / "page.yaml").write_text(PAGE.replace("claims:", task))
+    cola = texts / "tasks" / "glue" / "CoLA"
+    cola.mkdir(parents=True)
+    for name, count in (("train", 64), ("dev", 20)):
+        lines = [f"s\t{i % 2}\t\t{'the city' if i % 2 else 'city the'}\n" for i in range(count)]
+        (cola / f"{name}.tsv").write_text("".join(lines))
     command = [
         sys.executable, "-m", "experiments.study", f"--study={texts / 'page.yaml'}", "--jobs=2",
         f"--text={texts / 'text.txt'}", f"--held_out={texts / 'held_out.txt'}",
-        f"--output={texts / 'work'}",
+        f"--output={texts / 'work'}", f"--tasks={texts / 'tasks'}",
     ]  # fmt: skip
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     first = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
@@ -127,7 +137,11 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         assert len(own) == 3 and {r.diverged for r in own} == {variant == "wild"}
         assert own[0].rate == own[1].rate and (own[0].seed, own[1].seed) == (0, 1)
         assert variant == "wild" or own[2].measures["masked_lm"] >= own[0].measures["masked_lm"]
+        assert variant == "wild" or [0 <= r.measures["cola"] <= 1 for r in own[:2]] == [True] * 2
+        assert "cola" not in own[2].measures  # the rate that was not chosen
     assert len(list((texts / "work").glob("shards-*"))) == 2  # of two lengths
+    (shards,) = (texts / "work").glob("tasks-*")  # one for four encoders
+    assert manifest.read(shards).split("validation")[0].records == 20
     steps = [x for x, _ in results[0].curve]
     assert steps == [2 * 128, 4 * 128, 4 * 128 + 2 * 256, 4 * 128 + 4 * 256]
     logs = {path: path.stat().st_size for path in runs.glob("*/*/log.txt")}
