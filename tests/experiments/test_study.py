@@ -83,7 +83,7 @@ def test_what_is_missing_is_said_before_anything_runs(texts):
     unknown = PAGE.replace("{encoder.dropout: 0.1}", "{encoder.drop: 0.1}")
     with pytest.raises(UserError, match=r"variants.with, phase 1: .*encoder.drop: unknown key"):
         runner(texts, unknown)
-    with pytest.raises(UserError, match="task: dream is not one of"):
+    with pytest.raises(UserError, match="measures.dream.task: 'dream' is not one of"):
         runner(texts, PAGE.replace("claims:", "  dream: {task: dream}\nclaims:"))
     with pytest.raises(UserError, match="needs --tasks=DIR"):
         runner(texts, PAGE.replace("claims:", "  sst2: {task: sst2}\nclaims:"))
