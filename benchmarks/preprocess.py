@@ -95,9 +95,10 @@ def measure(command: list[str], records: Path) -> dict:
         status = process.wait()
         seconds = time.monotonic() - started
         memory.end()
+        output.seek(0)
+        said = output.read()
         if status:
-            output.seek(0)
-            sys.exit(f"error: {' '.join(command)} ended with {status}:\n{output.read()[-3000:]}")
+            sys.exit(f"error: {' '.join(command)} ended with {status}:\n{said[-3000:]}")
     paths = [records] if records.is_file() else list(records.glob("*.tfrecord"))
     answer = {
         "seconds": seconds,
@@ -105,6 +106,7 @@ def measure(command: list[str], records: Path) -> dict:
         "bytes": sum(path.stat().st_size for path in paths),
         "main": memory.main,
         "worker": memory.worker,
+        "said": said,
     }
     shutil.rmtree(records) if records.is_dir() else records.unlink()
     return answer

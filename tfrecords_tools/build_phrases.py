@@ -53,6 +53,7 @@ def main(argv: list[str]) -> None:
         options.on_long_line,
         where,
         report=progress.say,
+        text_filters=corpus.filters_of(options),
     )
 
 

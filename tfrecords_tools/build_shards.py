@@ -4,10 +4,11 @@
     [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 The input is text with one sentence (or, with --split_sentences, one paragraph) on each line and a
-blank line between documents, or JSON Lines with a `text` field; plain or gzipped. Byte-level BPE
-encodes the text of a document unchanged, with its line breaks and blanks. The same command gives
-the same bytes with any number of workers, and on Apache Beam. If it was stopped, the same command
-continues where it ended.
+blank line between documents, or JSON Lines with a `text` field; plain, .gz or .zst. A .parquet file
+has a document in each row of its column `text`. Byte-level BPE encodes the text of a document
+unchanged, with its line breaks and blanks. --min_words, --max_symbol_share and --deduplicate leave
+documents out. The same command gives the same bytes with any number of workers, and on Apache Beam.
+If it was stopped, the same command continues where it ended.
 """
 
 from absl import flags
@@ -65,6 +66,7 @@ def main(argv: list[str]) -> None:
         options.split_sentences,
         options.phrases,
         options.entities,
+        corpus.filters_of(options),
     )
     builder.build(
         settings,

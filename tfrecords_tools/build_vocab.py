@@ -107,6 +107,7 @@ def main(argv: list[str]) -> None:
         report=progress.say,
         strip_accents=options.strip_accents,
         added_tokens=options.added_tokens,
+        text_filters=corpus.filters_of(options),
     )
 
 

@@ -178,7 +178,7 @@ READERS = {
     "run": lambda folder: trec.read_run(Path(folder, "train.run")),
     "qrels": lambda folder: trec.read_qrels(Path(folder, "train.qrels")),
     "verify": _verify,
-    "text": lambda folder: list(file_ranges.read_gzipped(Path(folder, "text.txt.gz"), 1 << 20)),
+    "text": lambda folder: list(file_ranges.read_packed(Path(folder, "text.txt.gz"), 1 << 20)),
 }
 
 

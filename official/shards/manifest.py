@@ -15,6 +15,7 @@ from official.config import corruption_from_dict
 from official.config.parts import CorruptionConfig
 from official.config.segments import Segments
 from official.shards.features import FEATURES
+from official.shards.text_filters import TextFilters
 from official.tasks import KINDS as TASK_KINDS
 from official.tasks import SPLITS
 from official.tasks.task import Description, MixtureDescription, description_from_dict
@@ -44,6 +45,7 @@ class PretrainingSettings:
         loader.
       split_sentences: whether paragraphs were split into sentences.
       lexicons: file names of the lexicons of phrases and entities.
+      filters: the filters that the documents have passed; None = there were none.
     """
 
     segments: Segments | None = omitted()
@@ -51,6 +53,7 @@ class PretrainingSettings:
     format: str = "examples"
     split_sentences: bool = False
     lexicons: tuple[str, ...] = ()
+    filters: TextFilters | None = omitted()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,12 +17,14 @@ _EXTRAS = {
     "ir_measures": "eval",
     "matplotlib": "plots",
     "onnx": "onnx",
+    "pyarrow": "text",
     "rouge_score": "eval",
     "sacrebleu": "eval",
     "scipy": "eval",
     "seqeval": "eval",
     "sklearn": "eval",
     "tf2onnx": "onnx",
+    "zstandard": "text",
 }
 
 

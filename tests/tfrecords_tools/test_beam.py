@@ -2,10 +2,12 @@
 
 import functools
 
+import numpy as np
 import pytest
 
 from official import config as configs
 from official.shards import manifest
+from official.shards.text_filters import TextFilters
 from official.utils.errors import UserError
 from tests import commands, sentences, small, systems
 from tfrecords_tools.pretraining import builder
@@ -71,6 +73,32 @@ def test_pretraining_shards(tmp_path, text, format):
     assert build(Execution(2), "processes") == expected
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"tokenizer", "here", "beam", "processes"}
+
+
+@pytest.mark.slow
+def test_filters(tmp_path):
+    """The documents that pass are the same, and so are the shards and the vocabulary."""
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(each) for each in TEXTS + TEXTS[:40]))
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
+    filters = TextFilters(9, 0.5, "near")
+    settings = Settings.from_config(small.config(), tokenizer, filters=filters)
+    left = tmp_path / ".beam-beam" / "filters" / "dropped-0123456789abcdef.npy"  # by a killed run
+    left.parent.mkdir(parents=True)
+    np.save(left, np.zeros((3, 1), np.int64))
+    for name, where in (("here", HERE), ("beam", BEAM)):
+        shards(tmp_path, tmp_path / "a.txt", settings, where, name)
+        vocabulary.build(
+            str(tmp_path / "a.txt"),
+            tmp_path / f"{name}-words",
+            "words",
+            300,
+            execution=where,
+            text_filters=filters,
+        )
+    for name in ("", "-words"):
+        assert contents(tmp_path / f"here{name}") == contents(tmp_path / f"beam{name}")
+    skipped = manifest.read(tmp_path / "beam").totals.skipped
+    assert skipped.keys() == {"documents of too few words", "near-duplicate documents"}
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import unicodedata
 import pytest
 
 from official import tokenizers
+from official.shards.text_filters import TextFilters
 from official.utils import progress
 from official.utils.errors import UserError
 from tests import ROOT
@@ -241,6 +242,28 @@ def test_output_that_is_there(tmp_path, text):
     build(text, tmp_path / "out")
     with pytest.raises(UserError, match=r"out is there already: name another folder or remove it"):
         build(text, tmp_path / "out")
+
+
+def test_filters(tmp_path):
+    """Words of documents that are left out are not counted."""
+    (tmp_path / "a.txt").write_text("one two\nthree\n\nfour\n\n# five ##\n\none two three\n\n" * 3)
+    lines = []
+    made = builder.build(
+        str(tmp_path / "a.txt"),
+        tmp_path / "out",
+        "words",
+        6,
+        text_filters=TextFilters(2, 0.4, "exact"),
+        report=lines.append,
+    )
+    assert set(made.pieces) >= {"one", "two", "three"} and not {"four", "five"} & set(made.pieces)
+    assert "skipped: 6 documents of too few words" in lines
+    assert "skipped: 5 duplicate documents" in lines
+    message = "nothing to learn from; filters left out 12 documents of too few words$"
+    with pytest.raises(UserError, match=message):
+        builder.build(
+            str(tmp_path / "a.txt"), tmp_path / "none", "words", 50, text_filters=TextFilters(4)
+        )
 
 
 @pytest.mark.slow

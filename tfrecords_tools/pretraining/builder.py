@@ -34,6 +34,7 @@ from tfrecords_tools.pretraining.sentence_rows import SentenceRows
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.stream_rows import StreamRows
 from tfrecords_tools.pretraining.streams import Plan
+from tfrecords_tools.text import filters
 from tfrecords_tools.text.corpus import Corpus, Group, Reading
 from tfrecords_tools.writing import folders, parallel, shards
 from tfrecords_tools.writing.execution import Execution
@@ -82,6 +83,9 @@ def build(
         folders.new_shards(output) as folder,
         execution.start(output, plan, _start_worker, report) as (runner, scratch),
     ):
+        reading = filters.passed(
+            settings.filters, corpus, reading, runner.ordered, scratch / "filters", report
+        )
         work = _Build(settings, corpus, reading, folder, scratch, runner, num_shards, report)
         built, counts = work.run()
         if isinstance(folder, Path):

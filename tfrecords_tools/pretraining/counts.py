@@ -15,6 +15,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining import lexicon
 from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.text import dropped
 
 _LINES_SHOWN = 3  # of a lexicon, which never match
 _MUCH = 0.2  # of the tokens; so many are not lost by chance
@@ -105,7 +106,7 @@ class Counts:
                 "sentence a line (--split_sentences does it), or set "
                 "segments.random_negatives: true"
             )
-        raise UserError(f"no text {where}: no examples")
+        raise UserError(f"no text {where}: no examples{dropped.note(self.skipped)}")
 
     def as_totals(self, settings: Settings) -> PretrainingTotals:
         """Returns the counts that the manifest records."""

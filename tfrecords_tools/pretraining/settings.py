@@ -11,6 +11,7 @@ from official.config.parts import CorruptionConfig
 from official.config.segments import TEXT_FORMATS
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.manifest import PretrainingSettings
+from official.shards.text_filters import TextFilters
 from official.utils import paths
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import tf_models
@@ -33,6 +34,7 @@ class Settings:
       lexicons: (feature, path) of each file of phrases or entities.
       token_counts: a folder with the count of each vocabulary entry in the corpus, which static
         masks may draw from; "" = none.
+      filters: which documents of the text are left out; None = none are.
       config: the config that the shards are made for. No record depends on it.
     """
 
@@ -44,6 +46,7 @@ class Settings:
     split_sentences: bool = False
     lexicons: tuple[tuple[str, str], ...] = ()
     token_counts: str = ""
+    filters: TextFilters | None = None
     config: configs.Config | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
@@ -56,6 +59,7 @@ class Settings:
         split_sentences: bool = False,
         phrases: str | os.PathLike | None = None,
         entities: str | os.PathLike | None = None,
+        filters: TextFilters | None = None,
     ) -> "Settings":
         """Returns the settings of a config.
 
@@ -67,6 +71,7 @@ class Settings:
           split_sentences: whether lines are paragraphs that are split into sentences.
           phrases: a lexicon file (see `tfrecords_tools.pretraining.lexicon`).
           entities: a lexicon file.
+          filters: which documents of the text are left out; None = none are.
 
         Raises:
           UserError: the config does not suit pretraining, the format or the lexicons.
@@ -100,6 +105,7 @@ class Settings:
             lexicons=_lexicons(
                 segments, config.corruption, {"phrase_inner": phrases, "entity_inner": entities}
             ),
+            filters=filters,
             config=config,
         )
 
@@ -125,6 +131,7 @@ class Settings:
             format=self.format,
             split_sentences=self.split_sentences,
             lexicons=tuple(paths.path(path).name for _, path in self.lexicons),
+            filters=self.filters,
         )
 
 

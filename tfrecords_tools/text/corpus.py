@@ -2,12 +2,12 @@
 
 The ranges of the files (`file_ranges`) are put in groups, and any process can read any group.
 Groups depend on the sizes of the files and on the seed, and not on the number of processes. A
-gzipped file is a single unit of work, because its parts cannot be read alone.
+packed file (.gz, .zst, .parquet) is a single unit of work, because its parts cannot be read alone.
 
 The ranges of a group are joined to chunks of about a megabyte. A range with a part of a long
 document is a chunk alone, so that it can begin and end as the document does there. Where second
 segments come from other documents, all ranges of a group are one chunk. They are a random sample of
-the corpus, and every text is as likely as any other to be such a segment. A large gzipped file
+the corpus, and every text is as likely as any other to be such a segment. A large packed file
 becomes several of these chunks.
 """
 
@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
+from official.shards.text_filters import DEDUPLICATE, TextFilters
 from official.utils import host_seeding, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath, RemotePath
-from tfrecords_tools.text import documents, file_ranges
+from tfrecords_tools.text import documents, dropped, file_ranges, packed_files
 from tfrecords_tools.text.documents import Document, ReadCounts
 from tfrecords_tools.text.file_ranges import FileRange, PlainFile
 
@@ -33,9 +34,9 @@ RANGES_IN_GROUP = 8
 GROUPS = 16  # in a corpus that is large enough; a larger one has groups of the largest ranges
 CHUNK_BYTES = 1 << 20
 SHARED_CHUNK_BYTES = RANGES_IN_GROUP * MAX_RANGE_BYTES
-_GZIPPED = -1
-_GZIP_RATIO = 4  # about the size of text over its gzipped size
-_OTHER_FORMATS = {".bz2", ".json", ".parquet", ".pdf", ".tar", ".tgz", ".xz", ".zip", ".zst"}
+_PACKED = -1
+_PACKED_RATIO = 4  # about the size of text over its packed size
+_OTHER_FORMATS = {".bz2", ".json", ".pdf", ".tar", ".tgz", ".xz", ".zip"}
 
 
 class UnreadRange(NamedTuple):
@@ -45,7 +46,7 @@ class UnreadRange(NamedTuple):
       file: the number of the file in the corpus.
       path: the file.
       size: the number of bytes of the file.
-      number: the number of the range; -1 = all ranges of a gzipped file.
+      number: the number of the range; -1 = all ranges of a packed file.
     """
 
     file: int
@@ -54,7 +55,7 @@ class UnreadRange(NamedTuple):
     number: int
 
     def read(self, range_bytes: int, skip_long_lines: bool) -> Iterator[FileRange]:
-        """Yields the text: one range, or all those of a gzipped file; none if it has no begin.
+        """Yields the text: one range, or all those of a packed file; none if it has no begin.
 
         Args:
           range_bytes: see `Corpus`.
@@ -63,8 +64,8 @@ class UnreadRange(NamedTuple):
         Raises:
           UserError: the file cannot be read.
         """
-        if self.number == _GZIPPED:
-            yield from file_ranges.read_gzipped(self.path, range_bytes, skip_long_lines)
+        if self.number == _PACKED:
+            yield from file_ranges.read_packed(self.path, range_bytes, skip_long_lines)
         elif text := PlainFile(self.path, self.size, range_bytes, skip_long_lines).read(
             self.number
         ):
@@ -124,20 +125,20 @@ class Corpus:
         size = self.range_bytes
         counts = np.array(
             [
-                1 if file_ranges.is_gzipped(path) else -(-length // size)
+                1 if packed_files.is_packed(path) else -(-length // size)
                 for path, length in zip(self.paths, self.sizes, strict=True)
             ]
         )
         files = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         lengths = np.minimum(np.array(self.sizes)[files] - numbers * size, size)
-        gzipped = np.array([file_ranges.is_gzipped(path) for path in self.paths])[files]
-        lengths[gzipped] = np.array(self.sizes)[files[gzipped]]
-        numbers[gzipped] = _GZIPPED
+        packed = np.array([packed_files.is_packed(path) for path in self.paths])[files]
+        lengths[packed] = np.array(self.sizes)[files[packed]]
+        numbers[packed] = _PACKED
         order = np.arange(len(files))
         if seed is not None:
             order = host_seeding.numpy_rng(seed).permutation(len(files))
-        weights = lengths[order] * np.where(gzipped[order], _GZIP_RATIO, 1)
+        weights = lengths[order] * np.where(packed[order], _PACKED_RATIO, 1)
         total = int(weights.sum())
         count = max(1, total // (size * RANGES_IN_GROUP))
         # Groups of about equal size: each range is in the group in which its first byte is.
@@ -186,11 +187,13 @@ def expand(globs: Sequence[str] | str) -> list[AnyPath]:
     if not found:
         raise UserError("no input files are given: name paths or globs, separated by commas")
     for path in found.values():
-        if _suffix(path) in _OTHER_FORMATS:
+        if _is_other_format(path):
             raise UserError(
                 f"{path}: cannot read this format: unpack or convert it to text (one sentence a "
-                "line, a blank line between documents) or .jsonl with a `text` field, plain or .gz"
+                "line, a blank line between documents) or .jsonl with a `text` field, plain, .gz "
+                "or .zst, or to .parquet with a `text` column"
             )
+        packed_files.check(path)
     if not any(path.stat().st_size for path in found.values()):
         raise UserError(f"the input is empty: {', '.join(map(str, found.values()))} hold no bytes")
     return list(found.values())
@@ -220,8 +223,11 @@ def _matches(pattern: str) -> Iterator[AnyPath]:
         yield from map(Path, sorted(glob.glob(pattern, recursive=True)))
 
 
-def _suffix(path: AnyPath) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+def _is_other_format(path: AnyPath) -> bool:
+    name = packed_files.content_name(path)
+    suffix = Path(name).suffix.lower()
+    # A Parquet file is compressed inside.
+    return suffix in _OTHER_FORMATS or (suffix == packed_files.PARQUET and name != path.name)
 
 
 def _no_file(pattern: str, matched_folders: bool, given: str) -> str:
@@ -258,11 +264,13 @@ class Reading:
       range_bytes: see `corpus.Corpus`.
       skip_bad_utf8: whether lines that are not UTF-8 are left out; if not, they are an error.
       skip_long_lines: the same for lines that are too long.
+      dropped: the file of the documents that filters have left out (see `dropped`); "" = none.
     """
 
     range_bytes: int
     skip_bad_utf8: bool = False
     skip_long_lines: bool = False
+    dropped: str = ""
 
     @classmethod
     def of(cls, files: Corpus, on_bad_utf8: str, on_long_line: str) -> "Reading":
@@ -302,8 +310,10 @@ def _parsed(group: Group, reading: Reading) -> Iterator[_Parsed]:
     for unread in group.ranges:
         for each in unread.read(reading.range_bytes, reading.skip_long_lines):
             whole = each.begins_in == each.number and not each.unfinished
-            parsed = documents.parse(each, unread.file, reading.skip_bad_utf8)
-            yield _Parsed(len(each.data), whole, *parsed)
+            found, read_counts = documents.parse(each, unread.file, reading.skip_bad_utf8)
+            if reading.dropped:
+                found = dropped.leave_out(reading.dropped, found, read_counts)
+            yield _Parsed(len(each.data), whole, found, read_counts)
 
 
 def _separate(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
@@ -338,7 +348,7 @@ def _shared(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
 
 
 def define_flags(output: str, values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines `--input`, `--output` and the flags for lines that cannot be used.
+    """Defines `--input`, `--output` and the flags for what is left out of the text.
 
     Args:
       output: the kind of output, for the help text.
@@ -347,7 +357,8 @@ def define_flags(output: str, values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         "input",
         None,
-        "text or .jsonl files, plain or .gz; globs; put a name with a comma in double quotes",
+        "text or .jsonl files, plain, .gz or .zst; .parquet files with a column `text`; globs; put "
+        "a name with a comma in double quotes",
         flag_values=values,
     )
     flags.DEFINE_string("output", None, f"{output} to create", flag_values=values)
@@ -355,3 +366,36 @@ def define_flags(output: str, values: flags.FlagValues = flags.FLAGS) -> None:
     action = "stop at a line that is {}, or leave it out and count it"
     for name, kind in (("on_bad_utf8", "not UTF-8"), ("on_long_line", "too long")):
         flags.DEFINE_enum(name, "error", choices, action.format(kind), flag_values=values)
+    flags.DEFINE_integer(
+        "min_words",
+        None,
+        "leave out documents of fewer words. A word is a run of letters, digits and accents. Where "
+        "words have no blanks between them, each letter is a word: in Chinese, Japanese, Thai, "
+        "Lao, Burmese and Khmer",
+        lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "max_symbol_share",
+        None,
+        "leave out documents of which a larger share of the characters, without white space, are "
+        "no letters, digits or accents of any script; 0 to 1, prose has 0.02 to 0.08",
+        lower_bound=0.0,
+        upper_bound=1.0,
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "deduplicate",
+        None,
+        DEDUPLICATE,
+        "leave out documents that repeat an earlier one. exact: the same text but for white space; "
+        "near: also those that share about two thirds of all runs of three words, whatever their "
+        "case and punctuation",
+        flag_values=values,
+    )
+
+
+def filters_of(values: flags.FlagValues) -> TextFilters | None:
+    """Returns the filters of the flags that `define_flags` has defined; None = there are none."""
+    filters = TextFilters(values.min_words, values.max_symbol_share, values.deduplicate)
+    return None if filters == TextFilters() else filters

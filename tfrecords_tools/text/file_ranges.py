@@ -10,13 +10,13 @@ There is no range n if one line fills the stretch, nor if the last stretch has t
 alone. A document of more than `MAX_DOCUMENT_BYTES` is divided, so that no process has to look
 further back for its begin.
 
-The ranges of a gzipped file cannot be read alone. `read_gzipped` reads them all, in order, and cuts
-them where documents begin.
+The ranges of a packed file (see `packed_files`) cannot be read alone. `read_packed` reads them all,
+in order, and cuts them where documents begin.
 """
 
 import dataclasses
 import functools
-import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ from typing import IO, NamedTuple
 
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from tfrecords_tools.text import packed_files
 
 MAX_LINE_BYTES = 16 << 20  # Without the line break.
 MAX_DOCUMENT_BYTES = 16 << 20
@@ -76,7 +77,7 @@ class _Begin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PlainFile:
-    """The ranges of a file that is not gzipped.
+    """The ranges of a file that is not packed.
 
     Attributes:
       path: the file.
@@ -161,8 +162,8 @@ class _Ranges:
         return multiple
 
 
-def read_gzipped(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[FileRange]:
-    """Yields the ranges of a gzipped file, of at least `size` bytes each but the last.
+def read_packed(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[FileRange]:
+    """Yields the ranges of a packed file, of at least `size` bytes each but the last.
 
     Raises:
       UserError: the file cannot be read, or has a line that is too long.
@@ -174,7 +175,7 @@ def read_gzipped(path: AnyPath, size: int, skip_long_lines: bool = False) -> Ite
     lines: list[bytes] = []
     previous = b"\n"
     with opened(path) as file:
-        for line in _lines(gzip.GzipFile(fileobj=file), path, skip_long_lines):
+        for line in _lines(packed_files.unpacked(file, path), path, skip_long_lines):
             if line is None:
                 long_lines += 1
                 continue
@@ -214,7 +215,9 @@ def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[byte
     return b"".join(lines), long_lines
 
 
-def _lines(file: IO[bytes] | gzip.GzipFile, path: AnyPath, skip: bool) -> Iterator[bytes | None]:
+def _lines(
+    file: IO[bytes] | io.BufferedIOBase, path: AnyPath, skip: bool
+) -> Iterator[bytes | None]:
     """Yields the lines of an open file, and None for a line that is too long.
 
     Raises:
@@ -249,16 +252,11 @@ def line_number(path: AnyPath, position: int) -> int:
     """Returns the number, from 1, of the line at a position in the (unpacked) file."""
     count = 1
     with opened(path) as file:
-        stream = gzip.GzipFile(fileobj=file) if is_gzipped(path) else file
+        stream = packed_files.unpacked(file, path) if packed_files.is_packed(path) else file
         while position > 0 and (block := stream.read(min(position, 1 << 20))):
             count += block.count(b"\n")
             position -= len(block)
     return count
-
-
-def is_gzipped(path: AnyPath) -> bool:
-    """Returns whether a file is gzipped."""
-    return path.name.endswith(".gz")
 
 
 def opened(path: AnyPath) -> IO[bytes]:
@@ -274,8 +272,8 @@ def opened(path: AnyPath) -> IO[bytes]:
 
 
 def is_json(path: AnyPath) -> bool:
-    """Returns whether a file has JSON Lines."""
-    return path.name.removesuffix(".gz").lower().endswith(".jsonl")
+    """Returns whether a file has JSON Lines, or is read as such."""
+    return packed_files.content_name(path).lower().endswith((".jsonl", packed_files.PARQUET))
 
 
 def _is_blank(line: bytes) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from official import tokenizers
+from official.shards.text_filters import TextFilters
 from official.tokenizers import file_formats
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_lines
 from official.tokenizers.base import sentinels as sentinel_pieces
@@ -20,7 +21,7 @@ from official.tokenizers.sentencepiece import T5
 from official.tokenizers.sentencepiece_rules import TextRules
 from official.utils import atomic, paths
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents
+from tfrecords_tools.text import documents, dropped, filters
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary import sentencepiece, word_vocabularies
 from tfrecords_tools.vocabulary.word_counts import Passes, Report, WordCounts
@@ -122,6 +123,7 @@ def build(
     report: Report = lambda line: None,
     strip_accents: bool | None = None,
     added_tokens: str | os.PathLike | None = None,
+    text_filters: TextFilters | None = None,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
 
@@ -147,6 +149,7 @@ def build(
       strip_accents: whether accents and vowel signs are removed; None = WordPiece with `lower_case`
         removes them, and so does `normalize_text`.
       added_tokens: a file of tokens that are found in raw text; see `added_tokens.read_lines`.
+      text_filters: which documents are left out; None = none are.
 
     Raises:
       UserError: the input or an option cannot be used, or `output` exists.
@@ -163,14 +166,17 @@ def build(
     read_counts = documents.ReadCounts()
     with (
         atomic.folder(output, file_formats.SETTINGS_FILE) as temporary,
-        execution.start_anew(paths.path(output), start_worker) as (runner, _),
+        execution.start_anew(paths.path(output), start_worker) as (runner, scratch),
     ):
+        reading = filters.passed(
+            text_filters, corpus, reading, runner.ordered, scratch / "filters", report
+        )
         passes = Passes(corpus, reading, runner, report)
         learner = _read(passes, options, read_counts)
         if not (examples := _first_lines(passes, kind)):
             raise UserError(
                 f"no text in the input ({len(corpus.paths)} files, {corpus.bytes:,} bytes): "
-                "nothing to learn from"
+                f"nothing to learn from{dropped.note(read_counts.skipped)}"
             )
         tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)

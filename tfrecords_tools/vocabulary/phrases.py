@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from official.shards.text_filters import TextFilters
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.text import documents
+from tfrecords_tools.text import documents, filters
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary.word_counts import Counts, Passes, Report
 from tfrecords_tools.writing.execution import Execution
@@ -49,6 +50,7 @@ def build(
     on_long_line: str = "error",
     execution: Execution = Execution(),  # noqa: B008
     report: Report = lambda line: None,
+    text_filters: TextFilters | None = None,
 ) -> list[str]:
     """Reads text and writes a lexicon.
 
@@ -63,6 +65,7 @@ def build(
       on_long_line: "error" or "skip": what to do with lines that are too long.
       execution: where the text is read; this does not change the phrases.
       report: is called with lines of progress.
+      text_filters: which documents are left out; None = none are.
 
     Returns:
       The phrases, in the order of the file.
@@ -77,6 +80,9 @@ def build(
     occurrences = Counts(MAX_WORDS)
     read_counts = documents.ReadCounts()
     with execution.start_anew(paths.path(output), start_worker) as (runner, scratch):
+        reading = filters.passed(
+            text_filters, corpus, reading, runner.ordered, scratch / "filters", report
+        )
         passes = Passes(corpus, reading, runner, report)
         count = functools.partial(count_words, lower_case=lower_case)
         for chunk in passes.apply(count, read_counts, f"pass 1 of {max_words}:"):

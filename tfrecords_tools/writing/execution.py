@@ -115,10 +115,20 @@ def _on_beam(
     scratch = output.with_name(f".beam-{output.name}")
     if isinstance(scratch, Path):
         folders.make_own(scratch)
+    _empty(scratch)  # of what a killed run has left
     try:
         yield Started(BeamRunner(options, setup, scratch / "results"), scratch)
     finally:
         paths.remove_tree(scratch)
+
+
+def _empty(folder: AnyPath) -> None:
+    """Removes what is in a folder."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir():
+            paths.remove_tree(path)
+        else:
+            path.unlink()
 
 
 def define_flags(

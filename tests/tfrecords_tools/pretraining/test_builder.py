@@ -22,12 +22,13 @@ import yaml
 
 from official import config, data, tokenizers
 from official.shards import manifest, shard_folder, stored_arrays
+from official.shards.text_filters import TextFilters
 from official.utils import progress, strict
 from official.utils.errors import UserError
 from tests import ROOT, small, systems
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import corpus, file_ranges
+from tfrecords_tools.text import corpus, file_ranges, filters
 from tfrecords_tools.text.corpus import Corpus, Reading
 from tfrecords_tools.vocabulary import word_vocabularies
 from tfrecords_tools.writing import shards
@@ -50,7 +51,7 @@ def build(
 ):
     in_settings = {
         k: options.pop(k)
-        for k in ("format", "split_sentences", "phrases", "entities")
+        for k in ("format", "split_sentences", "phrases", "entities", "filters")
         if k in options
     }
     settings = Settings.from_config(run_config or small.config(), tokenizer, seed, **in_settings)
@@ -115,10 +116,12 @@ def test_a_shard_folder(tmp_path, tokenizer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"format": "tf_models"}, {"filters": TextFilters(9, 0.3, "near")}]
+)
 def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 2000)  # dozens of ranges
-    write_text(tmp_path / "a.txt", 300)
+    write_text(tmp_path / "a.txt", 300, times=1 + ("filters" in options))
     settings = small.config(segments__duplicates=2)
     for workers in (0, 2, 3):
         build(
@@ -133,6 +136,13 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
     first, second, third = (contents(tmp_path / f"out{n}") for n in (0, 2, 3))
     assert first == second == third
     assert len(first) == 6  # two shards, manifest, counts, vocabulary and its settings
+    totals = manifest.read(tmp_path / "out0").totals
+    if "filters" in options:
+        few = sum(len(" ".join(each).split()) < 9 for each in small.documents(300))
+        assert totals.documents == totals.skipped["near-duplicate documents"] == 300 - few
+        assert totals.skipped["documents of too few words"] == 2 * few > 0
+    else:
+        assert totals.documents == 300 and not totals.skipped
 
 
 @pytest.mark.slow
@@ -747,6 +757,46 @@ def test_another_build_starts_anew(tmp_path, tokenizer, monkeypatch):
             shutil.rmtree(tmp_path / name)
         assert not work.exists()
     assert len(stopped) == 3
+
+
+def test_filters(tmp_path, tokenizer, monkeypatch):
+    """The shards are those of the text that passes; a build that goes on does not filter again."""
+    monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 1000)
+    texts = ["\n".join(lines) for lines in small.documents(60)]
+    few = sum(len(text.split()) < 20 for text in texts)
+    (tmp_path / "a.txt").write_text("\n\n".join([*texts, "# * #\n**", *texts[:20], "ba be"]))
+    chosen = TextFilters(20, 0.5, "exact")
+    lines = []
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "write_shard", lambda part, **_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            build(tokenizer, tmp_path / "a.txt", tmp_path / "out", filters=chosen)
+        patch.undo()
+        patch.setattr(filters, "measure", None)
+        built = build(
+            tokenizer, tmp_path / "a.txt", tmp_path / "out", report=lines.append, filters=chosen
+        )
+    again = build(tokenizer, tmp_path / "a.txt", tmp_path / "again", filters=chosen)
+    assert contents(tmp_path / "out") == contents(tmp_path / "again") and built == again
+    copies_of_few = sum(len(text.split()) < 20 for text in texts[:20])
+    assert built.totals.documents == 60 - few
+    assert built.totals.skipped == {
+        "documents of too few words": few + copies_of_few + 2,
+        "duplicate documents": 20 - copies_of_few,
+    }
+    assert f"left out: {few + copies_of_few + 2} documents of too few words, " in lines[-1]
+    assert few > copies_of_few > 0
+    stored = json.loads((tmp_path / "out" / manifest.FILE).read_text())["config"]["filters"]
+    assert stored == {"min_words": 20, "max_symbol_share": 0.5, "deduplicate": "exact"}
+    assert manifest.read(tmp_path / "out").config.filters == chosen
+    # A build without filters says nothing of them.
+    (tmp_path / "b.txt").write_text("\n\n".join(text for text in texts if len(text.split()) >= 20))
+    plain = build(tokenizer, tmp_path / "b.txt", tmp_path / "plain")
+    assert "filters" not in (tmp_path / "plain" / manifest.FILE).read_text()
+    assert plain.totals.tokens == built.totals.tokens
+    message = r"no examples; filters left out 8\d documents of too few words$"
+    with pytest.raises(UserError, match=message):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "none", filters=TextFilters(1000))
 
 
 def test_pairs_with_two_separators(tmp_path):

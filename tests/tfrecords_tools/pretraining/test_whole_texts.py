@@ -13,7 +13,7 @@ from official.config import Segments
 from official.shards import parsing
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import documents, file_ranges, sentences
+from tfrecords_tools.text import documents, file_ranges, packed_files, sentences
 from tfrecords_tools.text.corpus import DocumentChunk
 from tfrecords_tools.text.file_ranges import PlainFile
 from tfrecords_tools.vocabulary import word_vocabularies
@@ -62,8 +62,8 @@ def written(path, texts):
         content = " \n" + "\n\n \t\n".join(texts) + "\t\n"
     data = content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    if file_ranges.is_gzipped(path):
-        found = file_ranges.read_gzipped(path, 5000)
+    if packed_files.is_packed(path):
+        found = file_ranges.read_packed(path, 5000)
     else:
         found = map(PlainFile(path, len(data), 5000).read, range(-(-len(data) // 5000)))
     return [DocumentChunk(0, i, *documents.parse(piece)) for i, piece in enumerate(found)]

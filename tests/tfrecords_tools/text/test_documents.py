@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents, file_ranges
+from tfrecords_tools.text import documents, file_ranges, packed_files
 from tfrecords_tools.text.documents import LAST, ReadCounts
 from tfrecords_tools.text.file_ranges import PlainFile
 
@@ -23,8 +23,8 @@ def write(path, content: str | bytes):
 
 
 def ranges_of(path, size=WHOLE, skip_long_lines=False):
-    if file_ranges.is_gzipped(path):
-        return list(file_ranges.read_gzipped(path, size, skip_long_lines))
+    if packed_files.is_packed(path):
+        return list(file_ranges.read_packed(path, size, skip_long_lines))
     total = path.stat().st_size
     file, numbers = PlainFile(path, total, size, skip_long_lines), range(-(-total // size))
     return [text_range for number in numbers if (text_range := file.read(number))]

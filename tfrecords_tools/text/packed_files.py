@@ -1,0 +1,147 @@
+"""Files that are read as a whole, because their parts cannot be read alone: .gz, .zst, .parquet.
+
+`unpacked` has the bytes of the text or the JSON Lines in them. The column `text` of a Parquet file
+is read as JSON Lines, a line for each row.
+"""
+
+import gzip
+import importlib.util
+import io
+import json
+from collections.abc import Iterator
+from typing import IO
+
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+COMPRESSED = (".gz", ".zst")
+PARQUET = ".parquet"
+# The package that a kind of file needs, and its name for pip.
+_PACKAGES = {".zst": "zstandard", PARQUET: "pyarrow"}
+# A few bytes may become thousands of times as many.
+_READ_AT_ONCE = 4 << 10
+_ROWS_AT_ONCE = 256
+_BUFFER = 128 << 10
+
+
+def is_packed(path: AnyPath) -> bool:
+    """Returns whether a file is compressed, or a Parquet file."""
+    return path.name.endswith((*COMPRESSED, PARQUET))
+
+
+def content_name(path: AnyPath) -> str:
+    """Returns the name of a file without the suffix of its compression."""
+    for suffix in COMPRESSED:
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return path.name
+
+
+def check(path: AnyPath) -> None:
+    """Checks that the package is installed that a file is read with.
+
+    Raises:
+      UserError: it is not.
+    """
+    for suffix, package in _PACKAGES.items():
+        if path.name.endswith(suffix) and importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"{path}: {package} is not installed, which reads {suffix} files: pip install "
+                "'encoder-garden[text]'"
+            )
+
+
+def unpacked(file: IO[bytes], path: AnyPath) -> io.BufferedIOBase:
+    """Returns the content of a file that is packed, with its methods `read`, `readline` and `tell`.
+
+    Reading it raises OSError or EOFError where the file is damaged, as `gzip` does.
+
+    Args:
+      file: the open file.
+      path: its path.
+
+    Raises:
+      UserError: a Parquet file has no column `text`, or is none.
+    """
+    if path.name.endswith(".gz"):
+        return gzip.GzipFile(fileobj=file)
+    pieces = _zstd(file) if path.name.endswith(".zst") else _parquet(file, path)
+    return io.BufferedReader(_Pieces(pieces), _BUFFER)
+
+
+class _Pieces(io.RawIOBase):
+    """A stream of pieces of bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]):
+        super().__init__()
+        self._pieces, self._left, self._position = pieces, memoryview(b""), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer) -> int:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        self._position += count
+        return count
+
+
+def _zstd(file: IO[bytes]) -> Iterator[bytes]:
+    """Yields the content of a file of one or more frames."""
+    import zstandard
+
+    frame: zstandard.ZstdDecompressionObj | None = None
+    data = b""
+    try:
+        while data or (data := file.read(_READ_AT_ONCE)):
+            if frame is None:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            data = frame.unused_data if frame.eof else b""
+            if frame.eof:
+                frame = None
+    except zstandard.ZstdError as error:
+        raise OSError(str(error)) from error
+    if frame is not None:
+        raise EOFError("Compressed file ended before the end of the last frame")
+
+
+def _parquet(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
+    """Yields the rows of a Parquet file as JSON Lines."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.ParquetFile(file, buffer_size=1 << 20)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a Parquet file: {error}") from error
+    kinds = {field.name: str(field.type) for field in table.schema_arrow}
+    if kinds.get("text") not in ("string", "large_string"):
+        columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise UserError(f"{path}: no column `text` of strings; it has: {columns[:200]}")
+    try:
+        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=["text"], use_threads=False):
+            yield b"".join(
+                map(_json_line, batch.column(0).cast(pyarrow.large_binary()).to_pylist())
+            )
+    except pyarrow.ArrowException as error:
+        raise OSError(str(error)) from error
+
+
+def _json_line(text: bytes | None) -> bytes:
+    """Returns a text as a line of JSON Lines; bytes that are not UTF-8 stay as they are."""
+    if text is None:
+        return b'{"text": null}\n'
+    try:
+        return json.dumps({"text": text.decode()}, ensure_ascii=False).encode() + b"\n"
+    except UnicodeDecodeError:
+        return text.replace(b"\n", b" ") + b"\n"
