@@ -122,13 +122,28 @@ def test_step_has_no_backward_pass_of_a_frozen_encoder():
 
 
 @pytest.mark.slow
-def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
+@pytest.mark.parametrize(
+    "learning",
+    [
+        {},
+        pytest.param(
+            {
+                "recipe__freeze_encoder": False,
+                "recipe__trainable": {"layers": 0, "unfreeze_every": 4, "embeddings": False},
+            },
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["frozen", "gradually"],
+)
+def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored, learning):
     """Ten steps in float64 with a penalty; the norm of single tokens does not read the batch."""
     settings = config(
         {"dropout": 0.2, "penalty": 0.1, "norm": "token"},
         recipe__precision="float64",
         recipe__steps=10,
         recipe__report_every=1,
+        **learning,
     )
     assert settings.objectives[0].dropout > 0
     with precision("float64"):
