@@ -113,10 +113,9 @@ def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None
             raise UserError(
                 f"{place}.{key}: not supported for encoder.type: {encoder.type}{shared}; remove it"
             )
-    if trainable.layers is not None and trainable.layers > encoder.num_layers:
-        raise UserError(
-            f"{place}.layers: {trainable.layers}, and the encoder has {encoder.num_layers} layers"
-        )
+    count = max(encoder.num_layers, getattr(encoder, "decoder_layers", 0))
+    if trainable.layers is not None and trainable.layers > count:
+        raise UserError(f"{place}.layers: {trainable.layers}, and the encoder has {count} layers")
 
 
 def with_pooler(encoder: EncoderConfig, config: Config) -> EncoderConfig:

@@ -418,8 +418,8 @@ class EncoderDecoderConfig(EncoderConfig):
 
     @property
     def trainable_parts(self) -> frozenset[str]:
-        """See `EncoderConfig`; the layers are in two stacks."""
-        return frozenset({"lora"})
+        """See `EncoderConfig`; the last layers of both stacks learn together."""
+        return frozenset({"layers", "embeddings", "unfreeze_every", "lora"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -503,6 +503,11 @@ class BilmConfig(EncoderConfig):
         one_of("tokens", self.tokens, TOKENS)
         one_of("activation", self.activation, BILM_ACTIVATIONS)
         one_of("initializer", self.initializer, INITIALIZERS)
+
+    @property
+    def trainable_parts(self) -> frozenset[str]:
+        """See `EncoderConfig`; a layer has an LSTM of each direction."""
+        return frozenset({"layers", "embeddings", "unfreeze_every"})
 
     @property
     def hidden_size(self) -> int:

@@ -51,19 +51,18 @@ def _frozen(encoder: Encoder, trainable: Trainable) -> list[keras.Variable]:
         added = [v for v in keras_private.sublayers(encoder) if isinstance(v, kinds)]
         learning = _variables([*added, encoder.pooler])
         return [v for v in encoder.variables if not any(v is other for other in learning)]
-    layers = [] if trainable.learns_embeddings else [encoder.embeddings]
-    if trainable.layers is not None and trainable.unfreeze_every is None:
-        layers += itertools.chain(*_below(encoder, trainable.layers))
-    return _variables(layers)
+    below, embeddings = _below(encoder, trainable), encoder.by_depth()[0]
+    frozen = [] if trainable.learns_embeddings else embeddings
+    if trainable.unfreeze_every is None:
+        frozen = [*frozen, *itertools.chain(*below)]
+    return _variables(frozen)
 
 
-def _below(encoder: Encoder, count: int) -> list[list[keras.Layer | None]]:
-    """Returns what is below the last `count` layers: layer by layer, from the last one down."""
-    numbers = encoder.depths[: len(encoder.depths) - count]
-    layers: list[list[keras.Layer | None]] = [[encoder.blocks[n]] for n in reversed(numbers)]
-    for lowest in layers[-1:]:
-        lowest.append(encoder.relative_bias)
-    return layers
+def _below(encoder: Encoder, trainable: Trainable) -> list[list[keras.Layer]]:
+    """Returns the layers below those that learn from the start, from the last one down."""
+    _, *layers = encoder.by_depth()
+    count = len(layers) if trainable.layers is None else trainable.layers
+    return layers[: len(layers) - count][::-1]
 
 
 def first_steps(model: Model, recipe: Recipe) -> dict[str, int]:
@@ -72,9 +71,9 @@ def first_steps(model: Model, recipe: Recipe) -> dict[str, int]:
     Other variables learn from the start, and the embeddings begin last.
     """
     trainable, encoder = recipe.trainable, model.encoder
-    if trainable is None or trainable.unfreeze_every is None or trainable.layers is None:
+    if trainable is None or trainable.unfreeze_every is None:
         return {}
-    stages = [*_below(encoder, trainable.layers), [encoder.embeddings]]
+    stages = [*_below(encoder, trainable), encoder.by_depth()[0]]
     return {
         variable.path: number * trainable.unfreeze_every
         for number, layers in enumerate(stages, start=1)

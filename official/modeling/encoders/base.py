@@ -67,6 +67,17 @@ class Encoder(Layer):
         for absent in {"token_table", "decoder", "pooler", "relative_bias"} - set(dir(type(self))):
             setattr(self, absent, None)
 
+    def by_depth(self) -> list[list[keras.Layer]]:
+        """Returns the embeddings, and then the layers at each depth from the first one up.
+
+        What all layers share is with the first one. A layer that runs several times is at several
+        depths.
+        """
+        layers = [[self.blocks[number]] for number in self.depths]
+        if self.relative_bias is not None:
+            layers[0].append(self.relative_bias)
+        return [[self.embeddings], *layers]
+
     def empty_cache(self, batch: Size, slots: Size) -> Any:
         """Returns an empty cache, which calls fill with the keys and values of tokens in order.
 

@@ -98,6 +98,11 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             for lstm in stack:
                 lstm.build()
 
+    def by_depth(self):
+        """See `base.Encoder`. The LSTMs of both directions are at one depth."""
+        pairs = zip(*self.stacks.values(), strict=True)
+        return [[self.words], *(list(pair) for pair in pairs)]
+
     def call(
         self,
         token_ids: Tensor,

@@ -84,6 +84,17 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             if layer is not None:
                 layer.build()
 
+    def by_depth(self):
+        """See `base.Encoder`. The last layers of both stacks are at one depth."""
+        stacks = [stack for stack in (self.encoder, self.decoder) if stack is not None]
+        layers = [[] for _ in range(max(len(stack.blocks) for stack in stacks))]
+        for stack in stacks:
+            for layer, block in zip(reversed(layers), reversed(stack.blocks), strict=False):
+                layer.append(block)
+            if stack.relative_bias is not None:
+                layers[-len(stack.blocks)].append(stack.relative_bias)
+        return [[self.token_table], *layers]
+
     def call(
         self,
         token_ids: Tensor,

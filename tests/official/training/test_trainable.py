@@ -19,6 +19,14 @@ XL = {
     "intermediate_size": 8, "dropout": 0.0, "attention_dropout": 0.0, "untie_biases": False,
     "pooler": True,
 }  # fmt: skip
+T5 = {
+    "type": "encoder_decoder", "vocab_size": 20, "hidden_size": 8, "num_layers": 2, "num_heads": 2,
+    "intermediate_size": 8, "decoder_layers": 3,
+}  # fmt: skip
+ELMO = {
+    "type": "bilm", "vocab_size": 20, "tokens": "words", "cell_size": 6, "projection_size": 4,
+    "num_layers": 3,
+}  # fmt: skip
 IDS = np.array([[2, 7, 9, 3, 0, 0], [2, 5, 6, 11, 12, 3], [2, 8, 3, 0, 0, 0]], np.int32)
 BATCH = {
     "token_ids": IDS,
@@ -104,10 +112,13 @@ def test_lower_layers_stay_bit_for_bit_and_have_no_moments():
         # The last layer of Transformer-XL reads biases that the first one reads too.
         ({"layers": 1}, {"encoder": XL}, "biases embeddings layer_0 layer_1"),
         ({"layers": 3}, {"encoder": XL}, "embeddings"),
+        ({"layers": 1}, {"encoder": ELMO}, "words forward_0 backward_0 forward_1 backward_1"),
     ],
 )
 def test_what_learns(settings, changes, frozen):
-    settings = config(settings, **{"encoder": XL, **changes} if "encoder" in changes else changes)
+    if "encoder" in changes:
+        changes = {**changes, "objectives": [HEAD | {"pooling": "mean"}]}
+    settings = config(settings, **changes)
     model = Model(settings)
     trainable.freeze(model, settings.recipe)
     paths = {path for path, v in model.variables_by_path().items() if not v.trainable}
@@ -144,9 +155,9 @@ def test_the_share_of_weights_that_learn():
             "encoder.layer_groups: 1; remove it",
         ),
         (
-            {"embeddings": False},
-            {"encoder": {"type": "bilm", "vocab_size": 9000}, "objectives": [{"type": "bilm"}]},
-            "recipe.trainable.embeddings: not supported for encoder.type: bilm; remove it",
+            {"lora": {}},
+            {"encoder": ELMO, "objectives": [HEAD | {"pooling": "mean"}]},
+            "recipe.trainable.lora: not supported for encoder.type: bilm; remove it",
         ),
     ],
 )
@@ -248,3 +259,26 @@ def test_when_layers_begin(settings, steps, changes):
 def test_gradual_unfreezing_needs_a_first_number():
     with pytest.raises(UserError, match="trainable.unfreeze_every: needs layers, the number"):
         config({"unfreeze_every": 100})
+
+
+@pytest.mark.parametrize(
+    ("settings", "frozen"),
+    [
+        (
+            {"layers": 1},
+            "token_embedding encoder/layer_0 decoder/layer_0 decoder/layer_1 "
+            "encoder/relative_bias decoder/relative_bias",
+        ),
+        ({"layers": 2}, "token_embedding decoder/layer_0 decoder/relative_bias"),
+        ({"layers": 3}, "token_embedding"),
+        ({"embeddings": False}, "token_embedding"),
+    ],
+)
+def test_the_last_layers_of_both_stacks_learn(settings, frozen):
+    """Two layers of the encoder and three of the decoder, and the biases of each stack."""
+    settings = config(settings, encoder=T5, objectives=[{"type": "seq2seq_lm"}])
+    model = Model(settings)
+    trainable.freeze(model, settings.recipe)
+    paths = [path for path, v in model.variables_by_path().items() if not v.trainable]
+    names = {"/".join(path.split("/")[1:3]).removesuffix("/table") for path in paths}
+    assert names == set(frozen.split())
