@@ -57,7 +57,10 @@ FORMS = {
         change(ENCODER, layer_groups=1, embedding_size=6, activation="relu"),
         (of("generator", size=0.5, num_layers=1), of("replaced_tokens")),
     ),
-    "GPT-2": (CAUSAL, (of("causal_lm"), of("classification", num_labels=3))),
+    "GPT-2": (
+        change(CAUSAL, adapter_size=4),
+        (of("causal_lm"), of("classification", num_labels=3)),
+    ),
     "XLNet": (XL, POOLED),
     "Transformer-XL": (
         change(
