@@ -25,6 +25,7 @@ COMMANDS = {
     "tfrecords_tools.inspect_shards": "DIR",
     "official.main": "",
     "official.export": "",
+    "official.ensemble": "",
     "official.convert": "",
     "official.explain": "",
     "official.parameters": "CONFIG...",

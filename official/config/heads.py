@@ -12,6 +12,7 @@ from official.utils.strict import above, at_least, dropout_rate, labels_agree, o
 POOLINGS = ("pooled", "first", "mean")
 LOSSES = ("pairwise", "pointwise")
 NORMS = ("none", "layer", "token")  # of a mix
+ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
 EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
 
 

@@ -63,6 +63,22 @@ class Scorer(Protocol):
         """Writes the predictions. `outputs` has no filler."""
 
 
+class Predictor(Protocol):
+    """Predicts the examples of a source: an `Evaluator`, or the mean of several models.
+
+    Attributes:
+      strategy: where it computes.
+    """
+
+    strategy: tf.distribute.Strategy
+
+    def predict(self, source: ShardDataset, names: Sequence[str]) -> Outputs:
+        """See `Evaluator.predict`."""
+
+    def scorer(self, source: ShardDataset) -> Scorer:
+        """Returns the scorer of a source's task."""
+
+
 class ReplicaLoop:
     """Runs a function on every replica for each batch of a source.
 

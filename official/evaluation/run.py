@@ -16,7 +16,7 @@ from official.data.checks import check_labels
 from official.data.mixture import Data, Paths, open_data
 from official.distribution import numerics, strategies
 from official.evaluation import generated_texts, glue_submission, language_models, rankings, rows
-from official.evaluation.evaluator import Evaluator, target_entropy
+from official.evaluation.evaluator import Evaluator, Predictor, target_entropy
 from official.modeling.model import Model
 from official.saving import model_folder, teachers, warm_start
 from official.shards import manifest, shard_folder
@@ -63,7 +63,7 @@ def evaluate(
     Raises:
       UserError: the data does not suit the model.
     """
-    trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
+    trained = TrainedModel.open(model_dir, checkpoint, overrides, strategy)
     metrics_by_split = {}
     splits = trained.splits(data, split, "validation", single=False)
     with strategies.lost_workers(trained.strategy):
@@ -117,7 +117,7 @@ def predict(
     Raises:
       UserError: the data does not suit the model, or the output cannot be written.
     """
-    trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
+    trained = TrainedModel.open(model_dir, checkpoint, overrides, strategy)
     splits = trained.splits(data, split, "test", single=not submission)
     with strategies.lost_workers(trained.strategy):
         opened = ((name, ShardDataset(data, trained.config, name)) for name in splits)
@@ -130,7 +130,7 @@ def predict(
 
 
 def write_predictions(
-    evaluator: Evaluator, source: ShardDataset, output: str | os.PathLike, top: int = 0
+    evaluator: Predictor, source: ShardDataset, output: str | os.PathLike, top: int = 0
 ) -> int:
     """Writes the predictions of a split in the order of the source file.
 
@@ -142,7 +142,8 @@ def write_predictions(
     first. Answers to questions are written to a folder: see `span_answers.Scorer.write`.
 
     Args:
-      evaluator: the evaluator of the model. All workers call this function, the chief writes.
+      evaluator: the evaluator of the model, or of an ensemble. All workers call this function, the
+        chief writes.
       source: the examples of the split, opened with `training=False`.
       output: the file to write, `.tsv` or `.jsonl`; `.run` for a ranking; a folder for answers.
       top: the maximum number of documents of a query, for rankings; 0 = all candidates.
@@ -168,11 +169,12 @@ def write_predictions(
     return len(np.unique(outputs["row"]))
 
 
-def write_submission(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike) -> None:
+def write_submission(evaluator: Predictor, source: ShardDataset, folder: str | os.PathLike) -> None:
     """Writes the predictions of a split in the format of GLUE: see `official.submission`.
 
     Args:
-      evaluator: the evaluator of the model. All workers call this function, the chief writes.
+      evaluator: the evaluator of the model, or of an ensemble. All workers call this function, the
+        chief writes.
       source: the examples of the split.
       folder: the folder of the file. GLUE determines the name of the file.
 
@@ -191,7 +193,7 @@ def write_submission(evaluator: Evaluator, source: ShardDataset, folder: str | o
 
 
 @dataclasses.dataclass(frozen=True)
-class _TrainedModel:
+class TrainedModel:
     """A model folder that is evaluated.
 
     Attributes:
@@ -213,7 +215,7 @@ class _TrainedModel:
         checkpoint: str,
         overrides: Sequence[str],
         strategy: tf.distribute.Strategy | None,
-    ) -> "_TrainedModel":
+    ) -> "TrainedModel":
         """Loads the config, and sets the precision of the SavedModel: mixed is for training."""
         config = model_folder.config_of(model_dir, overrides)
         numerics.set_precision(config.recipe.weights_dtype)

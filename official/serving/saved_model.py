@@ -57,19 +57,26 @@ def export(
         head has the name `task`, or several tasks are there and `task` is None; this TensorFlow has
         no int8 products; `output` exists, or has a name that no loader can read.
     """
-    _check_name(output)
+    check_name(output)
     context, kind, inputs = restore(
         model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **search
     )
+    write(context, kind, inputs, output)
+    return inputs, context.max_length
+
+
+def write(
+    context: ServingContext, kind: table.Signatures, default: str, output: str | os.PathLike
+) -> None:
+    """Writes what `restore` returns, or an ensemble of it, as a SavedModel."""
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
         kernels.using(gradients=False, write_slots=token_choice.write_slots),
     ):
-        server, signatures = table.make(context, kind, inputs)
+        server, signatures = table.make(context, kind, default)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
         write_labels(context, temporary)
-    return inputs, context.max_length
 
 
 def restore_for_ids(
@@ -104,7 +111,7 @@ def restore_for_ids(
     return context, kept
 
 
-def _check_name(output: str | os.PathLike) -> None:
+def check_name(output: str | os.PathLike) -> None:
     """Refuses a path that TensorFlow's loader, which takes it for a pattern, would not find."""
     path = paths.path(output)
     if not isinstance(path, paths.RemotePath):

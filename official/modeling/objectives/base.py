@@ -45,6 +45,10 @@ class Objective(keras.Layer):
     (seed, epoch, example), so draws do not depend on how a batch is distributed.
     """
 
+    # What turns `matched_outputs` into probabilities: "softmax" over the last axis, "sigmoid", or
+    # None = nothing does.
+    link: str | None = None
+
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         """Describes the head; `build()` creates its variables.
 
@@ -165,7 +169,9 @@ class Objective(keras.Layer):
         positions: str = "real",
         rng: Draws | None = None,
     ) -> Tensor:
-        """Returns the outputs that a student learns from its teacher, before their softmax.
+        """Returns the outputs before their softmax: a student learns those of its teacher.
+
+        An ensemble averages those of its members.
 
         Args:
             batch: the batch after `prepare`.
@@ -177,6 +183,16 @@ class Objective(keras.Layer):
         Returns:
             [R, C]: a row for each prediction, of an example or of a token, with its C classes,
             choices, tokens of the vocabulary or tokens of the text.
+        """
+        raise NotImplementedError
+
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Returns the `predictions` of `matched_outputs`, or of their mean over an ensemble.
+
+        Args:
+            outputs: [R, C].
+            batch: the batch after `prepare`. Only the heads of windows, which are those of spans
+                and of tags, read it.
         """
         raise NotImplementedError
 

@@ -12,7 +12,6 @@ G relation heads, K teachers.
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from official.modeling.layers.attention import Attended
 from official.modeling.layers.kernels import times_transposed
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import base
+from official.modeling.objectives import base, ensembles
 from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
@@ -317,7 +316,7 @@ def divergence(student: Tensor, teachers: Sequence[Tensor], temperature: float =
         temperature: T.
     """
     targets = ops.stack([ops.log_softmax(logits / temperature) for logits in teachers])
-    targets = ops.logsumexp(targets, axis=0) - math.log(len(teachers))  # log of the mean, [R, C]
+    targets = ensembles.log_mean(targets)  # [R, C]
     guesses = ops.log_softmax(student / temperature)
     return ops.sum(ops.exp(targets) * (targets - guesses), axis=-1)
 

@@ -160,6 +160,10 @@ class Head(Reader):
         del batch, encoder, positions
         return self.outputs(encoded, rng)
 
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns the `predictions_of` the outputs."""
+        return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
+
     def lacks(self, target: str, batch: Batch) -> bool:
         """Returns whether a head that does not learn from targets has none in a batch."""
         return not self.config.weight and self.config.field(target) not in batch
@@ -185,6 +189,8 @@ class LabelsHead(Head):
 class Classification(LabelsHead):
     """Classification: one of several labels for each example."""
 
+    link = "softmax"
+
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
@@ -199,9 +205,9 @@ class Classification(LabelsHead):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns `probabilities` [B, C]; with several tasks the name of the task comes first."""
-        return {self.config.field("probabilities"): ops.softmax(self.logits(encoded))}
+        return {self.config.field("probabilities"): ops.softmax(outputs)}
 
 
 class Regression(Head):
@@ -226,9 +232,9 @@ class Regression(Head):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns `score` [B]; with several tasks the name of the task comes first."""
-        return {self.config.field("score"): self.scores(encoded)}
+        return {self.config.field("score"): outputs[:, 0]}
 
 
 class MultiLabel(LabelsHead):
@@ -237,6 +243,8 @@ class MultiLabel(LabelsHead):
     Each label is a decision by itself: the loss is the binary cross-entropy of its sigmoid,
     averaged over labels and examples (PyTorch's `BCEWithLogitsLoss`, as in transformers).
     """
+
+    link = "sigmoid"
 
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
@@ -253,9 +261,9 @@ class MultiLabel(LabelsHead):
         )
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns `probabilities` [B, C]."""
-        return {"probabilities": ops.sigmoid(self.logits(encoded))}
+        return {"probabilities": ops.sigmoid(outputs)}
 
 
 class MultipleChoice(Head):
@@ -266,6 +274,8 @@ class MultipleChoice(Head):
     Radford et al., 2018, section 3.3). A batch has token_ids, segment_ids and padding_mask
     [B, C, T]; the encoder gets them as [N, T].
     """
+
+    link = "softmax"
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Gives every choice its own row."""
@@ -298,6 +308,6 @@ class MultipleChoice(Head):
         terms = base.class_terms(self.name, logits, batch["answer"], weights)
         return self.with_penalty(terms, batch)
 
-    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns `probabilities` [B, C]."""
-        return {"probabilities": ops.softmax(self.logits(batch, encoded))}
+        return {"probabilities": ops.softmax(outputs)}

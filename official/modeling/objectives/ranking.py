@@ -71,9 +71,25 @@ class Ranker(base.Objective):
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
 
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
+        """See `base.Objective`: [N, 1]."""
+        del encoder, positions
+        return self.scores(batch, encoded, rng)[:, None]
+
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `score` [N]."""
-        return {"score": self.scores(batch, encoded)}
+        return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
+
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Returns `score` [N]."""
+        return {"score": outputs[:, 0]}
 
 
 class Ranking(heads.Head, Ranker):

@@ -16,6 +16,8 @@ Shapes: B batch, T length, D hidden, K spans, S starts of the beam, E ends of ea
 answer.
 """
 
+from collections.abc import Sequence
+
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
@@ -32,6 +34,8 @@ NEVER = -1e30
 
 class Objective(heads.Reader):
     """Scores the starts and ends of answers, and unanswerable questions."""
+
+    link = "softmax"
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -164,26 +168,47 @@ class Objective(heads.Reader):
             `span_starts` and `span_ends` int [B, K], the numbers of the first and last token in the
             whole context; and `null_scores` [B].
         """
-        del encoder
         states = self.states(encoded)
-        position = self._positions(batch)
-        begin = batch["context_start"][:, None]
+        if self.config.form == "independent":
+            return self._best_pairs(self.boundary_logits(states), batch)
+        allowed, start_logits = self.allowed(batch), self.start_logits(states)
+        null = self.null_logits(states, start_logits, allowed)
+        spans = self._beam(states, start_logits, allowed, *self._boundaries(batch))
+        return self._spans(spans, null, batch)
+
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """See `predictions`; for `independent`.
+
+        Args:
+            outputs: the scores of starts and then those of ends, [2 B, T].
+            batch: the batch of windows.
+        """
+        return self._best_pairs(ops.split(outputs, 2, axis=0), batch)
+
+    def _best_pairs(self, boundaries: Sequence[Tensor], batch: Batch) -> dict[str, Tensor]:
+        """Returns the predictions of the scores of starts and of ends, [B, T] each."""
+        start_logits, end_logits = boundaries
+        spans = self._pairs(start_logits, end_logits, *self._boundaries(batch))
+        cls = self._cls(batch)[:, None]
+        null = ops.take_along_axis(start_logits, cls, 1) + ops.take_along_axis(end_logits, cls, 1)
+        return self._spans(spans, null[:, 0], batch)
+
+    def _boundaries(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Returns where a predicted span may start, and where it may end: bool [B, T] each."""
+        position, begin = self._positions(batch), batch["context_start"][:, None]
         number = position - begin + batch["window_start"][:, None]  # [B, T], in the whole context
         inside = (position >= begin) & (position < begin + batch["context_length"][:, None])
         own = (number >= batch["own_start"][:, None]) & (number < batch["own_end"][:, None])
-        if self.config.form == "independent":
-            start_logits, end_logits = self.boundary_logits(states)
-            spans = self._pairs(start_logits, end_logits, inside & own, inside)
-            cls = self._cls(batch)[:, None]
-            null = ops.take_along_axis(start_logits, cls, 1) + ops.take_along_axis(
-                end_logits, cls, 1
-            )
-            null = null[:, 0]
-        else:
-            allowed = self.allowed(batch)
-            start_logits = self.start_logits(states)
-            null = self.null_logits(states, start_logits, allowed)
-            spans = self._beam(states, start_logits, allowed, inside & own, inside)
+        return inside & own, inside
+
+    def _spans(self, spans: Sequence[Tensor], null: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Returns the predictions, with the numbers of tokens in the whole context.
+
+        Args:
+            spans: scores, starts and ends, [B, K] each.
+            null: the null scores, [B].
+            batch: the batch of windows.
+        """
         scores, starts, ends = spans
         shift = (batch["window_start"] - batch["context_start"])[:, None]
         return {

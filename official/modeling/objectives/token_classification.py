@@ -26,6 +26,8 @@ class Objective(heads.Reader):
     outputs of a BiLSTM that reads them.
     """
 
+    link = "softmax"
+
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.num_labels = config.label_count
@@ -111,15 +113,31 @@ class Objective(heads.Reader):
         )
         return self.with_penalty(terms, batch)
 
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
+        """See `base.Objective`: the scores of the tags at each position, [R, C]."""
+        del batch, encoder, positions
+        return ops.reshape(self.logits(encoded, rng), (-1, self.num_labels))
+
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns the `predictions_of` the outputs."""
+        return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
+
+    def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns the tag of each word: `tags` int32 [B, T] and `tag_probabilities` [B, T].
 
         Without a CRF the probability is that of the softmax, with one it is the marginal
         probability of the tag. `word_ids` of the batch comes with them. Positions that are not the
         first token of a word have values without a meaning.
         """
-        logits = self.logits(encoded)
         mask = batch["word_ids"] >= 0
+        logits = ops.reshape(outputs, (*ops.shape(mask), self.num_labels))
         if self.crf is None:
             probabilities = ops.softmax(logits)
             tags = ops.cast(ops.argmax(logits, axis=-1), "int32")

@@ -3,8 +3,11 @@
 Shapes: B batch, K choices, T tokens of the longest sequence in the batch, N = B * K.
 """
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
+from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tasks.choice_text import joined
 from official.tokenizers.pair_packing import pack
@@ -15,14 +18,19 @@ LONG = "cut at"
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of multiple choice. Choices replace blanks as in training."""
-    head, tokenizer = context.task_head, context.tokenizer
-    layout = context.config.encoder.layout
     blank = context.task.get("blank", False)
-    scored = context.scorer(lambda batch: {"scores": head.outputs(context.encode(batch))[:, 0]})
+    scorers = [member.scorer(_score(member)) for member in context.members]
 
-    def answer(batch: dict, shape: tf.Tensor) -> dict[str, tf.Tensor]:
-        # The number of choices is known even if there are no questions.
-        probabilities = tf.nn.softmax(tf.reshape(scored(batch)["scores"], shape))
+    def answer(batches: Sequence[dict], shape: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the answers from the rows that each member reads, N of them.
+
+        `shape` is [B, K]: the number of choices is known even if there are no questions.
+        """
+        scores = [
+            {"scores": tf.reshape(score(batch)["scores"], shape)}
+            for score, batch in zip(scorers, batches, strict=True)
+        ]
+        probabilities = tf.nn.softmax(context.averaged(scores)["scores"])
         index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return {"probabilities": probabilities, "index": index}
 
@@ -39,9 +47,13 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         ):
             numbers = tf.repeat(tf.range(count), each)
         texts = joined(tf.gather(question, numbers), tf.reshape(choices, [-1]), blank)
-        segments = [tf.gather(tokenizer.tokenize(passage), numbers), tokenizer.tokenize(texts)]
-        packed = pack(segments, tokenizer, context.max_length, layout, cut="first")
-        outputs = answer(packed, shape)
+
+        def read(member):
+            tokenizer, layout = member.tokenizer, member.config.encoder.layout
+            segments = [tf.gather(tokenizer.tokenize(passage), numbers), tokenizer.tokenize(texts)]
+            return pack(segments, tokenizer, member.max_length, layout, cut="first")
+
+        outputs = answer([read(member) for member in context.members], shape)
         chosen = tf.gather(choices, outputs["index"], axis=1, batch_dims=1)
         return {**outputs, "choice": chosen}
 
@@ -49,10 +61,17 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         shape = tf.shape(batch["token_ids"])
         count = tf.reduce_prod(shape[:2])
         flat = {n: tf.reshape(v, tf.stack([count, shape[2]])) for n, v in batch.items()}
-        return answer(flat, shape[:2])
+        return answer([flat], shape[:2])
 
     several = tf.TensorSpec([None, None], tf.string, "choices")
-    return {
-        "choose": inputs.signature(choose, *inputs.texts("context", "question"), several),
-        "tokens": inputs.of_ids(context, of_batch, rank=3),
-    }
+    choosing = inputs.signature(choose, *inputs.texts("context", "question"), several)
+    if context.others:
+        return {"choose": choosing}
+    return {"choose": choosing, "tokens": inputs.of_ids(context, of_batch, rank=3)}
+
+
+def _score(
+    context: inputs.ServingContext,
+) -> Callable[[length_groups.Tensors], length_groups.Tensors]:
+    """Returns a function that scores the rows of a batch, one for each choice: [N]."""
+    return lambda batch: {"scores": context.task_head.outputs(context.encode(batch))[:, 0]}

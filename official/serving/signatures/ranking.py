@@ -3,9 +3,12 @@
 Shapes: B documents.
 """
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from official.data.fields import text_mask
+from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack
 
@@ -15,15 +18,12 @@ LONG = "cut at"
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a ranking."""
-    head, tokenizer = context.task_head, context.tokenizer
-    layout = context.config.encoder.layout
+    scorers = [member.scorer(_score(member)) for member in context.members]
 
-    def score(batch):
-        text = text_mask(batch["token_ids"], batch["padding_mask"], tokenizer.special_ids)
-        ready = head.prepare({**batch, "text_mask": text})
-        return {"scores": head.scores(ready, context.encode(ready))}
-
-    scored = context.scorer(score)
+    def read(query, documents, numbers, member):
+        tokenizer, layout = member.tokenizer, member.config.encoder.layout
+        both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
+        return pack(both, tokenizer, member.max_length, layout)
 
     def rank(query, documents):
         num_queries, num_documents = tf.size(query), tf.size(documents)
@@ -35,10 +35,27 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         with tf.control_dependencies([fits]):
             # A single query is tokenized once.
             numbers = tf.minimum(tf.range(num_documents), num_queries - 1)
-        both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
-        return scored(pack(both, tokenizer, context.max_length, layout))
+        scores = [
+            score(read(query, documents, numbers, member))
+            for score, member in zip(scorers, context.members, strict=True)
+        ]
+        return context.averaged(scores)
 
-    return {
-        "rank": inputs.signature(rank, *inputs.texts("query", "documents")),
-        "tokens": inputs.of_ids(context, scored),
-    }
+    by_name = {"rank": inputs.signature(rank, *inputs.texts("query", "documents"))}
+    if context.others:
+        return by_name
+    return by_name | {"tokens": inputs.of_ids(context, scorers[0])}
+
+
+def _score(
+    context: inputs.ServingContext,
+) -> Callable[[length_groups.Tensors], length_groups.Tensors]:
+    """Returns a function that scores the rows of a batch."""
+    head, special_ids = context.task_head, context.tokenizer.special_ids
+
+    def score(batch):
+        text = text_mask(batch["token_ids"], batch["padding_mask"], special_ids)
+        ready = head.prepare({**batch, "text_mask": text})
+        return {"scores": head.scores(ready, context.encode(ready))}
+
+    return score

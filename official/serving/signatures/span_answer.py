@@ -34,7 +34,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return answerer.answer(*inputs.same_number(question=question, context=passage))
 
     by_name = {"answer": inputs.signature(answer, *inputs.texts("question", "context"))}
-    if context.task_head.config.form == "conditional":
+    if context.task_head.config.form == "conditional" or context.others:
         return by_name
 
     def score(batch):
@@ -53,7 +53,7 @@ class Answerer:
 
     def __init__(self, context: inputs.ServingContext):
         """Initializes an answerer; raises as `signatures`."""
-        self._head = head = context.task_head
+        self._head = context.task_head
         self._tokenizer = context.tokenizer
         self._layout = context.config.encoder.layout
         task = context.task
@@ -63,8 +63,7 @@ class Answerer:
         windows.check(context.tokenizer, *self._sizes)
 
         def score(batch):
-            encoded = context.encode(batch)
-            outputs = head.predictions(batch, encoded, context.model.encoder)
+            outputs = context.predictions(batch)
             return {
                 name: outputs[name][:, 0] if outputs[name].shape.rank == 2 else outputs[name]
                 for name in _OUTPUTS

@@ -10,6 +10,8 @@
 | seq2seq_lm | generate, sample | generate |
 | causal_lm | generate, sample beside those of the encoder | as those of the encoder |
 
+An ensemble has only the signatures that take texts, because ids are those of one vocabulary.
+
 An ELMo without a head, or with the layer mix of a head, also has the signatures of
 `texts.word_signatures`. A model with a masked LM also has those of `fill_mask`.
 """
@@ -84,10 +86,11 @@ def make(
       module: the module of signatures.
       default: the name of the signature that is also `serving_default`.
     """
-    server = tf.Module()
-    server.tokenizer = context.tokenizer.module()
-    server.weights = context.weights.module  # without other heads and without a generator
+    server = _stored(context)
     signatures = module.signatures(context)
+    if context.others:
+        server.others = [_stored(member) for member in context.others]
+        return server, signatures | {"serving_default": signatures[default]}
     if generator.objective(context.model) == "causal_lm":
         signatures |= generation.signatures(context)
     signatures |= texts.word_signatures(context)
@@ -95,3 +98,11 @@ def make(
         signatures |= fill_mask.signatures(context)
     signatures["serving_default"] = signatures[default]
     return server, signatures
+
+
+def _stored(context: inputs.ServingContext) -> tf.Module:
+    """Returns what is stored of a model: its tokenizer and its weights."""
+    stored = tf.Module()
+    stored.tokenizer = context.tokenizer.module()
+    stored.weights = context.weights.module  # without other heads and without a generator
+    return stored

@@ -67,7 +67,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
             tag_words, *inputs.texts("words"), tf.TensorSpec([None], tf.int32, "lengths")
         ),
     }
-    if isinstance(context.tokenizer, Characters):
+    if isinstance(context.tokenizer, Characters) or context.others:
         return by_name
 
     def score(batch):
@@ -98,7 +98,7 @@ class Tagger:
             )
 
         def score(batch):
-            outputs = head.predictions(batch, context.encode(batch), context.model.encoder)
+            outputs = context.predictions(batch)
             return {name: outputs[name] for name in ("tags", "tag_probabilities")}
 
         self._scored = context.scorer(score, token_fields=("word_ids",))

@@ -29,7 +29,7 @@ P projection, L layers.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -54,21 +54,22 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     Raises:
       UserError: the labels of a classifier have no names.
     """
-    encoder = context.config.encoder
-    layout = encoder.text_layout if context.head is None else encoder.layout
-    score, finish = _head(context)
-    scored = context.scorer(score)
+    scorers = [member.scorer(_head(member)[0]) for member in context.members]
+    scored, finish = scorers[0], _head(context)[1]
 
-    def packed(*texts: tf.Tensor) -> Outputs:
+    def packed(texts: Sequence[tf.Tensor], member: inputs.ServingContext = context) -> Outputs:
+        encoder = member.config.encoder
+        layout = encoder.text_layout if member.head is None else encoder.layout
         if len(texts) == 2:
-            texts = tuple(inputs.same_number(text=texts[0], text_b=texts[1]))
-        return pack_texts(texts, context.tokenizer, context.max_length, layout)
+            texts = inputs.same_number(text=texts[0], text_b=texts[1])
+        return pack_texts(texts, member.tokenizer, member.max_length, layout)
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
-        batch = packed(*texts)
-        outputs = finish(scored(batch))
+        batches = [packed(texts, member) for member in context.members]
+        scores = [score(batch) for score, batch in zip(scorers, batches, strict=True)]
+        outputs = finish(context.averaged(scores))
         if "sequence_output" in outputs:
-            outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
+            outputs["input_mask"] = tf.cast(batches[0]["padding_mask"], tf.int32)
         return outputs
 
     def bare(batch):
@@ -79,13 +80,14 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
-    if isinstance(context.tokenizer, Characters):  # no ids stand for the characters of a word
+    # No ids stand for the characters of a word, nor for the pieces of several vocabularies.
+    if isinstance(context.tokenizer, Characters) or context.others:
         return by_name
     by_name["tokens"] = inputs.of_ids(context, lambda batch: finish(scored(batch)))
     if context.head is None:
         # An ELMo has the output `default`.
-        return by_name if encoder.type == "bilm" else by_name | _embedding(context)
-    return by_name | inputs.garden_signatures(context, bare, lambda *texts: bare(packed(*texts)))
+        return by_name if context.config.encoder.type == "bilm" else by_name | _embedding(context)
+    return by_name | inputs.garden_signatures(context, bare, lambda *texts: bare(packed(texts)))
 
 
 def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:

@@ -1,0 +1,340 @@
+"""The mean of several models: metrics, files and a server against the same mean by hand."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops are in the model)
+
+from official import config as configs
+from official import tasks, tokenizers
+from official.data import ShardDataset
+from official.evaluation import ensemble
+from official.evaluation.evaluator import Evaluator
+from official.saving import checkpoints, model_folder, named_arrays
+from official.serving import ensemble as served_ensemble
+from official.serving.signatures import table
+from official.shards import manifest, side_texts
+from official.tasks import trec
+from official.utils.errors import UserError
+from tests import choices, commands, small, squads
+from tfrecords_tools.tasks import builder as task_builder
+
+SIZES = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "intermediate_size": 24}
+BERT = {"type": "transformer", **SIZES, "max_positions": 32, "pooler": True}
+XLNET = {"type": "transformer_xl", **SIZES, "pooler": True}
+CLOSE = {"rtol": 0, "atol": 1e-5}
+SILENT = {"report": lambda line: None}
+FEW = small.WORDS[::2]  # of the second vocabulary; other words are unknown to it
+
+
+def member(folder, shards, objective, encoder=BERT, seed=0):
+    """A model folder with large random weights, for the task of a shard folder."""
+    tokenizer = tokenizers.load(shards / "tokenizer")
+    config = configs.from_dict({
+        "name": folder.name, "seed": seed,
+        "encoder": {**encoder, "vocab_size": tokenizer.vocab_size, "initializer_range": 0.7},
+        "objectives": [objective], "recipe": {"steps": 1, "batch_size": 8},
+    })  # fmt: skip
+    configs.save(config, folder / "config.yaml")
+    tokenizer.save(folder / "tokenizer")
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
+    checkpoints.save(folder, 1, variables, {})
+    model_folder.save_task(manifest.read(shards), folder)
+    return folder
+
+
+def tokenizer(folder, words=small.WORDS):
+    return tokenizers.load(small.tokenizer_folder(folder, words))
+
+
+def alone(folder, shards, split, *names):
+    """Predictions of one member, and `row` if it is named, in the order of the rows."""
+    config, _, model = model_folder.restore(folder)
+    source = ShardDataset(shards, config, split)
+    outputs = Evaluator(config, model, tf.distribute.get_strategy()).predict(
+        source, [name for name in names if name != "row"]
+    )
+    order = np.argsort(outputs["row"])
+    return [outputs[name][order] for name in names]
+
+
+def signatures(folders, **options):
+    context, kind, default = served_ensemble.restore(folders, **options)
+    return table.make(context, kind, default)[1]
+
+
+def pairs(count, seed):
+    draw = np.random.default_rng(seed)
+    text = lambda: " ".join(draw.choice(small.WORDS, draw.integers(1, 9)))  # noqa: E731
+    return [(text(), text(), draw.choice(["entailment", "not_entailment"])) for _ in range(count)]
+
+
+def rte(folder, rows, tokenizer):
+    """Shards of RTE of which every split has the same rows."""
+    files = {split: folder.with_name(f"{folder.name}-{split}.tsv") for split in ("train", "test")}
+    files["validation"] = folder.with_name(f"{folder.name}-validation.tsv")
+    for split, path in files.items():
+        names = ["index", "sentence1", "sentence2", "label"][: 3 if split == "test" else 4]
+        lines = [[str(i), *row][: len(names)] for i, row in enumerate(rows)]
+        path.write_text("".join("\t".join(line) + "\n" for line in [names, *lines]))
+    task_builder.build(tasks.TASKS["rte"], files, tokenizer, folder, 20, **SILENT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Rows of pairs, and two members of different encoders and vocabularies with their shards."""
+    folder, rows = tmp_path_factory.mktemp("two"), pairs(21, 0)
+    shards = [
+        rte(folder / "all", rows, tokenizer(folder / "all-tokenizer")),
+        rte(folder / "few", rows, tokenizer(folder / "few-tokenizer", FEW)),
+    ]
+    head = {"type": "classification", "labels": ["entailment", "not_entailment"]}
+    folders = [
+        member(folder / "bert", shards[0], head, seed=3),
+        member(folder / "xlnet", shards[1], {**head, "dropout": 0.3}, XLNET, seed=5),
+    ]
+    parts = zip(folders, shards, strict=True)
+    each = np.array([alone(*part, "validation", "probabilities")[0] for part in parts])
+    return {"rows": rows, "shards": shards, "folders": folders, "each": each}
+
+
+def by_hand(each, how):
+    """The mean of probabilities [M, B, C]; that of logits is their geometric mean, normalized."""
+    if how == "probabilities":
+        return each.mean(0)
+    product = np.exp(np.log(each.astype(np.float64)).mean(0))
+    return product / product.sum(-1, keepdims=True)
+
+
+LABELS = ["entailment", "not_entailment"]
+
+
+@pytest.mark.slow
+def test_metrics_and_predictions_of_the_mean_of_logits(two, tmp_path):
+    expected = by_hand(two["each"], "logits")
+    assert np.abs(expected - two["each"].mean(0)).max() > 0.01
+    chosen = [LABELS[i] for i in expected.argmax(-1)]
+    given = two["folders"], two["shards"]
+    right = np.mean([a == row[2] for a, row in zip(chosen, two["rows"], strict=True)])
+    metrics = ensemble.evaluate(*given, mean="logits")
+    assert metrics == {"validation": {"accuracy": pytest.approx(right)}}
+    ensemble.predict(*given, tmp_path / "out.jsonl", mean="logits", split="validation")
+    lines = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
+    assert [(line["row"], line["label"]) for line in lines] == list(enumerate(chosen))
+    found = [[line["probabilities"][label] for label in LABELS] for line in lines]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_metrics_and_a_submission_of_the_mean_of_probabilities(two, tmp_path):
+    chosen = [LABELS[i] for i in two["each"].mean(0).argmax(-1)]
+    given = two["folders"], two["shards"]
+    right = np.mean([a == row[2] for a, row in zip(chosen, two["rows"], strict=True)])
+    assert ensemble.evaluate(*given) == {"validation": {"accuracy": pytest.approx(right)}}
+    ensemble.predict(*given, tmp_path / "glue", submission=True)  # of the test split
+    answers = [f"{i}\t{label}" for i, label in enumerate(chosen)]
+    assert (tmp_path / "glue" / "RTE.tsv").read_text().splitlines()[1:] == answers
+
+
+@pytest.mark.slow
+def test_the_server_answers_what_predict_writes(two, tmp_path):
+    flags = [f"--model_dir={folder}" for folder in two["folders"]]
+    data = [f"--data={folder}" for folder in two["shards"]]
+    run = lambda *more: commands.run("official.ensemble", *flags, *more, status=0)  # noqa: E731
+    said = run("--mode=predict", *data, f"--output={tmp_path}/out.tsv").stdout
+    assert said == f"wrote {tmp_path}/out.tsv\n"
+    said = run("--mode=export", f"--output={tmp_path}/saved").stdout
+    assert "2 members; serving_default takes two texts, cut at 20 tokens" in said
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    assert set(served) == {"single", "pair", "serving_default"}
+    first, second, _ = (tf.constant(column) for column in zip(*two["rows"], strict=True))
+    answers = served["serving_default"](text=first, text_b=second)
+    header, *lines = [line.split("\t") for line in open(tmp_path / "out.tsv")]
+    written = np.array([line[2:] for line in lines], np.float64)
+    np.testing.assert_allclose(answers["probabilities"], written, **CLOSE)
+    np.testing.assert_allclose(written, two["each"].mean(0), **CLOSE)
+    assert [x.decode() for x in answers["label"].numpy()] == [line[1] for line in lines]
+    assert (tmp_path / "saved" / "labels.txt").read_text() == "entailment\nnot_entailment\n"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_other_rows_and_labels_are_refused(two, tmp_path):
+    known = tokenizers.load(two["shards"][1] / "tokenizer")
+    fewer = rte(tmp_path / "fewer", two["rows"][:-2], known)
+    message = "row 19 of the validation split is in .*all and not in .*fewer, and 1 more: make"
+    with pytest.raises(UserError, match=message):
+        ensemble.evaluate(two["folders"], [two["shards"][0], fewer])
+    a, b, label = two["rows"][4]
+    other = "entailment" if label == "not_entailment" else "not_entailment"
+    changed = rte(tmp_path / "changed", [*two["rows"][:4], (a, b, other), *two["rows"][5:]], known)
+    message = "row 4 of the validation split has another label in .*all than in .*changed, and 0"
+    with pytest.raises(UserError, match=message):
+        ensemble.evaluate(two["folders"], [two["shards"][0], changed])
+    with pytest.raises(UserError, match="--data: 3 folders for 2 members: give one for all"):
+        ensemble.evaluate(two["folders"], [fewer] * 3)
+    with pytest.raises(UserError, match="fewer was made with another tokenizer"):
+        ensemble.evaluate(two["folders"], [fewer])
+    with pytest.raises(UserError, match="the test split does not give label"):
+        ensemble.evaluate(two["folders"], two["shards"], split="test")
+
+
+@pytest.mark.slow
+def test_flags_of_other_modes_are_refused(two):
+    flags = [f"--model_dir={folder}" for folder in two["folders"]]
+    for more, message in (
+        (["--mode=eval", "--data=x", "--output=y"], "--output: not supported for --mode=eval; rem"),
+        (["--mode=export", "--output=y", "--data=x"], "--data: not supported for --mode=export"),
+        (["--mode=predict"], "--data is missing (--mode=predict)"),
+        (["--mode=predict", "--data=x"], "give either --output=FILE or --submission=FOLDER"),
+    ):
+        assert message in commands.run("official.ensemble", *flags, *more, status=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_choices(tmp_path):
+    rows = choices.rows(9, seed=4)
+    shards = [choices.shards(tmp_path / "all", 24, test=rows)]
+    path, task = tmp_path / "all-test.jsonl", tasks.choice()
+    few = tokenizer(tmp_path / "few-tokenizer", FEW)
+    task_builder.build(task, {"test": path}, few, tmp_path / "few", 20, **SILENT)
+    shards.append(tmp_path / "few")
+    folders = [
+        member(tmp_path / "one", shards[0], {"type": "multiple_choice"}),
+        member(tmp_path / "two", shards[1], {"type": "multiple_choice"}, XLNET, seed=1),
+    ]
+    each = np.array([
+        alone(folder, data, "test", "probabilities")[0]
+        for folder, data in zip(folders, shards, strict=True)
+    ])  # fmt: skip
+    expected = by_hand(each, "logits")
+    assert np.abs(expected - each.mean(0)).max() > 0.01
+    ensemble.predict(folders, shards, tmp_path / "out.jsonl", mean="logits")
+    lines = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
+    found = [list(line["probabilities"].values()) for line in lines]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    answers = signatures(folders, mean="logits")["serving_default"](
+        *(tf.constant([row[name] for row in rows]) for name in ("context", "question", "choices"))
+    )
+    np.testing.assert_allclose(answers["probabilities"], found, **CLOSE)
+    assert ["ABC"[i] for i in answers["index"]] == [line["label"] for line in lines]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_rankings(tmp_path):
+    draw = np.random.default_rng(0)
+    text = lambda: " ".join(draw.choice(small.WORDS, draw.integers(1, 9)))  # noqa: E731
+    texts = {name: {f"{name}{i}": text() for i in range(6)} for name in ("queries", "documents")}
+    for name, values in texts.items():
+        lines = [json.dumps({"id": key, "text": value}) + "\n" for key, value in values.items()]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    run = {
+        query: {d: float(draw.random()) for d in texts["documents"]} for query in texts["queries"]
+    }
+    qrels = {query: {"documents1": 1} for query in texts["queries"]}
+    for name, write, values in (
+        ("qrels", trec.write_qrels, [qrels]),
+        ("r", trec.write_run, [run, "x"]),
+    ):
+        with open(tmp_path / name, "w") as stream:
+            write(stream, *values)
+    shards = []
+    for name, words in (("all", small.WORDS), ("few", FEW)):
+        task_builder.build(
+            tasks.ranking(), {"test": tmp_path / "r"}, tokenizer(tmp_path / f"{name}-t", words),
+            tmp_path / name, max_length=20, input=tmp_path, queries="queries.jsonl",
+            documents="documents.jsonl", qrels="qrels", **SILENT,
+        )  # fmt: skip
+        shards.append(tmp_path / name)
+    folders = [
+        member(tmp_path / "one", shards[0], {"type": "ranking"}),
+        member(tmp_path / "two", shards[1], {"type": "ranking"}, XLNET, seed=1),
+    ]
+    each = [alone(*part, "test", "score")[0] for part in zip(folders, shards, strict=True)]
+    expected = (each[0] + each[1]) / 2
+    ensemble.predict(folders, shards, tmp_path / "out.run", mean="logits")
+    written = trec.read_run(tmp_path / "out.run")
+    asked = [(q, d) for q, scores in trec.read_run(shards[0] / "test.run").items() for d in scores]
+    found = [written[query][document] for query, document in asked]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    rank = signatures(folders)["rank"]
+    columns = zip(*((texts["queries"][q], texts["documents"][d]) for q, d in asked), strict=True)
+    np.testing.assert_allclose(rank(*map(tf.constant, columns))["scores"], found, **CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("how", [None, "probabilities"])
+def test_answers(tmp_path, how):
+    shards = squads.shard_folder(tmp_path / "shards", no_answers=True, count=5)
+    head = {"type": "span_answer", "max_answer_length": 4, "n_best": 5, "null_threshold": 0.5}
+    folders = [member(tmp_path / f"{i}", shards, head, seed=i) for i in range(2)]
+    ensemble.predict(folders, [shards], tmp_path / "out", mean=how, split="validation")
+    names = ("predictions", "nbest", "null_odds")
+    written, best, odds = (json.loads((tmp_path / f"out/{n}.json").read_text()) for n in names)
+    content = manifest.read(shards)
+    asked = list(side_texts.read_questions(shards, "validation", content).values())
+    answers = signatures(folders, mean=how)["answer"](
+        tf.constant([each.text for each in asked]), tf.constant([each.context for each in asked])
+    )
+    for i, question in enumerate(asked):
+        assert answers["answer"][i].numpy().decode() == written[question.id]
+        assert float(answers["null_odds"][i]) == pytest.approx(odds[question.id], abs=1e-5)
+        span = next(span for span in best[question.id] if span["text"])
+        assert float(answers["score"][i]) == pytest.approx(span["score"], abs=1e-5)
+    assert len(set(written.values())) > 3
+    if how is None:
+        # The same member twice is that member.
+        ensemble.predict([folders[0]] * 2, [shards], tmp_path / "same", split="validation")
+        same = json.loads((tmp_path / "same" / "nbest.json").read_text())
+        scores, rows = alone(folders[0], shards, "validation", "span_scores", "row")
+        numbers = side_texts.read_questions(shards, "validation", content)
+        for row, question in numbers.items():
+            found = max(span["score"] for span in same[question.id] if span["text"])
+            assert found == pytest.approx(scores[rows == row].max(), abs=1e-5)
+    with pytest.raises(UserError, match="read the same windows: give one folder for all of them"):
+        ensemble.predict(folders, [shards, shards], tmp_path / "new")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_tags(tmp_path):
+    draw, lines = np.random.default_rng(0), []
+    for _ in range(8):
+        words = draw.choice(small.WORDS, draw.integers(1, 25)).tolist()
+        tagged = [("B-X" if word < "g" else "O") for word in words]
+        lines.append(json.dumps({"words": words, "tags": tagged}) + "\n")
+    (tmp_path / "test.jsonl").write_text("".join(lines))
+    shards = tmp_path / "shards"
+    task_builder.build(
+        tasks.generic("tagging", "words", label="tags", labels=("O", "B-X", "I-X")),
+        {"test": tmp_path / "test.jsonl"}, tokenizer(tmp_path / "t"), shards, 16, **SILENT,
+    )  # fmt: skip
+    head = {"type": "token_classification", "labels": ["O", "B-X", "I-X"]}
+    folders = [member(tmp_path / f"{i}", shards, head, seed=i) for i in range(2)]
+    metrics = ensemble.evaluate(folders, [shards], split="test")["test"]
+    ensemble.predict(folders, [shards], tmp_path / "out.jsonl")
+    records = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
+    words = [record["words"] for record in records]
+    pairs = [
+        (a, b)
+        for record, line in zip(records, lines, strict=True)
+        for a, b in zip(record["tags"], json.loads(line)["tags"], strict=True)
+    ]
+    assert metrics["accuracy"] == pytest.approx(np.mean([a == b for a, b in pairs]))
+    served = signatures(folders)["tag_words"](
+        tf.constant([word for each in words for word in each]),
+        tf.constant([len(each) for each in words]),
+    )
+    assert [tag.decode() for tag in served["tags"].numpy()] == [a for a, _ in pairs]
+    entities = [record["entities"] for record in records]
+    assert served["number"].numpy().tolist() == [len(each) for each in entities]
+    for i, each in enumerate(entities):
+        found = served["scores"][i, : len(each)]
+        np.testing.assert_allclose(found, [entity["score"] for entity in each], **CLOSE)
