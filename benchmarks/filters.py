@@ -8,10 +8,13 @@ leaves out are counted, and the others. The memory is the peak that the system s
 process, which has all documents, and of the largest worker.
 
 --text    A build with each filter beside one without, on a text with one sentence a line, and on
-          the same text with copies of every tenth document.
+          the same text with copies of every tenth document. The near-duplicates of the text beside
+          those that a comparison of all pairs finds.
 """
 
 import argparse
+import collections
+import itertools
 import os
 import re
 import subprocess
@@ -25,7 +28,7 @@ import numpy as np
 
 from benchmarks import environments, preprocess
 from official.shards.text_filters import TextFilters
-from tfrecords_tools.text import corpus, dropped, filters
+from tfrecords_tools.text import corpus, dropped, duplicates, filters
 from tfrecords_tools.text.corpus import Corpus, Reading
 from tfrecords_tools.vocabulary.phrases import start_worker
 from tfrecords_tools.writing import parallel
@@ -34,6 +37,7 @@ SEED = 0
 BOILERPLATE = 100  # different texts
 COPIES = 0.2  # of the documents
 CHANGED = 0.01, 0.05  # of the words of a copy
+RARE = 40  # documents that share a run of words; more frequent runs find no pair
 BUILDS = {
     "none": [],
     "`--min_words=20 --max_symbol_share=0.2`": ["--min_words=20", "--max_symbol_share=0.2"],
@@ -179,6 +183,44 @@ def builds(folder: Path, options: argparse.Namespace) -> None:
             )
 
 
+def shingles(text: str) -> set[tuple[str, ...]]:
+    """Returns the runs of three words of a text."""
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
+
+
+def pairs(folder: Path, options: argparse.Namespace) -> None:
+    """Prints how many documents are like an earlier one, and how many of these are left out."""
+    files = Corpus.find(str(options.text))
+    reading = Reading(files.range_bytes)
+    near = TextFilters(deduplicate="near")
+    reading = filters.passed(near, files, reading, map, folder / "near", lambda line: None)
+    found = np.fromiter(left_out(files, reading), bool)
+    texts = re.split(r"\n\s*\n", options.text.read_text().strip())
+    assert len(texts) == len(found)  # no document is so long that it is divided
+    sets = list(map(shingles, texts))
+    having = collections.defaultdict(list)
+    for number, some in enumerate(sets):
+        for shingle in some:
+            having[shingle].append(number)
+    common: collections.Counter[tuple[int, int]] = collections.Counter()
+    for numbers in having.values():
+        if len(numbers) <= RARE:
+            common.update(itertools.combinations(numbers, 2))
+    most = np.zeros(len(texts))
+    for (first, second), count in common.items():
+        if count > 0.3 * min(len(sets[first]), len(sets[second])):
+            either = len(sets[first] | sets[second])
+            share = len(sets[first] & sets[second]) / either
+            most[second] = max(most[second], share)
+    truth = most >= duplicates.SIMILARITY
+    print(
+        f"\nof {len(texts):,} documents {truth.sum():,} have a similarity of two thirds to an "
+        f"earlier one; {(found & truth).sum():,} of these and {(found & ~truth).sum():,} others "
+        f"are left out; the least similarity of those is {most[found].min(initial=1):.2f}"
+    )
+
+
 def main() -> None:
     """Runs the benchmark and prints its tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -196,6 +238,7 @@ def main() -> None:
         documents(Path(name), options)
         if options.text:
             builds(Path(name), options)
+            pairs(Path(name), options)
 
 
 if __name__ == "__main__":

@@ -677,7 +677,7 @@ def processes_with(mark):
 def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
     """Killed once when some groups are done, and once when shards are written."""
     write_text(tmp_path / "a.txt", 500, times=40)
-    arguments = command(tmp_path, tokenizer)
+    arguments = command(tmp_path, tokenizer, "--min_words=20")
     runs = tmp_path / ".unfinished-out" / "runs"
     times = {}
     for what in (f"{runs}/*.counts", f"{tmp_path}/.tmp-out-*/*.tfrecord"):
@@ -704,7 +704,8 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
     assert f"continuing an earlier run: {len(times)} parts of the text are" in done.stdout
     assert not list(tmp_path.glob(".*"))
     settings = small.config(segments__duplicates=5)
-    build(tokenizer, tmp_path / "a.txt", tmp_path / "again", settings)
+    filtered = TextFilters(20)
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "again", settings, filters=filtered)
     assert contents(tmp_path / "out") == contents(tmp_path / "again")
 
 
