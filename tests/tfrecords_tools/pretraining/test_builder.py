@@ -16,9 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 import tensorflow as tf
 import yaml
+import zstandard
+from pyarrow import parquet
 
 from official import config, data, tokenizers
 from official.shards import manifest, shard_folder, stored_arrays
@@ -798,6 +801,20 @@ def test_filters(tmp_path, tokenizer, monkeypatch):
     message = r"no examples; filters left out 8\d documents of too few words$"
     with pytest.raises(UserError, match=message):
         build(tokenizer, tmp_path / "a.txt", tmp_path / "none", filters=TextFilters(1000))
+
+
+def test_packed_files_of_all_kinds_give_the_same_shards(tmp_path, tokenizer):
+    rows = [{"text": "\n".join(lines)} for lines in small.documents(50)]
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(data))
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(data))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    made = []
+    for name in ("a.jsonl.gz", "a.jsonl.zst", "a.parquet"):
+        built = build(tokenizer, tmp_path / name, tmp_path / f"{name}-out", num_shards=2)
+        made.append(contents(tmp_path / f"{name}-out"))
+        assert built.totals.documents == 50
+    assert made[0] == made[1] == made[2]
 
 
 def test_pairs_with_two_separators(tmp_path):
