@@ -72,9 +72,10 @@ def restore(
       signature.
     """
     members = ensembles.members(model_dirs, task)
+    options = (checkpoint, max_length, inputs)
     restored = [
-        saved_model.restore(folder, checkpoint, max_length, inputs, task=task, precision=precision)
-        for folder in model_dirs
+        saved_model.restore(each.folder, *options, task=each.head.task or None, precision=precision)
+        for each in members
     ]
     (first, kind, default), *_ = restored
     lengths = [context.max_length for context, _, _ in restored]

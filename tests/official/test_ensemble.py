@@ -29,13 +29,13 @@ SILENT = {"report": lambda line: None}
 FEW = small.WORDS[::2]  # of the second vocabulary; other words are unknown to it
 
 
-def member(folder, shards, objective, encoder=BERT, seed=0):
+def member(folder, shards, *objectives, encoder=BERT, seed=0):
     """A model folder with large random weights, for the task of a shard folder."""
     tokenizer = tokenizers.load(shards / "tokenizer")
     config = configs.from_dict({
         "name": folder.name, "seed": seed,
         "encoder": {**encoder, "vocab_size": tokenizer.vocab_size, "initializer_range": 0.7},
-        "objectives": [objective], "recipe": {"steps": 1, "batch_size": 8},
+        "objectives": objectives, "recipe": {"steps": 1, "batch_size": 8},
     })  # fmt: skip
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
@@ -94,7 +94,7 @@ def two(tmp_path_factory):
     head = {"type": "classification", "labels": ["entailment", "not_entailment"]}
     folders = [
         member(folder / "bert", shards[0], head, seed=3),
-        member(folder / "xlnet", shards[1], {**head, "dropout": 0.3}, XLNET, seed=5),
+        member(folder / "xlnet", shards[1], {**head, "dropout": 0.3}, encoder=XLNET, seed=5),
     ]
     parts = zip(folders, shards, strict=True)
     each = np.array([alone(*part, "validation", "probabilities")[0] for part in parts])
@@ -163,6 +163,30 @@ def test_the_server_answers_what_predict_writes(two, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.long
+def test_one_task_of_models_of_several(two, tmp_path):
+    """One member has two heads, and the other one."""
+    (alike, _), (shards, _) = two["folders"], two["shards"]
+    heads = [
+        {"type": "classification", "labels": LABELS, "task": "rte"},
+        {"type": "regression", "task": "stsb"},
+    ]
+    several = member(tmp_path / "several", shards, *heads, seed=7)
+    about = json.loads((several / "task.json").read_text())
+    both = {"rte": about, "stsb": {"name": "stsb", "kind": "regression", "pair": True}}
+    (several / "task.json").write_text(json.dumps({"tasks": both, "max_length": 20}))
+    expected = (two["each"][0] + alone(several, shards, "validation", "probabilities")[0]) / 2
+    folders = [alike, several]
+    ensemble.predict(folders, [shards], tmp_path / "out.jsonl", split="validation")
+    lines = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
+    found = [[line["probabilities"][label] for label in LABELS] for line in lines]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    first, second, _ = (tf.constant(column) for column in zip(*two["rows"], strict=True))
+    answers = signatures(folders, task="rte")["serving_default"](first, second)
+    np.testing.assert_allclose(answers["probabilities"], found, **CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.long
 def test_other_rows_and_labels_are_refused(two, tmp_path):
     known = tokenizers.load(two["shards"][1] / "tokenizer")
     fewer = rte(tmp_path / "fewer", two["rows"][:-2], known)
@@ -206,7 +230,7 @@ def test_choices(tmp_path):
     shards.append(tmp_path / "few")
     folders = [
         member(tmp_path / "one", shards[0], {"type": "multiple_choice"}),
-        member(tmp_path / "two", shards[1], {"type": "multiple_choice"}, XLNET, seed=1),
+        member(tmp_path / "two", shards[1], {"type": "multiple_choice"}, encoder=XLNET, seed=1),
     ]
     each = np.array([
         alone(folder, data, "test", "probabilities")[0]
@@ -254,7 +278,7 @@ def test_rankings(tmp_path):
         shards.append(tmp_path / name)
     folders = [
         member(tmp_path / "one", shards[0], {"type": "ranking"}),
-        member(tmp_path / "two", shards[1], {"type": "ranking"}, XLNET, seed=1),
+        member(tmp_path / "two", shards[1], {"type": "ranking"}, encoder=XLNET, seed=1),
     ]
     each = [alone(*part, "test", "score")[0] for part in zip(folders, shards, strict=True)]
     expected = (each[0] + each[1]) / 2
