@@ -10,6 +10,7 @@ import pytest
 from absl import flags
 
 from official import tokenizers
+from official.shards.text_filters import TextFilters
 from official.tasks import kinds
 from official.utils import paths
 from tests import choices, flaky, sentences, small, squads, systems
@@ -28,7 +29,7 @@ FORMATS = {
         for name in ("roberta", "ernie", "electra", "gpt2", "t5", "xlnet_stream", "elmo")
     },
     "spanbert, static": (systems.SPANBERT | {"segments__static_masks": True}, {}),
-    "bert, tf_models": ({}, {"format": "tf_models"}),
+    "bert, tf_models": ({}, {"format": "tf_models", "filters": TextFilters(min_words=9)}),
 }
 
 
@@ -83,9 +84,13 @@ def test_beam(root, tmp_path, name):
     made = sentences if config.segments.sentences else small
     made.tokenizer_folder(there / "tokenizer")
     text(there, made.documents(24))
-    settings = Settings.from_config(config, there / "tokenizer")
+    near = TextFilters(deduplicate="near")
+    settings = Settings.from_config(config, there / "tokenizer", filters=near)
+    with open(there / "text.txt", "a") as stream:
+        stream.write("\n" + "\n".join(made.documents(1)[0]))
     for place, where in ((there, Execution()), (root, Execution(beam=[]))):
-        builder.build(settings, f"{there}/text.txt", place / f"out-{place == root}", where)
+        built = builder.build(settings, f"{there}/text.txt", place / f"out-{place == root}", where)
+        assert built.totals.skipped == {"near-duplicate documents": 1}
     assert contents(there / "out-True") == contents(there / "out-False")
 
 
