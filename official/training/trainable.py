@@ -98,4 +98,4 @@ def described(model: Model, recipe: Recipe) -> str:
 
 def _share(variables: Iterable[keras.Variable], total: int) -> str:
     count = size(variables)
-    return "all learn" if count == total else f"{count:,} learn: {count / total:.2%}"
+    return "all learn" if count == total else f"{count:,} learn: {100 * count / total:.3g}%"

@@ -135,7 +135,7 @@ def test_the_share_of_weights_that_learn():
     model = Model(settings)
     assert trainable.described(model, config().recipe) == f"{total:,} weights (all learn)"
     gradual = config({"layers": 1, "unfreeze_every": 5}).recipe
-    share = f"{learning:,} learn: {learning / total:.2%}"
+    share = f"{learning:,} learn: {100 * learning / total:.3g}%"
     expected = f"{total:,} weights ({share}; from step 15 all learn)"
     assert trainable.described(model, gradual) == expected
     trainable.freeze(model, settings.recipe)
