@@ -73,6 +73,7 @@ OPTIONAL = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_without_extras_the_package_can_be_imported_and_names_what_is_missing(tmp_path):
     """In another process, in which the packages of the extras cannot be imported."""
     qrels, run = tmp_path / "qrels", tmp_path / "run"

@@ -233,6 +233,7 @@ def test_token_signature_refuses_more_tokens_than_positions(exported):
         signature(input_word_ids=long, input_mask=long, input_type_ids=long)
 
 
+@pytest.mark.slow
 def test_pairs_must_be_of_the_same_number(exported):
     signature = tf.saved_model.load(str(exported[1] / "saved")).signatures["pair"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of texts"):

@@ -84,6 +84,7 @@ def test_batches_have_the_shares_and_corpora_their_own_epochs(tmp_path):
         assert mine[:50].tolist() == [batch["index"][lane] for batch in alone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [1, 13, 50, 77])
 def test_starting_later_gives_the_same_batches(tmp_path, start):
     corpora = write(tmp_path, [[20] * 6, [10] * 5, [7, 0, 30]])
@@ -93,6 +94,7 @@ def test_starting_later_gives_the_same_batches(tmp_path, start):
         np.testing.assert_array_equal(value, whole[name][start : start + 8])
 
 
+@pytest.mark.slow
 def test_a_worker_reads_the_shards_of_its_own_lanes(tmp_path):
     corpora = write(tmp_path, [[20] * 64, [10] * 32])
     whole = take(corpora, [0.6, 0.4], 40)

@@ -68,6 +68,7 @@ def test_a_group_is_no_longer_than_an_epoch(tmp_path):
     np.testing.assert_array_equal(np.bincount(take(few, 5)["index"].ravel()), [10] * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", [4, 9])
 def test_a_run_of_whole_epochs_has_each_example_as_often(tmp_path, monkeypatch, batches):
     """A group that went on behind the end would leave out some of the last epoch."""
@@ -89,6 +90,7 @@ def test_a_run_of_whole_epochs_has_each_example_as_often(tmp_path, monkeypatch, 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [1, 8, 9, 10, 31])
 def test_starting_later_gives_the_same_batches(tmp_path, start):
     files = write(tmp_path, [30, 25])

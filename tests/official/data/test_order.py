@@ -104,6 +104,7 @@ def test_whole_epochs_are_not_read_to_be_left_out(tmp_path):
     assert rows["epoch"].tolist() == [[10**12] * 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 16])
 def test_workers_read_their_own_shards_and_together_the_same_batches(tmp_path, workers):
     files = write(tmp_path, [20] * 64)
@@ -163,6 +164,7 @@ def test_two_iterators_of_a_data_set_do_not_disturb_one_another(tmp_path):
             assert again["index"].tolist() == whole[0].tolist()
 
 
+@pytest.mark.slow
 def test_a_process_ends_in_the_middle_of_an_epoch(tmp_path):
     files = write(tmp_path, [4000])
     code = f"""

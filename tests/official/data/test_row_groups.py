@@ -95,6 +95,7 @@ def two_folders(tmp_path):
     return [write(tmp_path / "a", 7, 4), write(tmp_path / "b", 4, 40, first=7 * ROWS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "start"), [(1, 9), (2, 3), (3, 12), (4, 7), (6, 11), (12, 0)])
 def test_workers_have_the_rows_of_one_and_start_anywhere(tmp_path, workers, start):
     folders = two_folders(tmp_path)

@@ -57,6 +57,7 @@ def test_both_directions_give_the_whole_text(tmp_path, settings):
     assert batch["padding_mask"].all() and batch["character_ids"].dtype == np.int32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "replicas"), [(1, 2), (2, 1), (2, 2)])
 def test_any_workers_read_the_same(tmp_path, workers, replicas):
     config = sentences.config()
@@ -67,6 +68,7 @@ def test_any_workers_read_the_same(tmp_path, workers, replicas):
         np.testing.assert_array_equal(value, shared[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_resumed_reader_goes_on(tmp_path):
     config = sentences.config()
     folder = sentences.shard_folder(tmp_path / "shards", config, sentences.documents())

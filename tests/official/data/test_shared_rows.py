@@ -156,6 +156,7 @@ def test_masks_are_those_of_the_parts_alone(options):
     assert all(max(actual) <= 4 for actual in numbers.values())
 
 
+@pytest.mark.slow
 def test_no_hidden_run_reaches_into_another_part(folder):
     options = {"corruption__count": "up", "corruption__mask_rate": 0.5, "corruption__max_span": 10}
     for unit in ("span", "ngram"):
@@ -367,6 +368,7 @@ def test_the_encoder_needs_positions_for_a_part(folder):
         source.check(dataclasses.replace(config, encoder=fewer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["word", "span"])
 def test_static_masks_of_a_row(tmp_path, unit):
     config = make_config(

@@ -235,6 +235,7 @@ def test_static_spans_have_their_boundaries(tmp_path):
     assert batch["span_weights"].tolist() == [[1, 1, 0]]
 
 
+@pytest.mark.slow
 def test_the_seed_changes_order_and_masks(tmp_path):
     folder = write(tmp_path, make_examples(30))
     config = make_config(MASKS)
@@ -370,6 +371,7 @@ def test_buckets(tmp_path):
     assert {b["token_ids"].shape[1] for b in batches} == {8, 11, T}
 
 
+@pytest.mark.slow
 def test_buckets_in_training_leave_nothing_out(tmp_path):
     folder = write(tmp_path, make_examples(60))
     source = data.ShardDataset(folder, make_config(bucket_lengths=(8, 11)), training=True)
@@ -429,6 +431,7 @@ def test_blocks_know_the_token_behind_them(tmp_path):
         data.ShardDataset(folder, config)
 
 
+@pytest.mark.slow
 def test_several_folders_are_counted_through(tmp_path):
     a = write(tmp_path / "a", make_examples(7, seed=1), shards=2)
     b = write(tmp_path / "b", make_examples(5, seed=2), shards=1)
@@ -443,6 +446,7 @@ def test_several_folders_are_counted_through(tmp_path):
     assert sorted(key(first, i) for i in range(12)) == sorted(key(batch, i) for i in range(12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [(), (8, 11)])
 def test_folders_with_shares(tmp_path, buckets):
     a = write(tmp_path / "a", make_examples(70, seed=1), shards=4)
@@ -510,6 +514,7 @@ def test_shards_of_pretraining_have_no_task(tmp_path):
         assert source.task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(), (8, 12)])
 def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
     examples = make_examples(11)

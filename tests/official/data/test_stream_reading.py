@@ -146,6 +146,7 @@ def remembers(length):
     return TransformerXLConfig(vocab_size=8, memory_length=length, reuse_length=REUSE)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     same = config(reuse_length=REUSE, backward=True)
     other = configs.to_dict(same)

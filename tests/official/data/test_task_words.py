@@ -27,6 +27,7 @@ def by_hand(pair, max_length):
     return ids, characters
 
 
+@pytest.mark.slow
 def test_shards_and_graph_have_the_words_of_pairs(tmp_path):
     tokenizer = tokenizers.Characters(sentences.VOCABULARY)
     rows = "".join(f"{a}\t{b}\tx\n" for a, b in PAIRS) + "w1\tw2\ty\n"

@@ -93,6 +93,7 @@ def test_recipe_gives_the_rates(folders):
             _config(**recipe)
 
 
+@pytest.mark.slow
 def test_targets_have_the_length_of_the_longest(folders):
     config = _config(task_sampling="equal")
     source = _mixture(folders, config)
@@ -109,6 +110,7 @@ def test_targets_have_the_length_of_the_longest(folders):
     assert found == {2, 4}
 
 
+@pytest.mark.slow
 def test_each_task_is_evaluated_with_its_own_length(folders):
     config = _config()
     source = _mixture(folders, config, "validation", training=False)
@@ -116,6 +118,7 @@ def test_each_task_is_evaluated_with_its_own_length(folders):
     assert {"short/exact_match", "long/exact_match", "average", "long/loss"} <= set(found)
 
 
+@pytest.mark.slow
 def test_two_replicas_generate_what_one_device_does(folders, mirrored):
     config = _config()
     found = []

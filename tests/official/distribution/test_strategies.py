@@ -207,6 +207,7 @@ def test_a_run_checks_the_data_before_it_connects_to_a_tpu(tmp_path):
     assert "the host of --tpu=grpc://192.0.2.1:8470 reads the data, and this" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_tpu_gets_rows_of_one_length(monkeypatch, tmp_path):
     """The same examples as on other devices, in static shapes."""
     config = small.config(recipe__bucket_lengths=[16, 24], segments__short_seq_prob=0.9)

@@ -73,6 +73,7 @@ def targets_of(model, source, batch_size):
     return np.concatenate(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [GPT2, XL, T5], ids=["gpt2", "transformer_xl", "t5"])
 def test_a_uniform_model(settings, tmp_path):
     """Its perplexity is the size of the vocabulary."""
@@ -104,6 +105,7 @@ def test_perplexity_of_any_model(tmp_path):
     np.testing.assert_allclose(metrics["causal_lm_bits_per_byte"], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_both_directions_of_a_bidirectional_lm(tmp_path):
     """A word has its bytes and a blank; marks and unknown words have none, and losses count."""
     config = small.config(**SYSTEMS["elmo"])
@@ -134,6 +136,7 @@ def test_masked_lm_has_no_perplexity(tmp_path):
     assert not [name for name in metrics if "perplexity" in name or "byte" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", [1, 2])
 def test_pseudo_perplexity_masks_each_token_alone(tmp_path, packing, monkeypatch):
     config = small.config(

@@ -59,6 +59,7 @@ def head(**recipe):
     return small.replace(read, bucket_lengths=(8, 16), eval_every=4, **recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "transformer_xl"])
 def test_states_are_those_of_each_example(place, tmp_path, kind):
     """Every layer of every example by itself; the second kind has its padding on the left."""
@@ -81,6 +82,7 @@ def test_states_are_those_of_each_example(place, tmp_path, kind):
         np.testing.assert_allclose(stored.rows([number]), expected, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "transformer_xl"])
 def test_batches_have_the_states_at_their_tokens(place, tmp_path, kind, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
@@ -160,6 +162,7 @@ def test_states_of_other_examples_are_refused(place, tmp_path):
         files.read(place / "states", "extra", fingerprint, required=True)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_refused(place, tmp_path):
     layer_states.write(place / "model", place / "shards", ["test"], tmp_path / "s", report=len)
     path = tmp_path / "s" / "test.npy"

@@ -24,6 +24,7 @@ def test_stored_batches_are_padded_on_both_sides():
         assert not real[1, 0] and real[1, -1]
 
 
+@pytest.mark.slow
 def test_50_losses_of_training_agree_with_pytorch():
     with np.load(GOLDEN / "bert_losses.npz") as file:
         reference = dict(file)

@@ -97,6 +97,7 @@ def test_dropout_is_drawn_where_keras_trains(name):
     assert np.abs(first - inference).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_layer_around_the_encoder_says_whether_keras_trains():
     class Outer(keras.Layer):
         def __init__(self):

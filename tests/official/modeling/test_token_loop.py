@@ -47,6 +47,7 @@ def _whole(model, batch, length):
     return np.where(ended, 0, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoder",
     [{}, {"tied_output": False, "gated": True, "activation": "gelu_tanh"},

@@ -89,6 +89,7 @@ def test_vectors_of_tokens_of_all_layers(folder, tmp_path):
     np.testing.assert_allclose(vectors, whole[0].vectors, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [-1, 2, 1, 0, -3])
 def test_vectors_of_any_layer(folder, layer):
     loaded = official.load(folder)
@@ -116,6 +117,7 @@ def test_vectors_of_tokens_and_the_characters_they_stand_for(folder, layer):
     assert len(actual[3].pieces) == LENGTH - 2 and actual[1].vectors.shape == (0, 16)
 
 
+@pytest.mark.slow
 def test_files_of_vectors(folder, tmp_path, monkeypatch):
     loaded, said = official.load(folder), []
     monkeypatch.setattr(embedder, "CHUNK", 4)

@@ -26,6 +26,7 @@ def test_a_greedy_search_with_all_rules_is_that_of_transformers(case):
     check(golden, generator, [name])
 
 
+@pytest.mark.slow
 def test_a_beam_search_is_that_of_transformers(case):
     golden, generator = case
     name = names_of(golden, beams=True)[-1]

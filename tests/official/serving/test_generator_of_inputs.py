@@ -65,6 +65,7 @@ def make(golden, max_length=64):
     return Generator(ServedModel(config, TOKENIZER, model, max_length))
 
 
+@pytest.mark.slow
 def test_the_searches_are_those_of_transformers(case):
     golden, generator = case
     batch = golden["token_ids"], golden["padding_mask"]
@@ -112,6 +113,7 @@ def reader(model, start_id):
     return scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 def test_texts_are_those_of_a_loop_without_a_cache(settings):
     generator = make(read(0))

@@ -41,6 +41,7 @@ def by_hand(loaded, text):
     return {name: np.asarray(value)[0] for name, value in encoded.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 2, 32])
 def test_encode_does_not_depend_on_what_else_is_in_the_batch(original, batch_size):
     loaded = official.load(original)

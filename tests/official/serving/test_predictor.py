@@ -87,6 +87,7 @@ def test_scores(tmp_path):
     assert loaded.score([]).shape == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ranking", "kernel_ranking"])
 def test_documents(tmp_path, kind):
     loaded = load(tmp_path, {"type": kind})

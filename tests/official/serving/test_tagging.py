@@ -257,6 +257,7 @@ def test_entities_in_a_graph():
         np.testing.assert_allclose(each[3], means, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_wrong_inputs(tmp_path):
     loaded = model(tmp_path)
     assert loaded.tag([]) == [] and loaded.tag([""]) == [[]] and loaded.tag([[]]) == [[]]

@@ -88,6 +88,7 @@ def by_hand(loaded, text):
     return words, np.stack([np.asarray(x)[0] for x in encoded["hidden_states"]])  # [3, T, 10]
 
 
+@pytest.mark.slow
 def test_vectors_in_python(folder):
     loaded = official.load(folder)
     pooled, tokens = loaded.encode(TEXTS, layer="all"), loaded.tokens(TEXTS, layer="all")
@@ -189,6 +190,7 @@ def test_a_classifier_reads_texts_of_different_lengths(classifier):
     assert labels == [("a", "b")[i] for i in probabilities.argmax(axis=1)]
 
 
+@pytest.mark.slow
 def test_a_layer_mix_is_served(classifier):
     loaded, served = classifier
     outputs = served["default"](text=tf.constant(TEXTS))

@@ -68,6 +68,7 @@ def differences(name, tokenizer, graph=False):
             if ids != theirs]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_are_those_of_transformers_5_and_files_come_back(write, name, tmp_path):
     folder = write(name)

@@ -112,6 +112,7 @@ def trajectory(strategy, start, gradient, rates):
     return after, optimizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_follows_the_algorithm_for_200_steps(draws, float64, mirrored, replicas):
     start, gradient, rates = draws

@@ -12,6 +12,7 @@ from official.utils.errors import UserError
 from tests import small
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", ["train", "held_out"])
 def test_a_changed_record_ends_a_run_when_it_is_read_or_at_its_start(tmp_path, damaged):
     config = small.config()
@@ -52,6 +53,7 @@ def first_id(folder, number):
     manifest.write(folder, dataclasses.replace(content, shards=shards))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(), (16, 32)])
 def test_an_id_that_the_vocabulary_lacks_ends_a_run_and_an_evaluation(tmp_path, lengths):
     """It is not read as another id, as int32 would have it."""

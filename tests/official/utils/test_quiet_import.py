@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests import ROOT
 
 PROGRAM = """
@@ -17,6 +19,7 @@ print(sklearn.metrics.f1_score([1, 0], [1, 0]), tf.keras.layers.Dense(3)(tf.ones
 """
 
 
+@pytest.mark.slow
 def test_the_import_is_silent_and_leaves_out_what_is_optional():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "['keras'] True\n1.0 (2, 3)\n", done.stderr

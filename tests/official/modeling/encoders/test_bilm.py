@@ -59,6 +59,7 @@ def recorded():
     return encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_recorded_outputs(recorded, number):
     """The state is carried from sentence to sentence. A fresh one gives other vectors."""
