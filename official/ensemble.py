@@ -9,8 +9,9 @@ reads shards that were made with its own tokenizer; members with one tokenizer s
   python -m official.ensemble --mode=predict --model_dir=RUN_1 --model_dir=RUN_2 --data=SHARDS \
       --output=predictions.tsv
 
-predict writes the files of official.main --mode=predict, and with --submission=DIR those for GLUE.
-export writes one SavedModel that takes raw text, with the members inside:
+eval prints the metrics of the ensemble and of each member. predict writes the files of
+official.main --mode=predict, and with --submission=DIR those for GLUE. export writes
+one SavedModel that takes raw text, with the members inside:
 
   python -m official.ensemble --mode=export --model_dir=BERT --model_dir=XLNET --output=SAVED
 
@@ -100,7 +101,7 @@ def main(argv: list[str]) -> None:
 
 
 def _evaluate() -> None:
-    """Prints the metrics of the ensemble."""
+    """Prints the metrics of the ensemble, and behind them those of each member."""
     from official.evaluation import ensemble
 
     metrics_of_splits = ensemble.evaluate(
@@ -114,8 +115,9 @@ def _evaluate() -> None:
     for split, metrics in metrics_of_splits.items():
         if len(metrics_of_splits) > 1:
             print(f"{split}:")
-        for name, value in metrics.items():
-            print(f"{name:24} {value:.6f}")
+        for name, value in metrics.ensemble.items():
+            alone = "  ".join(f"{each[name]:.6f}" for each in metrics.members)
+            print(f"{name:24} {value:.6f}  members: {alone}")
 
 
 def _predict() -> None:

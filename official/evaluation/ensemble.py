@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +32,13 @@ from official.utils.progress import Report
 Folders = Sequence[str | os.PathLike]
 
 
+class Metrics(NamedTuple):
+    """The metrics of a split by their names, of the ensemble and of each member alone."""
+
+    ensemble: dict[str, float]
+    members: tuple[dict[str, float], ...]
+
+
 def evaluate(
     model_dirs: Folders,
     data: Folders,
@@ -39,8 +47,8 @@ def evaluate(
     split: str | None = None,
     checkpoint: str = "best",
     report: Report | None = None,
-) -> dict[str, dict[str, float]]:
-    """Computes the metrics of the task for the mean of several models.
+) -> dict[str, Metrics]:
+    """Computes the metrics of the task for the mean of several models, and for each of them.
 
     Args:
       model_dirs: the model folders.
@@ -51,7 +59,7 @@ def evaluate(
       report: is called with lines of progress; None = there are none.
 
     Returns:
-      {split: {metric: value}}.
+      The metrics of each split by its name.
 
     Raises:
       UserError: the models cannot be one ensemble, the data does not suit one, or the shards of two
@@ -172,17 +180,21 @@ class Ensemble:
             self._scorer = source, module.Scorer(self._trained[0].config, source)
         return self._scorer[1]
 
-    def metrics(self, source: ShardDataset) -> dict[str, float]:
-        """Computes the metrics of the task.
+    def metrics(self, source: ShardDataset) -> Metrics:
+        """Computes the metrics of the task for the ensemble and for each member.
 
         Raises:
           UserError: the split has no labels, or see `predict`.
         """
         source.check(self._trained[0].config)
         scorer = self.scorer(source)
-        outputs = self._predictions(source, scorer.outputs)
-        weights = np.ones(len(outputs["row"]), np.float32)
-        return scorer.metrics({**outputs, "example_weights": weights})
+        numbers = range(len(self._members))
+        found = self._predictions(source, scorer.outputs, [[*numbers], *([i] for i in numbers)])
+        weights = np.ones(len(found[0]["row"]), np.float32)
+        ensemble, *members = (
+            scorer.metrics({**each, "example_weights": weights}) for each in found
+        )
+        return Metrics(ensemble, tuple(members))
 
     def predict(self, source: ShardDataset, names: Sequence[str]) -> Outputs:
         """Predicts the examples of a source; see `Evaluator.predict`.
@@ -191,13 +203,20 @@ class Ensemble:
           UserError: the shards of two members have other rows or labels, or the data does not suit
             a member.
         """
-        outputs = self._predictions(source, names)
-        return {name: outputs[name] for name in (*names, "row")}
+        (found,) = self._predictions(source, names, [range(len(self._members))])
+        return {name: found[name] for name in (*names, "row")}
 
-    def _predictions(self, source: ShardDataset, names: Sequence[str]) -> Outputs:
-        """Returns predictions and `row`, and the first target of a kind with one target a row."""
+    def _predictions(
+        self, source: ShardDataset, names: Sequence[str], groups: Sequence[Sequence[int]]
+    ) -> list[Outputs]:
+        """Returns the predictions of the mean of each group of members, given by their numbers.
+
+        Returns:
+          For each group the predictions and `row`, and the first target of a kind with one target a
+          row.
+        """
         if self._members[0].windowed:
-            return self._of_windows(source, names)
+            return self._of_windows(source, names, groups)
         outputs: list[Outputs] = []
         for number, member in enumerate(self._members):
             own = source if number == 0 else self._source(number, source.split)
@@ -205,11 +224,17 @@ class Ensemble:
             head = member.head_of(model)
             outputs.append(self._outputs_of(number, model, head, own))
             self._check_rows(outputs[0], outputs[-1], number, source.split)
-        mean = means.mean_outputs(head, [each["outputs"] for each in outputs], self.mean)
-        predictions = head.predictions_of(mean, {})
         prefix = f"{head.config.task}/"
-        found = {name.removeprefix(prefix): np.asarray(x) for name, x in predictions.items()}
-        return found | {name: x for name, x in outputs[0].items() if name != "outputs"}
+        given = {name: x for name, x in outputs[0].items() if name != "outputs"}
+        found = []
+        for group in groups:
+            mean = means.mean_outputs(head, [outputs[i]["outputs"] for i in group], self.mean)
+            predictions = head.predictions_of(mean, {})
+            found.append(
+                {name.removeprefix(prefix): np.asarray(x) for name, x in predictions.items()}
+                | given
+            )
+        return found
 
     def _restored(self, number: int, source: ShardDataset) -> Model:
         """Returns the model of a member with its weights, after the checks of its data."""
@@ -233,21 +258,31 @@ class Ensemble:
         numbers, outputs = rows.in_order(self._run(step, number, source), source)
         return {"row": numbers, **outputs}
 
-    def _of_windows(self, source: ShardDataset, names: Sequence[str]) -> Outputs:
-        """Returns the predictions of members that read the same windows, in the same step."""
+    def _of_windows(
+        self, source: ShardDataset, names: Sequence[str], groups: Sequence[Sequence[int]]
+    ) -> list[Outputs]:
+        """Does the same for members that read the same windows, all of them in one step."""
         models = [self._restored(number, source) for number in range(len(self._members))]
         heads = [m.head_of(model) for m, model in zip(self._members, models, strict=True)]
-        parts = [(head, model.encoder) for head, model in zip(heads, models, strict=True)]
 
         def step(batch):
             encoded = [
                 model.encode_as_read(batch, objectives=[head])
                 for model, head in zip(models, heads, strict=True)
             ]
-            predictions = means.predictions(parts, encoded, batch, self.mean)
-            return {name: predictions[name] for name in names} | {"row": batch["row"]}
+            found = {"row": batch["row"]}
+            for number, group in enumerate(groups):
+                parts = [(heads[i], models[i].encoder) for i in group]
+                states = [encoded[i] for i in group]
+                predictions = means.predictions(parts, states, batch, self.mean)
+                found |= {f"{number}/{name}": predictions[name] for name in names}
+            return found
 
-        return self._run(step, None, source)
+        found = self._run(step, None, source)
+        return [
+            {name: found[f"{number}/{name}"] for name in names} | {"row": found["row"]}
+            for number in range(len(groups))
+        ]
 
     def _run(
         self,

@@ -119,8 +119,12 @@ def test_metrics_and_predictions_of_the_mean_of_logits(two, tmp_path):
     chosen = [LABELS[i] for i in expected.argmax(-1)]
     given = two["folders"], two["shards"]
     right = np.mean([a == row[2] for a, row in zip(chosen, two["rows"], strict=True)])
-    metrics = ensemble.evaluate(*given, mean="logits")
-    assert metrics == {"validation": {"accuracy": pytest.approx(right)}}
+    metrics = ensemble.evaluate(*given, mean="logits")["validation"]
+    assert metrics.ensemble == {"accuracy": pytest.approx(right)}
+    true = [LABELS.index(label) for _, _, label in two["rows"]]
+    assert metrics.members == tuple(
+        {"accuracy": pytest.approx(np.mean(each.argmax(-1) == true))} for each in two["each"]
+    )
     ensemble.predict(*given, tmp_path / "out.jsonl", mean="logits", split="validation")
     lines = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
     assert [(line["row"], line["label"]) for line in lines] == list(enumerate(chosen))
@@ -134,7 +138,10 @@ def test_metrics_and_a_submission_of_the_mean_of_probabilities(two, tmp_path):
     chosen = [LABELS[i] for i in two["each"].mean(0).argmax(-1)]
     given = two["folders"], two["shards"]
     right = np.mean([a == row[2] for a, row in zip(chosen, two["rows"], strict=True)])
-    assert ensemble.evaluate(*given) == {"validation": {"accuracy": pytest.approx(right)}}
+    flags = [f"--model_dir={folder}" for folder in given[0]]
+    flags += [f"--data={folder}" for folder in given[1]]
+    said = commands.run("official.ensemble", "--mode=eval", *flags, status=0).stdout
+    assert said.startswith(f"{'accuracy':24} {right:.6f}  members: ")
     ensemble.predict(*given, tmp_path / "glue", submission=True)  # of the test split
     answers = [f"{i}\t{label}" for i, label in enumerate(chosen)]
     assert (tmp_path / "glue" / "RTE.tsv").read_text().splitlines()[1:] == answers
@@ -217,6 +224,45 @@ def test_flags_of_other_modes_are_refused(two):
         (["--mode=predict", "--data=x"], "give either --output=FILE or --submission=FOLDER"),
     ):
         assert message in commands.run("official.ensemble", *flags, *more, status=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_several_labels(tmp_path):
+    draw = np.random.default_rng(0)
+    rows = [
+        {
+            "text": " ".join(draw.choice(small.WORDS, 5)),
+            "labels": [label for label in "abc" if draw.random() < 0.5],
+        }
+        for _ in range(17)
+    ]
+    path = tmp_path / "validation.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = tasks.generic("multi_label", "text", label="labels", labels=("a", "b", "c"))
+    shards = [tmp_path / "all", tmp_path / "few"]
+    for folder, words in zip(shards, (small.WORDS, FEW), strict=True):
+        known = tokenizer(tmp_path / f"{folder.name}-t", words)
+        task_builder.build(task, {"validation": path}, known, folder, 16, **SILENT)
+    head = {"type": "multi_label", "labels": ["a", "b", "c"], "thresholds": [0.4, 0.5, 0.6]}
+    folders = [
+        member(tmp_path / "one", shards[0], head),
+        member(tmp_path / "two", shards[1], head, encoder=XLNET, seed=4),
+    ]
+    each = np.array([
+        alone(folder, data, "validation", "probabilities")[0]
+        for folder, data in zip(folders, shards, strict=True)
+    ])  # fmt: skip
+    logits = np.log(each / (1 - each)).mean(0)
+    true = np.array([[label in row["labels"] for label in "abc"] for row in rows])
+    for how, expected in (("probabilities", each.mean(0)), ("logits", 1 / (1 + np.exp(-logits)))):
+        flags = expected >= np.array([0.4, 0.5, 0.6])
+        right = 2 * (flags & true).sum() / (flags.sum() + true.sum())
+        metrics = ensemble.evaluate(folders, shards, mean=how)["validation"]
+        assert metrics.ensemble["micro_f1"] == pytest.approx(right)
+        served = signatures(folders, mean=how)["single"](tf.constant([r["text"] for r in rows]))
+        np.testing.assert_allclose(served["probabilities"], expected, **CLOSE)
+        np.testing.assert_array_equal(served["has_label"], flags)
 
 
 @pytest.mark.slow
@@ -342,7 +388,8 @@ def test_tags(tmp_path):
     )  # fmt: skip
     head = {"type": "token_classification", "labels": ["O", "B-X", "I-X"]}
     folders = [member(tmp_path / f"{i}", shards, head, seed=i) for i in range(2)]
-    metrics = ensemble.evaluate(folders, [shards], split="test")["test"]
+    metrics, members = ensemble.evaluate(folders, [shards], split="test")["test"]
+    assert len({metrics["accuracy"], *(each["accuracy"] for each in members)}) > 1
     ensemble.predict(folders, [shards], tmp_path / "out.jsonl")
     records = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
     words = [record["words"] for record in records]
