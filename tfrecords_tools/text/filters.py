@@ -55,13 +55,13 @@ class Part(NamedTuple):
     Attributes:
       place: as above, int64 [2].
       counts: as above, int64 [3].
-      text: for exact duplicates, the text.
+      text: for exact duplicates, the text in UTF-8, uint8.
       least: for near-duplicates, the least hashes, uint32 [HASHES].
     """
 
     place: np.ndarray
     counts: np.ndarray
-    text: str
+    text: np.ndarray
     least: np.ndarray
 
 
@@ -95,22 +95,40 @@ def passed(
     decisions = Decisions(filters)
     progress = Progress(files.bytes, report, "filters: ")
     groups = files.groups(seed=None)
-    measure = functools.partial(measure_group, filters=filters, reading=reading)
-    for group, measured in zip(groups, ordered(measure, groups), strict=True):
-        decisions.add(measured)
+    measure = functools.partial(measure_group, filters=filters, reading=reading, folder=folder)
+    for group, path in zip(groups, ordered(measure, groups), strict=True):
+        decisions.add(read_measured(path))
+        path.unlink()
         progress(group.bytes, lambda _: f", {decisions.documents:,} documents")
     table = decisions.table()
     progress.finish(f", {decisions.documents:,} documents, {table.shape[1]:,} left out")
     return dataclasses.replace(reading, dropped=dropped.write(folder, table))
 
 
-def measure_group(group: Group, filters: TextFilters, reading: Reading) -> list[Whole | Part]:
-    """Returns what is measured of a group's documents, in order."""
-    return [
-        measured
-        for chunk in corpus.read_chunks(group, reading, shared=False)
-        for measured in measure(chunk.documents, filters)
-    ]
+def measure_group(group: Group, filters: TextFilters, reading: Reading, folder: AnyPath) -> AnyPath:
+    """Measures a group's documents, and returns the file of what is measured.
+
+    It is a file, because a packed file is one group, however many documents it has.
+    """
+    path = folder / f"measured-{group.number:07d}"
+    with path.open("wb") as stream:
+        for chunk in corpus.read_chunks(group, reading, shared=False):
+            for measured in measure(chunk.documents, filters):
+                np.save(stream, isinstance(measured, Part))
+                for array in measured:
+                    np.save(stream, array)
+    return path
+
+
+def read_measured(path: AnyPath) -> Iterator[Whole | Part]:
+    """Yields what is measured of a group's documents, in order."""
+    with path.open("rb") as stream:
+        while True:
+            try:
+                kind = Part if np.load(stream) else Whole
+            except EOFError:
+                return
+            yield kind(*(np.load(stream) for _ in kind._fields))
 
 
 def measure(documents: Sequence[Document], filters: TextFilters) -> Iterator[Whole | Part]:
@@ -140,8 +158,8 @@ def measure(documents: Sequence[Document], filters: TextFilters) -> Iterator[Who
         if i > start:
             yield Whole(places[start:i], counts[start:i], rows[start:i])
         if i < len(documents):
-            text = texts[i] if filters.deduplicate == "exact" else ""
-            yield Part(places[i], counts[i], text, least[i])
+            text = texts[i].encode() if filters.deduplicate == "exact" else b""
+            yield Part(places[i], counts[i], np.frombuffer(text, np.uint8), least[i])
         start = i + 1
 
 
@@ -165,7 +183,7 @@ class _Joined:
             return False
         self._counts = self._counts + part.counts
         self._least = np.minimum(self._least, part.least)
-        self._hash.add(part.text)
+        self._hash.add(part.text.tobytes().decode())
         return True
 
     def whole(self) -> Whole:
