@@ -22,7 +22,7 @@ from official import config as configs
 from official import tokenizers
 from official.conversion import converted_model, huggingface, tf1
 from official.data import ShardDataset
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, task_file
 from official.shards import manifest
 from official.training import reporting
 from official.utils.errors import UserError
@@ -78,7 +78,7 @@ def readers(materials: Materials) -> list[Reader]:
         Reader("variables of checkpoints", model, stored, _checkpoints, 10),
         Reader("state of checkpoints", model, state, _checkpoints, 12),
         Reader("config.yaml", model, ("config.yaml",), configs.load, 8),
-        Reader("task.json", materials.tuned(), ("task.json",), model_folder.task, 3),
+        Reader("task.json", materials.tuned(), ("task.json",), task_file.read, 3),
         Reader("metrics.jsonl", model, ("metrics.jsonl",), _metrics, 1),
         Reader("TF1 checkpoint", materials.tf1(), ("*.ckpt.*",), _tf1, 4),
         Reader("TF1 config and vocabulary", materials.tf1(), ("*.json", "*.txt"), _tf1, 2, True),

@@ -14,7 +14,7 @@ from official import tokenizers
 from official.config.parts import ObjectiveConfig
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
-from official.saving import model_folder
+from official.saving import model_folder, task_file
 from official.tasks import KINDS
 from official.utils import paths
 from official.utils.errors import UserError
@@ -154,7 +154,7 @@ def _values(member: Member) -> dict[str, Any]:
 
 
 def _task(folder: str, task: str | None) -> Mapping[str, Any]:
-    about = model_folder.task(folder)
+    about = task_file.read(folder)
     return about.get("tasks", {}).get(task, about)
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from official.saving import task_file
 from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import paths
 from official.utils.errors import UserError
@@ -95,10 +96,7 @@ def renewed(model_dir: str | os.PathLike, records: Iterable[Record]) -> list[Rec
     records = list(records)
     if not any(record.old for record in records):
         return records
-    # Only here, because it imports TensorFlow and plots do without.
-    from official.saving import model_folder
-
-    task = model_folder.task_description(model_dir)
+    task = task_file.description(model_dir)
     return [
         Record(record.step, record.split, fractions(record.metrics, task)) if record.old else record
         for record in records

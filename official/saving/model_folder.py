@@ -1,4 +1,4 @@
-"""Reads and writes model folders: config, tokenizer, weights and task."""
+"""Reads and writes model folders: config, tokenizer, weights and model card."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,9 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints, metrics_log, model_card, named_arrays
+from official.saving import checkpoints, metrics_log, model_card, named_arrays, task_file
 from official.shards import manifest
-from official.tasks import Description, MixtureDescription, description_from_dict
-from official.utils import atomic, json_files, keras_private, paths, strict
+from official.utils import atomic, json_files, keras_private, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -81,28 +80,15 @@ def shapes(config: configs.ResolvedConfig) -> dict[str, tuple[int, ...]]:
     return {path: tuple(variable.shape) for path, variable in variables.items()}
 
 
-def task(model_dir: str | os.PathLike) -> dict[str, Any]:
-    """Reads the task of the training data: `pair`, `max_length` and more; empty if unknown."""
-    path = _task_file(model_dir)
-    return json_files.checked(json_files.read(path), path) if path.exists() else {}
-
-
-def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescription | None:
-    """Returns the task that a model was trained on; None in pretraining."""
-    values = task(model_dir)
-    values.pop("max_length", None)
-    return description_from_dict(values, str(_task_file(model_dir))) if values else None
-
-
 def max_length(model_dir: str | os.PathLike, config: configs.ResolvedConfig) -> int:
     """Returns the length of the longest training sequence, or else the maximum of the encoder.
 
     Where the training is unknown, the length of `embedding.json` comes first.
     """
-    if length := task(model_dir).get("max_length"):
+    if length := task_file.read(model_dir).get("max_length"):
         if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
             raise UserError(
-                f"{_task_file(model_dir)}: max_length: {length!r} is not a whole number "
+                f"{task_file.path(model_dir)}: max_length: {length!r} is not a whole number "
                 f"from 4 to {manifest.MAX_TOKENS}"
             )
         return length
@@ -203,7 +189,7 @@ def save_card(
         chosen = [r for r in evaluations if best and r.step == best["step"]] or evaluations[-1:]
         metrics = chosen[-1].metrics if chosen else {}
     card = model_card.text(
-        model_dir.name, config, task(model_dir), state, metrics, _mask_of(tokenizer)
+        model_dir.name, config, task_file.read(model_dir), state, metrics, _mask_of(tokenizer)
     )
     with atomic.file(path) as stream:
         stream.write(card)
@@ -211,16 +197,3 @@ def save_card(
 
 def _mask_of(tokenizer: tokenizers.Tokenizer) -> str | None:
     return None if tokenizer.mask_id is None else tokenizer.pieces[tokenizer.mask_id]
-
-
-def save_task(content: manifest.Manifest, model_dir: AnyPath) -> None:
-    """Writes the task of the training data to the model folder, for prediction and export."""
-    if content.task is not None:
-        with atomic.file(_task_file(model_dir)) as stream:
-            json_files.dump(
-                {**strict.to_dict(content.task), "max_length": content.max_length}, stream
-            )
-
-
-def _task_file(model_dir: str | os.PathLike) -> AnyPath:
-    return paths.path(model_dir) / "task.json"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from official.saving import model_folder
+from official.saving import model_folder, task_file
 from official.serving import (
     generation_settings,
     mask_filler,
@@ -251,7 +251,7 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     max_length = model_folder.max_length(model_dir, config)
-    task = model_folder.task(model_dir)
+    task = task_file.read(model_dir)
     generation = generation_settings.read(model_dir)
     embedding = text_vectors.read(model_dir)
     return LoadedModel(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from official.modeling.layers import kernels
 from official.modeling.model import Model
-from official.saving import model_folder
+from official.saving import model_folder, task_file
 from official.serving import (
     generation_settings,
     generator,
@@ -155,7 +155,7 @@ def restore(
     of_generation = task is not None and task in defaults.tasks
     config = with_one_head(config, model, None if of_generation else task)
     kind, head = table.served(config, model)
-    about = model_folder.task(model_dir)
+    about = task_file.read(model_dir)
     about = about.get("tasks", {}).get(task, about)
     if inputs is not None and inputs not in kind.DEFAULT:
         ((name, takes),) = kind.DEFAULT.items()

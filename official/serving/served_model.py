@@ -22,7 +22,7 @@ class ServedModel:
       tokenizer: the tokenizer of the model.
       model: the model with its weights.
       max_length: the maximum number of tokens of a sequence, special tokens included.
-      task: the task of the training data (`official.saving.model_folder.task`).
+      task: the task of the training data (`official.saving.task_file.read`).
       generation: the defaults of generation.
       embedding: the settings of the vectors of texts.
     """

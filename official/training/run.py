@@ -13,7 +13,7 @@ from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
+from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
 from official.shards import parsing, shard_folder
 from official.training import reporting, resolve, resuming, trainable
 from official.training.trainer import Trainer
@@ -267,7 +267,7 @@ def _trainer(
         atomic.make_folder(model_dir)
         configs.save(config, model_dir / model_folder.CONFIG)
         source.tokenizer.save(model_dir / "tokenizer")
-        model_folder.save_task(source.manifest, model_dir)
+        task_file.save(source.manifest, model_dir)
         if fresh:
             model_folder.save_card(model_dir, config, source.tokenizer)
     trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)

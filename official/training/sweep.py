@@ -29,7 +29,7 @@ import yaml
 
 from official import config as configs
 from official.data import mixture
-from official.saving import checkpoints, metrics_log, model_folder, run_lock
+from official.saving import checkpoints, metrics_log, run_lock, task_file
 from official.training import run as training
 from official.training.hooks import best_metric
 from official.utils import atomic
@@ -215,7 +215,7 @@ def best_result(model_dir: AnyPath) -> dict[str, Any]:
       `metric`: the one that decides; `higher`: whether a higher value is better; `metrics`: the
       names to compare, the deciding one first; `step` and `figures` of the checkpoint.
     """
-    task = model_folder.task_description(model_dir)
+    task = task_file.description(model_dir)
     metric, higher = best_metric(configs.load(model_dir), task)
     state = checkpoints.load_state(checkpoints.find(model_dir, "best"))
     return {
@@ -326,7 +326,7 @@ def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
         )
     for run in record["runs"]:
         if "figures" in run and metrics_log.SCALE_KEY not in run:
-            task = model_folder.task_description(model_dir / run["folder"])
+            task = task_file.description(model_dir / run["folder"])
             run |= {"figures": metrics_log.fractions(run["figures"], task), **metrics_log.SCALE}
     return record
 

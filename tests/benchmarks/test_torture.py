@@ -28,7 +28,7 @@ from official import config as run_configs
 from official import tokenizers
 from official.data.checks import task_labels
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder, named_arrays
+from official.saving import checkpoints, model_folder, named_arrays, task_file
 from official.shards import manifest
 from official.shards import shard_folder as shard_folder
 from official.training import resolve
@@ -55,7 +55,7 @@ class Untrained(Materials):
                 config = resolve.fill_in(config, tokenizer.vocab_size, task_labels(content))
                 weights = named_arrays.values(Model(config).variables_by_path())
                 model_folder.write_new(config, tokenizer, weights, path)
-                model_folder.save_task(content, path)
+                task_file.save(content, path)
         return self.folder / name
 
 

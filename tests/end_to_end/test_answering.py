@@ -14,7 +14,7 @@ from official.distribution import strategies
 from official.evaluation import squad_metrics
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
-from official.saving import model_folder
+from official.saving import model_folder, task_file
 from official.serving import length_groups, saved_model
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
@@ -77,7 +77,7 @@ def trained(request, tmp_path_factory):
     figures = trainer.train(validation)
     configs.save(config, model_dir / "config.yaml")
     train.tokenizer.save(model_dir / "tokenizer")
-    model_folder.save_task(train.manifest, model_dir)
+    task_file.save(train.manifest, model_dir)
     after = evaluator.run(ShardDataset(shards, config, "train"))
     assert after["span_answer"] < 0.9 * before["span_answer"]
     output = folder / "answers"
@@ -206,7 +206,7 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
 @pytest.mark.slow
 def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
     config, tokenizer, model = model_folder.restore(trained["model_dir"], "last")
-    task = model_folder.task(trained["model_dir"])
+    task = task_file.read(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
     source = ServedModel(config, tokenizer, model, 32, task)
     parts = inputs.ServingContext(**vars(source), weights=weights, head=model.objectives[0])

@@ -12,7 +12,7 @@ from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.evaluation import ensemble
 from official.evaluation.evaluator import Evaluator
-from official.saving import checkpoints, model_folder, named_arrays
+from official.saving import checkpoints, model_folder, named_arrays, task_file
 from official.serving import ensemble as served_ensemble
 from official.serving.signatures import table
 from official.shards import manifest, side_texts
@@ -41,7 +41,7 @@ def member(folder, shards, *objectives, encoder=BERT, seed=0):
     tokenizer.save(folder / "tokenizer")
     variables = named_arrays.values(model_folder.build(config).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
-    model_folder.save_task(manifest.read(shards), folder)
+    task_file.save(manifest.read(shards), folder)
     return folder
 
 

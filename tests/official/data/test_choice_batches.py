@@ -14,7 +14,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
-from official.saving import model_folder
+from official.saving import task_file
 from official.serving import saved_model
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -203,7 +203,7 @@ def test_learned_predicted_and_served(tmp_path):
     model, source = run(config, folder, model_dir)
     configs.save(config, model_dir / "config.yaml")
     source.tokenizer.save(model_dir / "tokenizer")
-    model_folder.save_task(source.manifest, model_dir)
+    task_file.save(source.manifest, model_dir)
 
     strategy = tf.distribute.get_strategy()
     held_out = ShardDataset(folder, config, "test")

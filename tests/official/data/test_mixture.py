@@ -15,7 +15,7 @@ from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder, named_arrays
+from official.saving import checkpoints, named_arrays, task_file
 from official.serving import saved_model
 from official.training import resolve
 from official.training.trainer import Trainer
@@ -228,7 +228,7 @@ def _train(folders, config, model_dir, validation=None):
     figures = trainer.train(validation)
     configs.save(config, model_dir / "config.yaml")
     source.tokenizer.save(model_dir / "tokenizer")
-    model_folder.save_task(source.manifest, model_dir)
+    task_file.save(source.manifest, model_dir)
     return model, figures
 
 

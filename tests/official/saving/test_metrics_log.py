@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from official.saving import metrics_log, model_folder
+from official.saving import metrics_log, task_file
 from official.saving.metrics_log import Record
 from official.tasks import Description, MixtureDescription
 from official.training import reporting
@@ -108,7 +108,7 @@ def test_a_run_that_goes_on_has_one_scale(tmp_path):
     (tmp_path / "task.json").write_text(
         json.dumps({"name": "squad2", "kind": "span", "metrics": ["f1"], "no_answers": True})
     )
-    assert model_folder.task_description(tmp_path).kind == "span"
+    assert task_file.description(tmp_path).kind == "span"
     lines = [
         {"step": 2, "split": "train", "loss": 3.0},
         {"step": 2, "split": "validation", "f1": 60.0, "loss": "nan", "best_f1_threshold": 2.0},

@@ -19,7 +19,7 @@ from official.conversion import converted_model, huggingface
 from official.data import ShardDataset
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
-from official.saving import checkpoints, model_folder, named_arrays
+from official.saving import checkpoints, model_folder, named_arrays, task_file
 from official.serving import length_groups, saved_model
 from official.tasks import text_to_text, trec
 from tests import ROOT, squads
@@ -117,7 +117,7 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     # As `setup.save_task` has it.
     config = random_model(folder / "model", objectives, {})
     source = ShardDataset(shards, config, split)
-    model_folder.save_task(source.manifest, folder / "model")
+    task_file.save(source.manifest, folder / "model")
     source.check(config, predicting=True)
     model = model_folder.restore(folder / "model")[2]
     write_predictions(Evaluator(config, model, tf.distribute.get_strategy()), source, output)
@@ -356,7 +356,7 @@ def test_generated_texts(tmp_path):
     )  # fmt: skip
     config, _, model = model_folder.restore(folder)
     source = ShardDataset(tmp_path / "shards", config, "test")
-    model_folder.save_task(source.manifest, folder)
+    task_file.save(source.manifest, folder)
     evaluator = Evaluator(config, model, tf.distribute.get_strategy())
     write_predictions(evaluator, source, tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]

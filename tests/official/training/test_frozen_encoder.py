@@ -14,7 +14,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation.run import predict
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, task_file
 from official.serving import saved_model
 from official.training import trainable
 from official.training.trainer import Trainer
@@ -168,7 +168,7 @@ def test_a_head_with_a_mix_predicts_and_is_served(shards, tmp_path):
     Trainer(settings, model, source, strategy, folder).train()
     configs.save(settings, folder / model_folder.CONFIG)
     source.tokenizer.save(folder / "tokenizer")
-    model_folder.save_task(source.manifest, folder)
+    task_file.save(source.manifest, folder)
 
     predict(folder, shards, tmp_path / "out.jsonl", split="test")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

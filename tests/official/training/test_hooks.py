@@ -9,7 +9,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, task_file
 from official.training.hooks import BestCheckpoint, best_metric
 from official.training.sweep import best_result
 from official.training.trainer import Trainer
@@ -171,7 +171,7 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     assert (best["step"], best["metric"], best["value"]) == (4, "classification", 1.0)
     # A sweep compares the runs in the same way.
     configs.save(result, model_dir / "config.yaml")
-    model_folder.save_task(source.manifest, model_dir)
+    task_file.save(source.manifest, model_dir)
     actual = best_result(model_dir)
     assert (actual["metric"], actual["higher"], actual["step"]) == ("classification", False, 4)
     assert actual["figures"]["classification"] == 1.0

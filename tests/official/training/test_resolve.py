@@ -8,7 +8,7 @@ import tensorflow as tf
 from official import config as configs
 from official.data.checks import check_labels, task_labels
 from official.distribution import strategies
-from official.saving import checkpoints, model_folder, named_arrays, warm_start
+from official.saving import checkpoints, named_arrays, task_file, warm_start
 from official.shards import manifest
 from official.tasks import Description, MixtureDescription, find
 from official.training import resolve, resuming
@@ -235,12 +235,12 @@ def test_the_same_seed_gives_the_same_weights():
 def test_the_task_is_noted_for_serving(tmp_path):
     task = find("sst2").description()
     record = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
-    model_folder.save_task(record, tmp_path)
-    assert model_folder.task(tmp_path) == {**strict.to_dict(task), "max_length": 64}
+    task_file.save(record, tmp_path)
+    assert task_file.read(tmp_path) == {**strict.to_dict(task), "max_length": 64}
     text = (tmp_path / "task.json").read_text()
     (tmp_path / "task.json").write_text(text.replace("64", "60"))
     with pytest.raises(UserError, match="task.json is not as it was written"):
-        model_folder.task(tmp_path)
+        task_file.read(tmp_path)
 
 
 def test_data_with_other_classes_than_the_model_is_refused():
