@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from official.distribution import numerics, strategies
 from official.utils import paths
 from tests import commands
 
+# A shell ignores SIGINT for what it starts in the background, and some tests interrupt a build.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 commands.start_server()
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
