@@ -123,7 +123,7 @@ def with_pooler(encoder: EncoderConfig, config: Config) -> EncoderConfig:
 
     An encoder whose config has no such setting stays as it is.
     """
-    pools = any(getattr(objective, "pooling", "") == "pooled" for objective in config.objectives)
+    pools = any(getattr(objective, "reads_pooler", False) for objective in config.objectives)
     if not pools or "pooler" not in {field.name for field in dataclasses.fields(encoder)}:
         return encoder
     return dataclasses.replace(encoder, pooler=True)
@@ -230,7 +230,7 @@ def _check_layer_states(config: Config, source: str) -> None:
                 f"{source}: recipe.layer_states: objectives.{i}: {objective.type} reads more than "
                 "the states of single rows of one task: remove recipe.layer_states"
             )
-        if getattr(objective, "pooling", "") == "pooled":
+        if getattr(objective, "reads_pooler", False):
             raise UserError(
                 f"{source}: recipe.layer_states: has no output of a pooler: set "
                 f"objectives.{i}.pooling to first or mean"

@@ -1,6 +1,7 @@
 """Configs of the objectives of labelled tasks, each with a head of its own.
 
-A head reads the last layer of the encoder, or a `Mix` of all layers.
+A head reads the last layer of the encoder, or a `Mix` of all layers, or the outputs of a BiLSTM
+over either.
 """
 
 import dataclasses
@@ -66,9 +67,15 @@ class ReaderConfig(ObjectiveConfig):
 
     Attributes:
       mix: the mix that is read in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM between these states and the head;
+        None = the head reads the states.
     """
 
     mix: Mix | None
+    bilstm: int | None = None
+
+    def __post_init__(self):
+        at_least(self, 1, "bilstm")
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder does not have the layers of a mix."""
@@ -85,17 +92,19 @@ class PooledConfig(ReaderConfig):
 
     Attributes:
       dropout: the dropout rate of the vector.
-      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      pooling: the vector that the head reads: 'pooled' = the pooler's output or, with `bilstm`,
+        the last output of each direction; 'first' = the first position; 'mean' = the mean over
+        positions. See `base.Objective.pool`.
     """
 
     dropout: float
     pooling: str
 
     def __post_init__(self):
+        super().__post_init__()
         one_of("pooling", self.pooling, POOLINGS)
         dropout_rate(self, "dropout")
-        if self.mix is not None and self.pooling == "pooled":
+        if self.mix is not None and self.reads_pooler:
             raise ValueError(
                 "pooling: pooled is an output of the last layer, and mix reads all layers: set "
                 "pooling to first or mean"
@@ -103,10 +112,15 @@ class PooledConfig(ReaderConfig):
         if getattr(self, "activation", None) is not None:
             one_of("activation", self.activation, ("relu",))
 
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the vector is the output of the encoder's pooler."""
+        return self.pooling == "pooled" and self.bilstm is None
+
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder does not have the vector, or the layers of a mix."""
         super().check_encoder(encoder)
-        if self.pooling == "pooled" and not encoder.pooler:
+        if self.reads_pooler and not encoder.pooler:
             raise ValueError(
                 "reads the pooled output: set encoder.pooler to true, or pooling to first or mean"
             )
@@ -147,10 +161,11 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
     Attributes:
       labels: the names of the labels, in the order of their ids; filled in from the data.
       num_labels: the number of labels; None = as many as `labels`.
-      dropout: the dropout rate of the pooled output.
-      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
+      pooling: the vector that the head reads; see `PooledConfig`.
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
+        al., 2019, section 5.1); None = there is none.
       activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
       weight: factor of this loss in the sum.
       task: the task of the head, if a model has several; see `official.data.mixture`.
@@ -165,6 +180,7 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
     activation: str | None = omitted()
     weight: float = 1.0
     task: str = ""
@@ -188,10 +204,11 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
       num_labels: the number of labels; None = as many as `labels`.
       thresholds: the probability from which on a text has the label, for each label; empty = 0.5
         for all.
-      dropout: the dropout rate of the pooled output.
-      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
+      pooling: the vector that the head reads; see `PooledConfig`.
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
+        al., 2019, section 5.1); None = there is none.
       weight: factor of this loss in the sum.
     """
 
@@ -205,6 +222,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
     weight: float = 1.0
 
     def __post_init__(self):
@@ -229,10 +247,11 @@ class RegressionConfig(PooledConfig):
     """A score of a text.
 
     Attributes:
-      dropout: the dropout rate of the pooled output.
-      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
+      pooling: the vector that the head reads; see `PooledConfig`.
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
+        al., 2019, section 5.1); None = there is none.
       activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
       weight: factor of this loss in the sum.
       task: the task of the head, if a model has several; see `official.data.mixture`.
@@ -245,6 +264,7 @@ class RegressionConfig(PooledConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
     activation: str | None = omitted()
     weight: float = 1.0
     task: str = ""
@@ -259,10 +279,11 @@ class MultipleChoiceConfig(PooledConfig):
     """The right one of several choices.
 
     Attributes:
-      dropout: the dropout rate of the pooled output.
-      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
+      pooling: the vector that the head reads; see `PooledConfig`.
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
+        al., 2019, section 5.1); None = there is none.
       weight: factor of this loss in the sum.
     """
 
@@ -273,6 +294,7 @@ class MultipleChoiceConfig(PooledConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
@@ -288,10 +310,11 @@ class RankingConfig(PooledConfig):
       loss: 'pairwise' = the hinge loss max(0, margin - relevant + other) of two scores;
         'pointwise' = the mean of the binary cross-entropies of both.
       margin: the margin of the pairwise loss.
-      dropout: the dropout rate of the pooled output.
-      pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
-        position, 'mean' = the mean over positions; see `base.Objective.pool`.
+      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
+      pooling: the vector that the head reads; see `PooledConfig`.
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
+        al., 2019, section 5.1); None = there is none.
       weight: factor of this loss in the sum.
     """
 
@@ -303,6 +326,7 @@ class RankingConfig(PooledConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
     weight: float = 1.0
 
     def __post_init__(self):
@@ -369,8 +393,11 @@ class SpanAnswerConfig(ReaderConfig):
       null_threshold: a question has no answer if the null score exceeds the score of the best
         answer (`independent`), or 0 (`conditional`), by more than this.
       answerable_weight: of `conditional`, factor of the loss of the regression.
-      dropout: of `conditional`, the dropout rate before the last layer of the regression.
+      dropout: of `conditional`, the dropout rate before the last layer of the regression; with
+        `bilstm`, also that of what the BiLSTM reads.
       mix: the mix of all layers, which is read in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM whose outputs are read in place of
+        the states (Devlin et al., 2019, section 5.1); None = there is none.
       weight: factor of this loss in the sum.
     """
 
@@ -386,9 +413,11 @@ class SpanAnswerConfig(ReaderConfig):
     answerable_weight: float = 0.5
     dropout: float = 0.1
     mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
     weight: float = 1.0
 
     def __post_init__(self):
+        super().__post_init__()
         one_of("form", self.form, ["independent", "conditional"])
         one_of("candidates", self.candidates, ["context", "row"])
         at_least(self, 1, "max_answer_length", "n_best", "start_beam", "end_beam")
@@ -430,9 +459,9 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
     weight: float = 1.0
 
     def __post_init__(self):
+        super().__post_init__()
         dropout_rate(self, "dropout")
         at_least(self, 2, "num_labels")
-        at_least(self, 1, "bilstm")
         if self.output_mix is not None and self.bilstm is None:
             raise ValueError("output_mix: not supported without bilstm: set bilstm, or take mix")
         labels_agree(self)

@@ -108,12 +108,16 @@ class Head:
 
         Raises:
           UserError: transformers pools in another way, reads the last layer alone, has no
-            activation there, or reads in another direction.
+            BiLSTM or activation there, or reads in another direction.
         """
         if getattr(objective, "mix", None) is not None:
             raise UserError(
                 f"objectives: {objective.type}.mix: {title} of transformers reads only the "
                 "last layer"
+            )
+        if getattr(objective, "bilstm", None) is not None:
+            raise UserError(
+                f"objectives: {objective.type}.bilstm: {title} of transformers has none"
             )
         pooling = getattr(objective, "pooling", "pooled")
         if pooling not in self.poolings or (pooling != "pooled" and encoder.pooler):
@@ -388,13 +392,10 @@ class TokenClassification(TaskHead):
         return TokenClassificationConfig(labels=_labels(config), dropout=dropout)
 
     def check(self, objective: TokenClassificationConfig, encoder: Any, title: str) -> None:
-        """See `Head`; classes of transformers have neither a CRF nor a BiLSTM."""
+        """See `Head`; classes of transformers have no CRF."""
         super().check(objective, encoder, title)
-        for key in ("crf", "bilstm"):
-            if getattr(objective, key):
-                raise UserError(
-                    f"objectives: {objective.type}.{key}: {title} of transformers has none"
-                )
+        if objective.crf:
+            raise UserError(f"objectives: {objective.type}.crf: {title} of transformers has none")
 
     def keys(self, objective: TokenClassificationConfig, dropout_key: str) -> dict[str, Any]:
         """See `Head`."""

@@ -221,6 +221,6 @@ def mixed(encoded: dict[str, tf.Tensor], head: Objective | None) -> tf.Tensor:
         vector of characters among them.
     """
     if head is not None and has_mix(head):
-        return tf.cast(head.read(encoded)["sequence_output"], tf.float32)
+        return tf.cast(head.read_mix(encoded)["sequence_output"], tf.float32)
     states = [tf.cast(layer, tf.float32) for layer in encoded["hidden_states"]]
     return tf.add_n(states) / len(states)

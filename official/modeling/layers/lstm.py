@@ -18,7 +18,13 @@ from typing import Any
 from keras import ops
 
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import accurate, scan, transposed_times, with_gradient
+from official.modeling.layers.kernels import (
+    accurate,
+    flat_positions,
+    scan,
+    transposed_times,
+    with_gradient,
+)
 from official.modeling.layers.linear import linear
 from official.modeling.layers.random import RandomWeights
 from official.modeling.types import Tensor
@@ -283,3 +289,24 @@ class BiLSTM(Layer):
         reversed_real = None if real is None else ops.flip(real, axis=1)
         reversed_outputs, _ = backward(ops.flip(x, axis=1), reversed_real)
         return ops.concatenate([outputs, ops.flip(reversed_outputs, axis=1)], axis=-1)
+
+    def last(self, outputs: Tensor, real: Tensor | None = None) -> Tensor:
+        """Returns the last output of each direction, in which it has read the whole row.
+
+        Args:
+            outputs: those of a call, [B, T, 2 C].
+            real: as in the call.
+
+        Returns:
+            The forward output of the last real position, then the backward output of the first:
+            [B, 2 C]; 0 for a row of padding alone.
+        """
+        forward, backward = ops.split(outputs, 2, axis=-1)
+        if real is None:
+            return ops.concatenate([forward[:, -1], backward[:, 0]], axis=-1)
+        length = ops.shape(real)[1]
+        places = ops.arange(length, dtype="int32")
+        last = ops.max(ops.where(real, places, 0), axis=1, keepdims=True)
+        first = ops.min(ops.where(real, places, length - 1), axis=1, keepdims=True)
+        ends = flat_positions(forward, last), flat_positions(backward, first)
+        return ops.concatenate(ends, axis=-1)

@@ -204,8 +204,8 @@ class Objective(keras.Layer):
     def pool(self, encoded: Encoded) -> Tensor:
         """Returns one vector for each example, by `config.pooling`: [B, D].
 
-        'pooled' is the output of the pooler (BERT, XLNet), 'first' the first position of the last
-        layer (ELECTRA), and 'mean' the mean of its positions without padding.
+        'pooled' is the output of the pooler (BERT, XLNet), 'first' the first position of the states
+        that are read (ELECTRA), and 'mean' the mean of their positions without padding.
         """
         if self.config.pooling == "first":
             if "states_read" in encoded:

@@ -1,11 +1,12 @@
 """Heads of tasks that read a vector for each row, and what all heads of tasks share.
 
-A head reads the last layer of the encoder, or a mix of all layers (`Reader`). `Head` pools a vector
-for each row and maps it, after dropout, to its outputs: the scores of classes (`Classification`),
-of labels (`MultiLabel`), of a choice (`MultipleChoice`), or a number (`Regression`).
+A head reads the last layer of the encoder, a mix of all layers, or the outputs of a BiLSTM over
+either (`Reader`). `Head` pools a vector for each row and maps it, after dropout, to its outputs:
+the scores of classes (`Classification`), of labels (`MultiLabel`), of a choice (`MultipleChoice`),
+or a number (`Regression`).
 
 Shapes: B batch, C classes, labels or choices, N = B * C or B rows of the encoder, T length, D
-hidden, O outputs.
+hidden, W width of what a head reads, O outputs.
 """
 
 from keras import ops
@@ -14,23 +15,35 @@ from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.lstm import BiLSTM
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Reader(base.Objective):
-    """An objective whose config has `mix`: None, or an `official.config.heads.Mix`.
+    """An objective that reads the states of the encoder: a head of the kinds above.
 
-    With a mix, the variables `mix/weights` and `mix/gamma` come before those of the head, and the
-    penalty of the weights is the term `NAME_mix`.
+    Its config is an `official.config.heads.ReaderConfig`. With `mix`, the variables `mix/weights`
+    and `mix/gamma` come before those of the head, and the penalty of the weights is the term
+    `NAME_mix`. With `bilstm`, a BiLSTM reads the last layer or the mix, after dropout, and the head
+    its outputs (Devlin et al., 2019, section 5.1, on top of a left-to-right model). Its variables
+    `bilstm/...` come before those of the head.
+
+    Attributes:
+        width: W, which is D, or 2 C with a BiLSTM of C cells.
     """
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        self.mix = None
+        self.mix = self.bilstm = None
+        self.width = encoder_config.hidden_size
         if config.mix is not None:
             self.mix, self._mixed = self.make_mix("mix")
+        if config.bilstm is not None:
+            draws = Draws.of_name(seed, f"{self.name}/bilstm")
+            self.bilstm = BiLSTM(self.width, config.bilstm, seed=draws, dtype=self.dtype_policy)
+            self.width = 2 * config.bilstm
 
     def make_mix(self, key: str):
         """Returns the mix that a key of the config describes, and the numbers of its layers."""
@@ -45,9 +58,10 @@ class Reader(base.Objective):
         return [] if self.mix is None else [(self.config.mix, self.mix)]
 
     def build(self, input_shape=None):
-        """Creates the variables of the mix."""
-        if self.mix is not None:
-            self.mix.build()
+        """Creates the variables of the mix and the BiLSTM."""
+        for layer in (self.mix, self.bilstm):
+            if layer is not None:
+                layer.build()
 
     @property
     def uses_all_layers(self) -> bool:
@@ -60,11 +74,25 @@ class Reader(base.Objective):
         return super().term_weights | ({self._penalty_name: 1.0} if self._has_penalty else {})
 
     def read(self, encoded: Encoded, rng: Draws | None = None) -> Encoded:
-        """Returns the outputs of the encoder with the mix as `sequence_output` [B, T, D].
+        """Returns the outputs of the encoder with what the head reads as `sequence_output`.
 
         Args:
             encoded: the outputs of the encoder, with `hidden_states` if there is a mix.
             rng: `Draws`, or None for inference (no dropout).
+
+        Returns:
+            `encoded`, where `sequence_output` is [B, T, W].
+        """
+        encoded = self.read_mix(encoded, rng)
+        if self.bilstm is None:
+            return encoded
+        states = dropout(encoded["sequence_output"], self.config.dropout, rng)
+        return {**encoded, "sequence_output": self.bilstm(states, encoded.get("padding_mask"))}
+
+    def read_mix(self, encoded: Encoded, rng: Draws | None = None) -> Encoded:
+        """Returns the outputs of the encoder with the mix, if any, as `sequence_output` [B, T, D].
+
+        The arguments are those of `read`.
         """
         if self.mix is None:
             return encoded
@@ -73,7 +101,7 @@ class Reader(base.Objective):
         return {**encoded, "sequence_output": dropout(mixed, self.config.mix.dropout, rng)}
 
     def states(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns the vectors that the head reads, of the last layer or mixed: [B, T, D]."""
+        """Returns the vectors that the head reads: [B, T, W]."""
         return self.read(encoded, rng)["sequence_output"]
 
     def with_penalty_weight(self, sums):
@@ -104,8 +132,8 @@ class Reader(base.Objective):
 class Head(Reader):
     """Dropout and an affine map of the pooled output, with the variables `output/...`.
 
-    With `config.mix` the mix of all layers is pooled. `config.activation` comes before the dropout.
-    The config is an `official.config.heads.PooledConfig`.
+    A `Reader` says what is pooled. `config.activation` comes before the dropout. The config is an
+    `official.config.heads.PooledConfig`.
     """
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
@@ -116,7 +144,7 @@ class Head(Reader):
         """
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.output_projection = Linear(
-            encoder_config.hidden_size,
+            self.width,
             self.size,
             initializer=self.initializer,
             name="output",
@@ -135,11 +163,17 @@ class Head(Reader):
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""
-        if self.uses_all_layers or self.config.pooling == "mean":
+        if self.uses_all_layers or self.bilstm is not None or self.config.pooling == "mean":
             return None
         if self.config.pooling == "pooled":
             return ()
         return (ops.zeros((ops.shape(batch["token_ids"])[0], 1), "int32"),)
+
+    def pool(self, encoded: Encoded) -> Tensor:
+        """See `base.Objective`; of a BiLSTM, 'pooled' is the last output of each direction."""
+        if self.bilstm is not None and self.config.pooling == "pooled":
+            return self.bilstm.last(encoded["sequence_output"], encoded.get("padding_mask"))
+        return super().pool(encoded)
 
     def outputs(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""

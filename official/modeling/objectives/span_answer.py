@@ -12,8 +12,8 @@ Its loss, times `answerable_weight`, is added to the mean of the other two. The 
 most likely ends of the most likely starts (a beam). The score of a span is its log probability, and
 the null score is the logit of the regression.
 
-Shapes: B batch, T length, D hidden, K spans, S starts of the beam, E ends of each, A longest
-answer.
+Shapes: B batch, T length, D width of the states that are read, K spans, S starts of the beam, E
+ends of each, A longest answer.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Objective(heads.Reader):
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        size = encoder_config.hidden_size
+        size = self.width
         self._cls_last = encoder_config.layout == "cls_last"
 
         def linear(inputs, outputs, name, use_bias=True):

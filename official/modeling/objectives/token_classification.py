@@ -2,7 +2,7 @@
 
 `word_ids` names the positions that are read: the number of a word at the first token of the word,
 and -1 elsewhere. A word that is in several windows of a text is read in one of them. A BiLSTM
-between the encoder and the tags reads all tokens (Peters et al., 2018).
+between the encoder and the tags (Peters et al., 2018) reads all tokens.
 
 Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
 """
@@ -13,7 +13,6 @@ from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.linear_chain import LinearChain
-from official.modeling.layers.lstm import BiLSTM
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, heads
 from official.modeling.types import Batch, Encoded, Tensor
@@ -22,8 +21,7 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(heads.Reader):
     """Dropout and an affine map of each state to the tags; with `crf` a chain of the tags.
 
-    The states are those of the last layer, or with `mix` of all layers, and with `bilstm` the
-    outputs of a BiLSTM that reads them.
+    The states are those that a `heads.Reader` reads, and beside them those of `output_mix`.
     """
 
     link = "softmax"
@@ -31,12 +29,7 @@ class Objective(heads.Reader):
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.num_labels = config.label_count
-        size, self.bilstm = encoder_config.hidden_size, None
-        if config.bilstm:
-            draws = Draws.of_name(seed, f"{self.name}/bilstm")
-            self.bilstm = BiLSTM(size, config.bilstm, seed=draws, dtype=self.dtype_policy)
-            size = 2 * config.bilstm
-        self.output_mix = None
+        size, self.output_mix = self.width, None
         if config.output_mix is not None:
             self.output_mix, self._output_layers = self.make_mix("output_mix")
             size += encoder_config.hidden_size
@@ -52,9 +45,8 @@ class Objective(heads.Reader):
     def build(self, input_shape=None):
         """Creates the variables."""
         super().build(input_shape)
-        for layer in (self.bilstm, self.output_mix):
-            if layer is not None:
-                layer.build()
+        if self.output_mix is not None:
+            self.output_mix.build()
         self.output_projection.build()
         if self.crf is not None:
             self.crf.build()
@@ -72,16 +64,13 @@ class Objective(heads.Reader):
 
     def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the scores of the tags at each position, in the dtype of losses: [B, T, C]."""
-        states = dropout(self.states(encoded, rng), self.config.dropout, rng)
-        if self.bilstm is not None:
-            real = encoded.get("padding_mask")
-            states = self.bilstm(states, real)
-            if self.output_mix is not None:
-                layers = [encoded["hidden_states"][layer] for layer in self._output_layers]
-                other = dropout(self.output_mix(layers, real), self.config.output_mix.dropout, rng)
-                states = ops.concatenate([states, other], axis=-1)
-            states = dropout(states, self.config.dropout, rng)
-        return self.as_loss(self.output_projection(states))
+        states = self.states(encoded, rng)
+        if self.output_mix is not None:
+            layers = [encoded["hidden_states"][layer] for layer in self._output_layers]
+            other = self.output_mix(layers, encoded.get("padding_mask"))
+            other = dropout(other, self.config.output_mix.dropout, rng)
+            states = ops.concatenate([states, other], axis=-1)
+        return self.as_loss(self.output_projection(dropout(states, self.config.dropout, rng)))
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the number of labelled words, as transformers' mean of a batch."""

@@ -252,8 +252,8 @@ def test_a_pooler_that_an_old_file_of_spans_has_is_left_over(tmp_path):
         ),
         (
             BERT,
-            dataclasses.replace(TAGS, bilstm=4),
-            "token_classification.bilstm: a BERT of transformers has none",
+            dataclasses.replace(CLASSES, bilstm=4),
+            "classification.bilstm: a BERT of transformers has none",
         ),
     ],
 )

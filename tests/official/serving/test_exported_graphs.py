@@ -62,7 +62,7 @@ TAGS = ("O", "B-X", "I-X")
 # The encoder and the head.
 MODELS = {
     "classification": (BERT, ClassificationConfig(labels=("bad", "good", "neither"))),
-    "multi_label": (BERT, MultiLabelConfig(labels=("bad", "good", "neither"))),
+    "multi_label": (GPT2, MultiLabelConfig(labels=("bad", "good", "neither"), bilstm=3)),
     "regression": (XLNET, RegressionConfig()),
     "ranking": (BERT, RankingConfig()),
     "kernel_ranking": (BERT, KernelRankingConfig()),

@@ -88,7 +88,7 @@ SEQUENCES = (
     MultipleChoiceConfig(pooling="mean"),
 )
 HEADS = (
-    ClassificationConfig(num_labels=3),
+    ClassificationConfig(num_labels=3, bilstm=4),
     MultiLabelConfig(num_labels=3),
     RegressionConfig(pooling="first", activation="relu"),
     TokenClassificationConfig(

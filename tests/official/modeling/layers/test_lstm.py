@@ -147,8 +147,9 @@ def make_bilstm(dtype="float64"):
 
 
 def one_direction(x, kernel, bias):
-    """The outputs [T, C] of one row [T, I]."""
-    c, h, outputs = np.zeros(CELLS), np.zeros(CELLS), []
+    """The outputs [T, C] of one row [T, I] without padding."""
+    cells = len(bias) // 4
+    c, h, outputs = np.zeros(cells), np.zeros(cells), []
     for t in range(len(x)):
         i, j, f, o = np.split(np.concatenate([x[t], h]) @ kernel + bias, 4)
         c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(j)
@@ -181,6 +182,15 @@ def test_each_row_is_read_in_both_directions():
     padded = np.where(real[..., None], x, 77.0)
     np.testing.assert_array_equal(lstm(padded, real), lstm(x, real))
     np.testing.assert_allclose(lstm(x[:1], None), expected[:1], rtol=1e-12)  # no padding
+    ends = [np.concatenate([row[n - 1, :CELLS], row[0, CELLS:]])
+            for row, n in zip(expected, lengths, strict=True)]  # fmt: skip
+    np.testing.assert_allclose(lstm.last(lstm(x, real), real), ends, rtol=1e-12)
+    np.testing.assert_allclose(lstm.last(lstm(x[:1])), ends[:1], rtol=1e-12)
+    left = [np.roll(array, T - 3, axis=1) for array in (x[2:], real[2:], expected[2:])]
+    found = lstm(*left[:2])
+    np.testing.assert_allclose(found, left[2], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(lstm.last(found, left[1]), ends[2:], rtol=1e-12)
+    assert not lstm.last(lstm(x, real & False), real & False).numpy().any()
 
 
 def test_gradients_are_the_differences_of_the_outputs():

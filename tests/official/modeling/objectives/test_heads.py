@@ -1,4 +1,4 @@
-"""Heads that read a mix of all layers: values by hand, terms of the penalty, every encoder."""
+"""Heads that read a mix of all layers, or a BiLSTM: values by hand, penalties, every encoder."""
 
 import dataclasses
 
@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.compatibility import with_pooler
 from official.config.encoders import EncoderDecoderConfig, TransformerConfig, TransformerXLConfig
 from official.config.heads import (
     ClassificationConfig,
@@ -17,9 +18,11 @@ from official.config.heads import (
     SpanAnswerConfig,
     TokenClassificationConfig,
 )
+from official.modeling import weight_counts
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
+from tests.official.modeling.layers.test_lstm import one_direction
 
 SIZES = {"vocab_size": 11, "hidden_size": 8, "num_layers": 2, "num_heads": 2}
 BERT = TransformerConfig(**SIZES, intermediate_size=8, max_positions=6)
@@ -64,11 +67,11 @@ HEADS = {
     "classification": (ClassificationConfig(num_labels=3, pooling="mean", mix=Mix()), BATCH),
     "regression": (RegressionConfig(pooling="mean", mix=Mix()), BATCH),
     "multiple_choice": (MultipleChoiceConfig(pooling="mean", mix=Mix()), CHOICES),
-    "ranking": (RankingConfig(pooling="mean", mix=Mix()), CHOICES),
+    "ranking": (RankingConfig(mix=Mix(), bilstm=3), CHOICES),
     "span_answer": (SpanAnswerConfig(mix=Mix()), WINDOWS),
     "token_classification": (TAGGER, TAGS),
     "tag_chains": (dataclasses.replace(TAGGER, crf=True, bilstm=4), TAGS),
-    "conditional": (SpanAnswerConfig(mix=Mix(), form="conditional"), WINDOWS),
+    "conditional": (SpanAnswerConfig(mix=Mix(), bilstm=3, form="conditional"), WINDOWS),
 }
 
 
@@ -188,6 +191,56 @@ def test_tags_read_a_second_mix_beside_the_bilstm():
         dataclasses.replace(head, bilstm=None)
 
 
+def bilstm_by_hand(objective, states, real):
+    """Returns the outputs of each row, 0 at its padding."""
+    outputs = np.zeros((*real.shape, 2 * objective.config.bilstm))
+    weights = [[v.numpy() for v in lstm.variables] for lstm in objective.bilstm.directions]
+    for row, own, found in zip(np.array(states), real, outputs, strict=True):
+        ahead = one_direction(row[own], *weights[0])
+        back = one_direction(row[own][::-1], *weights[1])[::-1]
+        found[own] = np.concatenate([ahead, back], axis=1)
+    return outputs
+
+
+@pytest.mark.parametrize("name", ["gpt2", "xlnet"])
+@pytest.mark.parametrize("pooling", ["pooled", "mean"])
+def test_what_is_pooled_are_the_outputs_of_a_bilstm(name, pooling):
+    """Two rows are padded on the left where the encoder has such texts."""
+    real = MASK.copy()
+    if name == "xlnet":
+        real[1:3] = real[1:3, ::-1]
+    batch = BATCH | {"padding_mask": real}
+    head = ClassificationConfig(num_labels=3, pooling=pooling, bilstm=5)
+    encoder = dataclasses.replace(ENCODERS[name], pooler=False)
+    model = make(head, encoder)
+    (objective,) = model.objectives
+    outputs = bilstm_by_hand(objective, model.encode(batch)["sequence_output"], real)
+    pooled = np.stack([row[own].mean(axis=0) for row, own in zip(outputs, real, strict=True)])
+    if pooling == "pooled":
+        ends = [np.flatnonzero(own)[[-1, 0]] for own in real]
+        pooled = [np.r_[row[last, :5], row[first, 5:]]
+                  for row, (last, first) in zip(outputs, ends, strict=True)]  # fmt: skip
+    kernel, bias = (v.numpy() for v in objective.output_projection.variables)
+    scores = np.exp(np.stack(pooled) @ kernel + bias)
+    expected = scores / scores.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predictions(batch)["probabilities"], expected, rtol=1e-9)
+    # Two LSTMs of 8 inputs and 5 cells, and the map of both to 3 classes.
+    config = configs.ResolvedConfig("lstm", encoder=encoder, objectives=(head,))
+    assert with_pooler(encoder, config) == encoder
+    counts = weight_counts.count(config)
+    assert counts.heads == {"classification": 2 * (8 + 5 + 1) * 4 * 5 + 10 * 3 + 3}
+
+
+def test_answers_are_scored_by_the_outputs_of_a_bilstm():
+    model = make(SpanAnswerConfig(bilstm=3))
+    (objective,) = model.objectives
+    encoded = model.encode(WINDOWS)
+    outputs = bilstm_by_hand(objective, encoded["sequence_output"], MASK)
+    kernel, bias = (v.numpy() for v in objective.output_projection.variables)
+    found = np.stack(objective.boundary_logits(objective.states(encoded)), axis=-1)
+    np.testing.assert_allclose(found, outputs @ kernel + bias, rtol=1e-9, atol=1e-12)
+
+
 def test_norm_reads_no_padding():
     head = ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(norm="layer"))
     model = make(head)
@@ -222,15 +275,19 @@ def test_without_a_mix_the_encoder_returns_the_last_layer_alone():
         ({"mix": {"norm": "batch"}, "pooling": "mean"}, "objectives.0.mix.norm: 'batch' is not"),
         ({"mix": {"penalty": -1}, "pooling": "mean"}, "objectives.0.mix.penalty: -1.0 is negative"),
         ({"mix": {"weight": 1}, "pooling": "mean"}, "objectives.0.mix.weight: unknown key"),
+        ({"bilstm": 0}, "objectives.0.bilstm: 0 is less than 1"),
+        ({"bilstm": {"cells": 9}}, "objectives.0.bilstm: expected a whole number"),
+        ({"type": "kernel_ranking", "bilstm": 9}, "objectives.0.bilstm: unknown key"),
+        ({"type": "seq2seq_lm", "bilstm": 9}, "objectives.0.bilstm: unknown key"),
     ],
 )
-def test_bad_mixes(values, message):
+def test_bad_readers(values, message):
     raw = {"name": "bad", "objectives": [{"type": "regression", **values}], "recipe": {"steps": 1}}
     with pytest.raises(UserError, match=message):
         configs.from_dict(raw)
 
 
 def test_config_without_a_mix_is_as_before():
-    assert "mix" not in configs.to_dict(RegressionConfig())
+    assert not {"mix", "bilstm"} & configs.to_dict(RegressionConfig()).keys()
     mixed = configs.to_dict(RegressionConfig(pooling="mean", mix=Mix(penalty=0.5)))
     assert mixed["mix"] == {"penalty": 0.5, "norm": "none", "dropout": 0.5}
