@@ -165,7 +165,7 @@ class Run:
         self.command(
             "official.main",
             f"--mode={'train_and_eval' if data_set.eval_every or evaluate else 'train'}",
-            f"--config=configs/finetune/{data_set.config}.yaml",
+            f"--config={config_file(data_set)}",
             f"--data={self.shards.resolve()}",
             f"--init={Path(self.options.init).resolve()}",
             f"--model_dir={self.model.resolve()}",
@@ -198,6 +198,11 @@ def _cores() -> float:
     """Returns the CPU time of the commands so far, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def config_file(data_set: DataSet) -> str:
+    """Returns the config of fine-tuning, as a path in the checkout."""
+    return f"configs/finetune/{data_set.config}.yaml"
 
 
 def read_config(init: str) -> dict:

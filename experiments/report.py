@@ -141,7 +141,9 @@ def _paper(study: Study) -> list[str]:
 
 
 def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -> list[str]:
-    hours = sum(result.seconds for result in results) / 3600
+    # Variants may share a run of pretraining.
+    seconds = {result.id: result.seconds for result in results}
+    hours = sum(seconds.values()) / 3600
     steps = sorted({run.steps for run in runs})
     tokens = sorted({run.tokens for run in runs})
     rates = {run.variant: run.rate for run in runs if run.rate is not None}
@@ -151,7 +153,7 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
         + (" --tasks=DIR" if any(m.task for m in study.measures.values()) else "")
         + " --output=DIR`",
         "",
-        f"{len(results)} runs, {hours:.1f} hours of pretraining. Steps of a run: "
+        f"{len(seconds)} runs, {hours:.1f} hours of pretraining. Steps of a run: "
         f"{', '.join(f'{s:,}' for s in steps)}. Tokens: {', '.join(f'{t:,}' for t in tokens)}.",
     ]
     if rates:

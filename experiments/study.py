@@ -49,6 +49,9 @@ def estimate(runner: Runner, earlier: list[Result]) -> str:
     speed = sum(speeds) / len(speeds) if speeds else _UTILIZATION * _product_speed()
     lines = []
     for variant, flops in runner.expected.items():
+        if (first := runner.pretrained_as[variant]) != variant:
+            lines.append(f"{variant:24} the runs of {first}, fine-tuned in another way")
+            continue
         run = runner.plan(variant, 0, None)
         tokens = sum(phase.steps * phase.tokens for phase in run.phases)
         lines.append(

@@ -13,7 +13,12 @@
     - {order: rate_40 > rate_15, by: sst2}
 
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
-first variant is the base, with which tables compare the others.
+first variant is the base, with which tables compare the others. `fine_tuning` of a variant has keys
+of the config of fine-tuning, in all tasks:
+
+  lstm: {fine_tuning: {objectives.0.bilstm: 128}}
+
+Variants that differ in it alone share their pretraining.
 """
 
 import dataclasses
@@ -30,6 +35,7 @@ from official.utils import paths, strict
 from official.utils.errors import UserError
 
 FOLDER = "studies"
+FINE_TUNING = "fine_tuning"
 # Fine-tuning reports the metrics of the validation split.
 _TASKS = tuple(
     name
@@ -158,7 +164,8 @@ class Study:
       name: of the study.
       about: one line.
       sizes: by name.
-      variants: name → keys of the config that differ. The first one is the base.
+      variants: name → keys of the config that differ, and `fine_tuning`, those of the config of
+        fine-tuning. The first one is the base.
       measures: by name. The first one that a variant has chooses its learning rate.
       claims: what the paper says, as orders of the variants.
       source: the paper and section.
@@ -184,6 +191,17 @@ class Study:
         for name, change in self.variants.items():
             if not isinstance(change, Mapping):
                 raise ValueError(f"variants.{name}: expected keys of the config, got {change!r}")
+            tuned = change.get(FINE_TUNING, {})
+            if not isinstance(tuned, Mapping):
+                raise ValueError(
+                    f"variants.{name}.{FINE_TUNING}: expected keys of the config of fine-tuning, "
+                    f"got {tuned!r}"
+                )
+            if tuned and not any(measure.task for measure in self.measures.values()):
+                raise ValueError(
+                    f"variants.{name}.{FINE_TUNING}: no measure has a task that is fine-tuned: add "
+                    "one, or remove the key"
+                )
         for name, measure in self.measures.items():
             for part in measure.mean_of:
                 strict.one_of(f"measures.{name}.mean_of", part, self.measures)
@@ -208,6 +226,14 @@ class Study:
             for name, measure in self.measures.items()
             if not measure.task and not measure.mean_of
         }
+
+    def pretraining(self, variant: str) -> dict[str, Any]:
+        """Returns the keys of the pretraining config that differ in a variant."""
+        return {k: value for k, value in self.variants[variant].items() if k != FINE_TUNING}
+
+    def fine_tuning(self, variant: str, measure: Measure) -> list[str]:
+        """Returns the values of `--override` for the fine-tuning of a variant on a task."""
+        return [*measure.override, *overrides(self.variants[variant].get(FINE_TUNING, {}))]
 
     def higher(self) -> dict[str, bool]:
         """Returns for each measure whether a higher value is better."""

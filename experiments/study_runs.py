@@ -4,7 +4,8 @@ OUTPUT/
   vocabulary-ID/            the tokenizer
   shards-ID/train, held_out shared by all runs with the same settings of the data
   tasks-ID/                 the shards of a task, shared by all encoders of the same length
-  runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt
+  runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt;
+                            of variants that share their pretraining, VARIANT is the first one
   runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
   runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning
   results.jsonl             the results of all runs of the page
@@ -35,7 +36,7 @@ from typing import Any
 
 from benchmarks.environments import ROOT
 from experiments import downstream_kinds, downstream_sets, study_page
-from experiments.study_page import Measure, Size, Study
+from experiments.study_page import Size, Study
 from official import config as configs
 from official.modeling import weight_counts
 from official.saving import metrics_log
@@ -80,7 +81,7 @@ class Result:
       variant: the name of the variant.
       seed: of pretraining.
       rate: the learning rate; None = that of the config.
-      id: of the settings of the run.
+      id: of the settings of pretraining.
       commit: of the code; empty if unknown.
       steps: updates, of all phases.
       tokens: read in pretraining.
@@ -185,7 +186,12 @@ class Runner:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         first = {variant: self.plan(variant, 0, self._rates()[0]) for variant in study.variants}
-        self.expected = {variant: run.flops * self.num_runs for variant, run in first.items()}
+        self.pretrained_as = _shared_pretraining(first)
+        self.expected = {
+            variant: run.flops * self.num_runs if self.pretrained_as[variant] == variant else 0.0
+            for variant, run in first.items()
+        }
+        self._check_fine_tuning()
 
     @property
     def num_runs(self) -> int:
@@ -199,7 +205,7 @@ class Runner:
         for number, phase in enumerate(self.size.phases, 1):
             start = {"recipe.init_weights": "all"} if number > 1 else {}
             overrides = study_page.overrides(
-                self.size.change, self.study.variants[variant], start, phase.change, chosen,
+                self.size.change, self.study.pretraining(variant), start, phase.change, chosen,
                 {"seed": seed},
             )  # fmt: skip
             place = f"{self.place}: variants.{variant}"
@@ -219,6 +225,19 @@ class Runner:
             phases.append(PlannedPhase(whole, tuple(overrides), tokens, flops))
         return Run(variant, seed, rate, tuple(phases))
 
+    def _check_fine_tuning(self) -> None:
+        """Raises UserError if the config of a fine-tuning is not valid."""
+        for variant in self.study.variants:
+            for name, measure in self.study.measures.items():
+                if measure.task:
+                    data_set = downstream_sets.SETS[measure.task]
+                    overrides = self.study.fine_tuning(variant, measure)
+                    study_page.run_config(
+                        downstream_kinds.config_file(data_set),
+                        [*data_set.overrides, *overrides],
+                        f"{self.place}: variants.{variant}, measures.{name}",
+                    )
+
     def _token_flops(self, config: configs.Config) -> float:
         """Returns the operations of training on one token: six for each weight of the encoders.
 
@@ -237,7 +256,8 @@ class Runner:
     def run(self) -> list[Result]:
         """Makes all runs that have not been made, and writes `results.jsonl`.
 
-        Variants run at the same time, as many as `jobs`.
+        Variants run at the same time, as many as `jobs`; those that share their pretraining run
+        one after the other.
 
         Returns:
           The results in the order of the page.
@@ -252,12 +272,17 @@ class Runner:
             cores.put(share)
         results: dict[str, list[Result]] = {}
 
-        def variant(name: str) -> None:
+        def variants(first: str) -> None:
             share = cores.get()
             try:
-                results[name] = self._variant(name, share)
+                for name in self.study.variants:
+                    if self.pretrained_as[name] == first:
+                        results[name] = self._variant(name, share)
+                        report(name)
             finally:
                 cores.put(share)
+
+        def report(name: str) -> None:
             with self._lock:
                 done.append(self.expected[name])
                 left = (time.monotonic() - started) * (total - sum(done)) / sum(done)
@@ -267,7 +292,8 @@ class Runner:
                 )
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            futures = [pool.submit(variant, name) for name in self.study.variants]
+            pretrained = dict.fromkeys(self.pretrained_as.values())
+            futures = [pool.submit(variants, first) for first in pretrained]
             try:
                 for future in concurrent.futures.as_completed(futures):
                     future.result()
@@ -314,10 +340,11 @@ class Runner:
         """Pretrains unless that is done, and returns the result without those of tasks."""
         tokenizer = self._tokenizer(cores)
         id_ = self._id(run, tokenizer)
-        folder = self.options.output / "runs" / run.variant / id_
+        folder = self._folder(run, id_)
         path = folder / PRETRAINED
         if path.exists():
-            return _result(json.loads(path.read_text(encoding="utf-8")))
+            result = _result(json.loads(path.read_text(encoding="utf-8")))
+            return dataclasses.replace(result, variant=run.variant)
         folder.mkdir(parents=True, exist_ok=True)
         init: list[str] = []
         curve: list[tuple[float, float]] = []
@@ -363,14 +390,14 @@ class Runner:
 
     def _with_tasks(self, run: Run, result: Result, cores: frozenset[int] | None) -> Result:
         """Fine-tunes on each task unless that is done, and returns the whole result."""
-        folder = self.options.output / "runs" / run.variant / result.id
+        folder = self._folder(run, result.id)
         if result.diverged:
             return result
         model = folder / f"phase-{len(run.phases)}"
         measures = dict(result.measures)
         for name, measure in self.study.measures.items():
             if measure.task:
-                values = [self._task(folder, model, name, measure, seed, cores)
+                values = [self._task(folder, model, run.variant, name, seed, cores)
                           for seed in range(measure.seeds)]  # fmt: skip
                 measures[name] = sum(values) / len(values)
         for name, measure in self.study.measures.items():
@@ -383,15 +410,16 @@ class Runner:
         self,
         folder: Path,
         model: Path,
+        variant: str,
         name: str,
-        measure: Measure,
         seed: int,
         cores: frozenset[int] | None,
     ) -> float:
-        """Returns a figure of the encoder, fine-tuned with one seed."""
+        """Returns a figure of the encoder, fine-tuned as a variant is, with one seed."""
+        measure = self.study.measures[name]
         assert measure.task is not None and self.options.tasks is not None
         data_set = downstream_sets.SETS[measure.task]
-        overrides = [*measure.override, f"seed={seed}"]
+        overrides = [*self.study.fine_tuning(variant, measure), f"seed={seed}"]
         key = _id([dataclasses.asdict(data_set), overrides])
         output = folder / f"{name}-{seed}-{key}"
         path = output / TUNED
@@ -456,6 +484,9 @@ class Runner:
                         f"--output={folder / split}", "--split_sentences",
                     )  # fmt: skip
         return folder
+
+    def _folder(self, run: Run, id_: str) -> Path:
+        return self.options.output / "runs" / self.pretrained_as[run.variant] / id_
 
     def _id(self, run: Run, tokenizer: Path) -> str:
         plain = [configs.to_dict(phase.config) for phase in run.phases]
@@ -525,6 +556,19 @@ def read_results(path: Path) -> list[Result]:
 
 def _result(values: dict[str, Any]) -> Result:
     return Result(**{**values, "curve": [tuple(point) for point in values.get("curve", ())]})
+
+
+def _shared_pretraining(runs: Mapping[str, Run]) -> dict[str, str]:
+    """Returns the first of the variants with the same pretraining, for each variant.
+
+    Args:
+      runs: a run of each variant, all with one seed and learning rate.
+    """
+    firsts: dict[str, str] = {}
+    ids = {name: _id([configs.to_dict(p.config) for p in run.phases]) for name, run in runs.items()}
+    for name, id_ in ids.items():
+        firsts.setdefault(id_, name)
+    return {name: firsts[id_] for name, id_ in ids.items()}
 
 
 def _id(value: Any) -> str:

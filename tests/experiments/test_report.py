@@ -60,6 +60,8 @@ def test_the_settings_name_rates_runs_and_the_command(study):
     assert "Learning rates 0.0001, 0.001 were tried with seed 0. Chosen: one 0.001," in text
     assert "--study=configs/studies/made.yaml --size=mini" in text and "--tasks=DIR" in text
     assert "Commit abc." in text
+    shared = [dataclasses.replace(r, id=r.id.replace("two", "one")) for r in results()]
+    assert "7 runs, 3.5 hours of pretraining" in report.markdown(study, shared)
 
 
 def test_a_run_that_diverged_is_shown_and_not_left_out(study):

@@ -37,6 +37,11 @@ measures:
 claims:
   - {order: without > with, by: masked_lm}
 """
+# Another variant, with the pretraining of `with`, and a task.
+TUNED = PAGE.replace(
+    "  wild:",
+    "  tuned: {encoder.dropout: 0.1, fine_tuning: {objectives.0.bilstm: 4}}\n  wild:",
+).replace("claims:", "  cola: {task: cola, metric: accuracy, override: [recipe.epochs=1]}\nclaims:")
 
 
 @pytest.fixture
@@ -48,12 +53,13 @@ def texts(tmp_path):
     return tmp_path
 
 
-def runner(folder, page=PAGE, size="mini"):
+def runner(folder, page=PAGE, size="mini", tasks="tasks"):
     (folder / "page.yaml").write_text(page)
     path = str(folder / "page.yaml")
     options = study_runs.Options(
-        folder / "text.txt", folder / "held_out.txt", folder / "work", jobs=2
-    )
+        folder / "text.txt", folder / "held_out.txt", folder / "work",
+        tasks and folder / tasks, jobs=2,
+    )  # fmt: skip
     return study_runs.Runner(study_page.load(path), path, size, options, lambda line: None)
 
 
@@ -77,6 +83,16 @@ def test_budgets_in_tokens_and_operations(texts):
     assert [phase.steps for phase in runner(texts, page).plan("with", 0, None).phases] == [20, 10]
 
 
+def test_variants_that_differ_in_fine_tuning_share_their_pretraining(texts):
+    made = runner(texts, TUNED)
+    assert made.pretrained_as == {
+        "without": "without", "with": "with", "tuned": "with", "wild": "wild"
+    }  # fmt: skip
+    assert made.expected["tuned"] == 0 < made.expected["with"] == made.expected["without"]
+    said = study.estimate(made, [])
+    assert "\ntuned                    the runs of with, fine-tuned in another way\n" in said
+
+
 def test_what_is_missing_is_said_before_anything_runs(texts):
     with pytest.raises(UserError, match=r"sizes: there is no base \(the page has mini\)"):
         runner(texts, size="base")
@@ -86,7 +102,11 @@ def test_what_is_missing_is_said_before_anything_runs(texts):
     with pytest.raises(UserError, match="measures.dream.task: 'dream' is not one of"):
         runner(texts, PAGE.replace("claims:", "  dream: {task: dream}\nclaims:"))
     with pytest.raises(UserError, match="needs --tasks=DIR"):
-        runner(texts, PAGE.replace("claims:", "  sst2: {task: sst2}\nclaims:"))
+        runner(texts, PAGE.replace("claims:", "  sst2: {task: sst2}\nclaims:"), tasks=None)
+    tuned = TUNED.replace("bilstm", "lstm")
+    message = r"variants.tuned, measures.cola: .*objectives.0.lstm: unknown key"
+    with pytest.raises(UserError, match=message):
+        runner(texts, tuned)
     (texts / "held_out.txt").unlink()
     with pytest.raises(UserError, match="--held_out=.*there is no such file"):
         runner(texts)
@@ -108,8 +128,7 @@ def test_the_list_and_a_dry_run(texts, capsys):
 @pytest.mark.long
 def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     """Stopped in the middle; the same command ends it, and then has nothing to do."""
-    task = "  cola: {task: cola, metric: accuracy, override: [recipe.epochs=1]}\nclaims:"
-    (texts / "page.yaml").write_text(PAGE.replace("claims:", task))
+    (texts / "page.yaml").write_text(TUNED)
     cola = texts / "tasks" / "glue" / "CoLA"
     cola.mkdir(parents=True)
     for name, count in (("train", 64), ("dev", 20)):
@@ -131,7 +150,7 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     results = study_runs.read_results(texts / "work" / "results.jsonl")
     # Two rates with seed 0, and seed 1 with the better one; a rate cannot save the wild variant.
-    for variant in ("without", "with", "wild"):
+    for variant in ("without", "with", "tuned", "wild"):
         own = [result for result in results if result.variant == variant]
         assert sorted((r.seed, r.rate) for r in own)[:2] == [(0, 1e-3), (0, 3e-3)]
         assert len(own) == 3 and {r.diverged for r in own} == {variant == "wild"}
@@ -139,6 +158,11 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         assert variant == "wild" or own[2].measures["masked_lm"] >= own[0].measures["masked_lm"]
         assert variant == "wild" or [0 <= r.measures["cola"] <= 1 for r in own[:2]] == [True] * 2
         assert "cola" not in own[2].measures  # the rate that was not chosen
+    with_, tuned = ([r for r in results if r.variant == name] for name in ("with", "tuned"))
+    assert [r.id for r in with_] == [r.id for r in tuned] and not (runs / "tuned").exists()
+    assert [r.seconds for r in with_] == [r.seconds for r in tuned]
+    for result in with_[:2]:  # a fine-tuning of each variant
+        assert len(list((runs / "with" / result.id).glob("cola-0-*/metrics.json"))) == 2
     assert len(list((texts / "work").glob("shards-*"))) == 2  # of two lengths
     (shards,) = (texts / "work").glob("tasks-*")  # one for four encoders
     assert manifest.read(shards).split("validation")[0].records == 20

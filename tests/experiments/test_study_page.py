@@ -56,6 +56,8 @@ def test_a_page_and_its_defaults(tmp_path):
         ("{rate_15: 82.2}", "{rate_16: 82.2}", "'rate_16' is not one of rate_15, rate_40"),
         ("  rate_40: {corruption.mask_rate: 0.4}\n", "", "variants: a study compares at least"),
         ("{corruption.mask_rate: 0.4}", "0.4", "variants.rate_40: expected keys of the config"),
+        ("{corruption.mask_rate: 0.4}", "{fine_tuning: 3}",
+         "variants.rate_40.fine_tuning: expected keys of the config of fine-tuning, got 3"),
         ("about:", "aboot:", "aboot: unknown key; did you mean 'about'"),
     ],
 )  # fmt: skip
@@ -64,6 +66,21 @@ def test_what_is_not_valid_is_named(tmp_path, old, new, message):
     with pytest.raises(UserError) as raised:
         load(tmp_path, PAGE.replace(old, new))
     assert message in str(raised.value) and str(tmp_path / "page.yaml") in str(raised.value)
+
+
+def test_a_variant_has_keys_of_fine_tuning_of_its_own(tmp_path):
+    tuned = "{corruption.mask_rate: 0.4, fine_tuning: {objectives.0.bilstm: 8}}"
+    page = PAGE.replace("{corruption.mask_rate: 0.4}", tuned).replace(
+        "{task: sst2}", "{task: sst2, override: [recipe.epochs=1]}"
+    )
+    study = load(tmp_path, page)
+    assert study.pretraining("rate_40") == {"corruption.mask_rate": 0.4}
+    sst2 = study.measures["sst2"]
+    overrides = [study.fine_tuning(name, sst2) for name in study.variants]
+    assert overrides == [["recipe.epochs=1"], ["recipe.epochs=1", "objectives.0.bilstm=8"]]
+    measures = page[page.index("measures:") : page.index("paper:")]
+    with pytest.raises(UserError, match="variants.rate_40.fine_tuning: no measure has a task"):
+        load(tmp_path, page.replace(measures, "measures: {masked_lm: {}}\n"))
 
 
 def test_shares_of_phases_add_up(tmp_path):
@@ -78,7 +95,8 @@ def test_published_pages(path):
     assert study.name == path.stem
     for name, size in study.sizes.items():
         config = study_page.base_config(path, size)
-        for variant, change in study.variants.items():
+        for variant in study.variants:
             for phase in size.phases:
+                change = study.pretraining(variant)
                 overrides = study_page.overrides(size.change, change, phase.change)
                 study_page.run_config(config, overrides, f"{name}, {variant}")
