@@ -24,6 +24,19 @@ The attention of a decoder to its encoder, for each token of a target:
   python -m official.explain --what=cross_attention --text='New York is a city' \
       --target='a city' --model_dir=MODEL --output=attention.png
 
+What each head attends to, as means over the tokens of texts: the shares of the token itself, of its
+neighbors, of all earlier and later tokens, of the first and of the special tokens, and the entropy
+in nats. Several models are compared (Yang et al. 2019, appendix A.6):
+
+  python -m official.explain --what=attention_patterns --texts=texts.txt --model_dir=BERT,XLNET \
+      --output=patterns.tsv
+
+The L2 distance and the angle between the input and the output of each layer, as means over the
+tokens of texts (Lan et al. 2020, figure 1):
+
+  python -m official.explain --what=layer_distances --texts=texts.txt --model_dir=BERT,ALBERT \
+      --output=distances.png
+
 The curves of one or several training runs, from `metrics.jsonl` of their model folders: loss,
 learning rate, gradient norm and each metric of the evaluations, by step:
 
@@ -31,12 +44,14 @@ learning rate, gradient norm and each metric of the evaluations, by step:
 """
 
 import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from official.config.corruptions import PermutationConfig, SentinelsConfig, TextToTextConfig
-from official.utils import errors, paths
+from official.utils import atomic, errors, paths
 from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -48,16 +63,26 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "what",
         "permutation",
-        ["permutation", "span_corruption", "attention", "cross_attention", "training"],
+        [
+            *("permutation", "span_corruption", "attention", "cross_attention"),
+            *("attention_patterns", "layer_distances", "training"),
+        ],
         "What to show.",
     )
     flags.DEFINE_string("text", None, "The text, for all but training.")
+    flags.DEFINE_string(
+        "texts",
+        None,
+        "File with a text on each line, for attention_patterns and layer_distances, in place of "
+        "--text.",
+    )
     flags.DEFINE_string("target", None, "The text of the decoder, for cross_attention.")
     flags.DEFINE_integer("seed", 0, "The seed of the draws.", lower_bound=0)
     flags.DEFINE_string(
         "output",
         None,
-        "The PNG file to write. Required for attention, cross_attention and training.",
+        "The PNG file to write. Required for attention, cross_attention and training. For "
+        "attention_patterns and layer_distances it may be a .tsv or .jsonl file with the values.",
     )
     flags.DEFINE_string("tokenizer", None, "Tokenizer folder. Default: words between spaces.")
     flags.DEFINE_string("config", None, "YAML file of a config whose corruption is shown.")
@@ -69,11 +94,23 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "model_dir",
         None,
-        "Model folder, for attention and cross_attention; model folders of training runs, "
-        "separated by commas, for training.",
+        "Model folder, for attention and cross_attention; one or several, separated by commas, for "
+        "attention_patterns and layer_distances, and of training runs for training.",
     )
     flags.DEFINE_string(
         "checkpoint", "best", "The checkpoint of --model_dir: best, last, a step or a path."
+    )
+    flags.DEFINE_integer(
+        "window",
+        2,
+        "attention_patterns: how far the tokens are at most that count as near.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "batch_size",
+        32,
+        "Texts of a batch, for attention_patterns and layer_distances.",
+        lower_bound=1,
     )
 
 
@@ -82,6 +119,9 @@ def main(argv: list[str]) -> None:
     del argv
     if FLAGS.what == "training":
         _training()
+        return
+    if FLAGS.what in ("attention_patterns", "layer_distances"):
+        _measure_layers()
         return
     if not FLAGS.text:
         raise UserError("--text is missing: give the text to show")
@@ -163,6 +203,73 @@ def _cross_attention() -> None:
         f"{FLAGS.output}: {len(layers)} layers × {len(layers[0])} heads, {len(targets)} tokens of "
         f"the target × {len(inputs)} of the text"
     )
+
+
+def _measure_layers() -> None:
+    """Prints what the layers of models do, and draws it or writes it to a file."""
+    from official.plots import attention_patterns, figures, layer_distances
+    from official.utils import text_lines
+
+    _require("model_dir")
+    if bool(FLAGS.text) == bool(FLAGS.texts):
+        raise UserError(
+            f"give either --text=TEXT or --texts=FILE (--what={FLAGS.what}); see --help"
+        )
+    if FLAGS.output:
+        paths.check_suffix(FLAGS.output, "values", (".png", ".tsv", ".jsonl"))
+    texts = text_lines.read(FLAGS.texts, "texts") if FLAGS.texts else [FLAGS.text]
+    measure, draw, options = layer_distances.measure, layer_distances.draw, {}
+    if FLAGS.what == "attention_patterns":
+        measure, draw = attention_patterns.measure, attention_patterns.draw
+        options = {"window": FLAGS.window}
+    folders = split_folders(FLAGS.model_dir)
+    models = {folder: _measured(folder, texts, measure, options) for folder in folders}
+    rows = [{"model": folder, **row} for folder in folders for row in models[folder]]
+    table = [list(rows[0]), *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        cells = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+        print("  ".join([line[0].ljust(widths[0]), *cells]))
+    if not FLAGS.output:
+        return
+    if paths.path(FLAGS.output).suffix == ".png":
+        figures.save(draw(models), FLAGS.output)
+    else:
+        _write_rows(rows)
+    print(f"\n{FLAGS.output}: {len(models):,} models, {len(texts):,} texts")
+
+
+def _measured(
+    folder: str, texts: Sequence[str], measure: Callable, options: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns the rows of the table of a model."""
+    from official.saving import model_folder
+    from official.utils import progress
+
+    config, tokenizer, model = model_folder.restore(folder, FLAGS.checkpoint)
+    return measure(
+        texts,
+        tokenizer,
+        model,
+        max_length=model_folder.max_length(folder, config),
+        batch_size=FLAGS.batch_size,
+        report=progress.say,
+        **options,
+    )
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [f"{x:.4f}" if isinstance(x, float) else str(x) for x in row.values()]
+
+
+def _write_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes the rows of a table as TSV with a header, or as JSON Lines."""
+    with atomic.file(FLAGS.output) as stream:
+        if paths.path(FLAGS.output).suffix == ".tsv":
+            for values in (rows[0], *(row.values() for row in rows)):
+                stream.write("\t".join(map(str, values)) + "\n")
+        else:
+            stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _require(*names: str) -> None:

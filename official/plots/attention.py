@@ -11,9 +11,8 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 from official.modeling.model import Model
-from official.plots import figures
+from official.plots import figures, text_means
 from official.tokenizers import Tokenizer
-from official.tokenizers.pair_packing import pack
 from official.utils.errors import UserError
 
 
@@ -27,26 +26,19 @@ def weights(
         reads it with its end token alone.
       tokenizer: the tokenizer of the model.
       model: the model.
-      max_length: includes the special tokens; None = no limit.
+      max_length: includes the special tokens; None = the positions of the encoder.
 
     Returns:
       The tokens, and for each layer the attention weights [N, T, T].
 
     Raises:
-      UserError: the text has no token.
+      UserError: the text has no token, or the encoder has no attention.
     """
-    ids = tokenizer.encode([text])[0]
-    if not len(ids):
+    if not len(tokenizer.encode([text])[0]):
         raise UserError(f"--text: {text!r} has no token: give a text of a few words")
-    if _sequence_to_sequence(model):
-        batch = {"token_ids": tf.constant([_with_end(ids, tokenizer, max_length)], tf.int32)}
-    else:
-        rows = tf.RaggedTensor.from_row_lengths(ids, [len(ids)])
-        batch = pack(
-            [rows], tokenizer, max_length or len(ids) + 2, model.encoder.config.text_layout
-        )
+    batch = text_means.packed([text], tokenizer, model, max_length)
     encoded = model.encode(batch, output_all=True)
-    layers = [np.asarray(layer[0], np.float32) for layer in encoded["attentions"]]
+    layers = [np.asarray(layer[0], np.float32) for layer in text_means.attentions(encoded, model)]
     return [tokenizer.pieces[i] for i in batch["token_ids"][0].numpy()], layers
 
 

@@ -152,6 +152,34 @@ def test_attention_command(tmp_path):
 
 
 @pytest.mark.slow
+def test_layer_distances_command(tmp_path):
+    """Two models side by side; the file has the digits that the table rounds."""
+    converted = huggingface.read(GOLDEN / "pretraining")
+    for name in "ab":
+        converted_model.write(converted, tmp_path / name)
+    folders = [str(tmp_path / name) for name in "ab"]
+    (tmp_path / "texts.txt").write_text("the cat\n\nthe cat sat on a mat\n")
+    output = tmp_path / "distances.jsonl"
+    code, out, err = command(
+        "--what=layer_distances", f"--texts={tmp_path / 'texts.txt'}", f"--output={output}",
+        f"--model_dir={','.join(folders)}", "--batch_size=1",
+    )  # fmt: skip
+    assert code == 0, err
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    layers = converted.config.encoder.num_layers
+    assert [(row["model"], row["layer"]) for row in rows] == [
+        (folder, layer) for folder in folders for layer in range(layers)
+    ]
+    table = [line.split() for line in out.splitlines()]
+    assert table[0] == ["model", "layer", "l2", "cosine", "degrees"]
+    for row, cells in zip(rows, table[1:], strict=False):
+        assert cells[:2] == [row["model"], str(row["layer"])]
+        assert cells[2:] == [f"{row[name]:.4f}" for name in ("l2", "cosine", "degrees")]
+    assert rows[0] == {**rows[layers], "model": folders[0]} and rows[0]["l2"] > 0
+    assert out.endswith(f"{output}: 2 models, 3 texts\n")
+
+
+@pytest.mark.slow
 def test_training_command(tmp_path):
     Image = pytest.importorskip("PIL.Image", reason="pillow (requirements.txt) is not installed")
     records = [{"step": step, "split": "train", "loss": 1 / step} for step in (2, 4)]
@@ -174,6 +202,10 @@ def test_training_command(tmp_path):
         ([], "--text is missing: give the text to show"),
         (["--text=a b", "--k=0"], "--k: 0 is less than 1"),
         (["--text=a b", "--what=attention"], "--model_dir is missing (--what=attention); see"),
+        (
+            ["--what=attention_patterns", "--model_dir=configs"],
+            "give either --text=TEXT or --texts=FILE (--what=attention_patterns); see --help",
+        ),
         (
             ["--text=a b", "--config=configs/smoke/bert.yaml"],
             "configs/smoke/bert.yaml: corruption: its type is not permutation",
