@@ -26,9 +26,7 @@ ENCODE = 'import official; print(official.load("{folder}").encode(["raw text"]).
 ENCODER = "configs/pretrain/bert_base.yaml"
 
 
-def timed(
-    name: str, words: list[str], rounds: int, output: Path | None = None, status: int = 0
-) -> None:
+def timed(name: str, words: list[str], rounds: int, output: Path | None = None) -> None:
     """Prints the median and the range of the seconds of a command.
 
     Args:
@@ -36,7 +34,6 @@ def timed(
       words: the command.
       rounds: how often it is timed.
       output: the folder that it makes, which is removed each time.
-      status: its exit status.
     """
     variables = environments.variables()
     seconds = []
@@ -44,7 +41,7 @@ def timed(
         started = time.monotonic()
         done = subprocess.run(words, cwd=environments.ROOT, env=variables, capture_output=True)
         seconds.append(time.monotonic() - started)
-        if done.returncode != status:
+        if done.returncode:
             sys.exit(f"error: {' '.join(words)}:\n{done.stderr.decode()[-3000:]}")
         if output is not None:
             shutil.rmtree(output)
@@ -88,7 +85,7 @@ def main() -> None:
         print("| command | seconds | range |\n|---|---:|---:|")
         for module in commands():
             words = [sys.executable, "-m", module, "--help"]
-            timed(f"{module} --help", words, options.rounds, status=1)  # absl's status of help
+            timed(f"{module} --help", words, options.rounds)
         build = [
             sys.executable, "-m", "tfrecords_tools.build_shards", f"--config={folder}/config.yaml",
             "--override=segments.duplicates=1", f"--input={text}",

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from official.utils.errors import UserError
+from tests import small
 from tfrecords_tools.pretraining import examples
 from tfrecords_tools.writing import parallel
 
@@ -101,3 +102,21 @@ def test_memory_of_deleted_arrays_is_used_again():
     command = [sys.executable, "-c", SCRIPT]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert int(result.stdout) < 1000, result.stderr
+
+
+PRELOADED = """
+import sys
+import tfrecords_tools.writing.forkserver
+from official import tokenizers
+
+before = set(sys.modules)
+tokenizers.load(sys.argv[1])
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_workers_share_what_tokenizers_import(tmp_path):
+    folder = small.tokenizer_folder(tmp_path / "tokenizer")
+    command = [sys.executable, "-c", PRELOADED, str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]", result.stderr
