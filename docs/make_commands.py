@@ -31,6 +31,7 @@ COMMANDS = {
     "official.parameters": "CONFIG...",
     "official.students": "",
     "official.extend_vocabulary": "",
+    "official.augment": "",
     "official.teacher_outputs": "",
     "official.submission": "",
     "official.score_answers": "",

@@ -82,6 +82,9 @@ class MaskFiller:
     Attributes:
       source: the model and its tokenizer.
       weights: the weights.
+      mask_id: the id of the mask token.
+      best_of_tokens: the graph from tokens int32 [B, None], and the other arguments of `best`, to
+        its results for the masks among them, text by text.
 
     Raises:
       UserError: the model cannot fill masks.
@@ -93,9 +96,9 @@ class MaskFiller:
             raise UserError(f"fill_mask: {why_not(source)}")
         self.source = source
         self._encoder, self._head = layers
-        self._mask_id = mask_id
+        self.mask_id = mask_id
         self.weights = weights or Weights([self._encoder, self._head])
-        self._graph = tf.function(
+        self.best_of_tokens = tf.function(
             self._of_tokens,
             input_signature=[
                 tf.RaggedTensorSpec([None, None], tf.int32),
@@ -111,7 +114,7 @@ class MaskFiller:
 
     def masks(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns where a batch of rows [B, T] has masks, bool [B, T]."""
-        return batch["padding_mask"] & tf.equal(batch["token_ids"], self._mask_id)
+        return batch["padding_mask"] & tf.equal(batch["token_ids"], self.mask_id)
 
     def encoded(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the states of the encoder for a batch, [B, T, D]."""
@@ -147,7 +150,7 @@ class MaskFiller:
     def _of_tokens(
         self, tokens: tf.RaggedTensor, top_k: tf.Tensor, candidates: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns `best` for the masks of tokens int32 [B, None], text by text: [R, K] each."""
+        """See `best_of_tokens` of the class."""
         source = self.source
         batch = pack([tokens], source.tokenizer, source.max_length, source.config.encoder.layout)
         masks = self.masks(batch)
@@ -174,7 +177,7 @@ class MaskFiller:
         results: list = [None] * len(texts)
         order = np.argsort([len(ids) for ids in tokens], kind="stable")
         progress = Progress(len(texts), report, unit="texts")
-        function = self._of_tokens if len(texts) <= batch_size else self._graph
+        function = self._of_tokens if len(texts) <= batch_size else self.best_of_tokens
         for part in served_model.slices(len(texts), batch_size):
             rows = order[part]
             values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
@@ -205,7 +208,7 @@ class MaskFiller:
         tokenizer, length = self.source.tokenizer, self.source.max_length
         room = length - num_specials(1, tokenizer, self.source.config.encoder.layout)
         encoded = tokenizer.encode_with_offsets(list(texts), special=True)
-        return _with_masks(texts, encoded, tokenizer, [self._mask_id], room, length, first)
+        return _with_masks(texts, encoded, tokenizer, [self.mask_id], room, length, first)
 
     def _fillings(
         self, text: str, spans: Sequence[Span], ids: np.ndarray, probabilities: np.ndarray

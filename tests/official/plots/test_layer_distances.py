@@ -37,11 +37,6 @@ def model_of(**encoder):
     return Model(config)
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return tokenizers.load(small.tokenizer_folder(tmp_path_factory.mktemp("tokens")))
-
-
 def by_loop(before, after):
     """The values of one token."""
     before, after = np.float64(before), np.float64(after)
@@ -64,10 +59,9 @@ def test_of_the_states_of_transformers(name):
         np.testing.assert_allclose(values, np.sum(tokens, axis=0), rtol=1e-5)
 
 
-@pytest.mark.parametrize("encoder", [BERT, pytest.param(XLNET, marks=pytest.mark.slow)])
-def test_means_over_the_tokens_of_texts(tokenizer, encoder):
+def test_means_over_the_tokens_of_texts(tmp_path):
     """As a loop has it for one text after the other; blank texts are left out."""
-    model = model_of(**encoder)
+    tokenizer, model = tokenizers.load(small.tokenizer_folder(tmp_path)), model_of(**BERT)
     tokens = []
     for text in (text for text in TEXTS if text.strip()):
         batch = text_means.packed([text], tokenizer, model, 9)

@@ -1,0 +1,342 @@
+"""Copies of labelled texts with other words, to distill a task (Jiao et al. 2020, algorithm 1).
+
+For each word of a text there are candidates: for a word of one token, the words that a masked LM
+finds most probable in its place; for one of several tokens, those with the nearest vectors. In each
+copy, each word is replaced with some probability by one of its candidates.
+
+Shapes: B texts, K candidates.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+import tensorflow as tf
+
+from official.serving.mask_filler import MaskFiller
+from official.serving.word_neighbors import WordNeighbors, is_word
+from official.tokenizers import text_words
+from official.tokenizers.pair_packing import num_specials
+from official.utils import atomic, host_seeding, paths, text_lines
+from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
+from official.utils.text_lines import BadRows
+
+SUFFIXES = (".tsv", ".jsonl")
+CHUNK = 256  # rows of a file that are augmented together
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How copies are made; the defaults are those of the paper.
+
+    Attributes:
+      copies: of each text. Those that are equal to the text or to one another are left out.
+      candidates: K, of each word.
+      probability: that a word is replaced.
+      seed: of the draws.
+    """
+
+    copies: int = 20
+    candidates: int = 15
+    probability: float = 0.4
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Word:
+    """A word that may be replaced: the place of its characters, and what may stand there."""
+
+    start: int
+    end: int
+    candidates: Sequence[str]
+
+
+class Augmenter:
+    """Makes copies of texts with other words.
+
+    Args:
+      filler: the masked LM.
+      neighbors: the vectors of words; None = words of several tokens stay.
+      settings: how copies are made.
+      kept: words that are never replaced, in lower case.
+      batch_size: texts that the masked LM reads together.
+
+    Attributes:
+      replaceable: the number of words so far that have candidates, of one token and of several.
+      others: the number of words of letters so far that have none.
+    """
+
+    def __init__(
+        self,
+        filler: MaskFiller,
+        neighbors: WordNeighbors | None = None,
+        settings: Settings = Settings(),  # noqa: B008
+        kept: Collection[str] = (),
+        batch_size: int = 64,
+    ):
+        self._filler, self._neighbors, self._settings = filler, neighbors, settings
+        self._kept, self._batch_size = frozenset(kept), batch_size
+        self.replaceable, self.others = [0, 0], 0
+        source = filler.source
+        tokenizer, layout = source.tokenizer, source.config.encoder.layout
+        self._room = source.max_length - num_specials(1, tokenizer, layout)
+        spelled = [text.decode(errors="replace") for text in tokenizer.spellings]
+        skipped = {*tokenizer.special_ids, *tokenizer.added, *tokenizer.sentinel_ids}
+        # The tokens that are words: their text begins with a blank, which continuations lack.
+        self._words = {
+            i: text.strip()
+            for i, text in enumerate(spelled)
+            if i not in skipped and text.startswith(" ") and is_word(text.strip())
+        }
+        if not self._words:
+            raise UserError("--model_dir: its vocabulary has no token that is a word of letters")
+
+    def copies(self, texts: Sequence[str], numbers: Sequence[tuple[int, int]]) -> list[list[str]]:
+        """Returns the different copies of each text.
+
+        Args:
+          texts: the texts.
+          numbers: two numbers of each text. The draws are a function of them and of the seed.
+        """
+        words = self._candidates(texts)
+        return [self._copies_of(*each) for each in zip(texts, words, numbers, strict=True)]
+
+    def _copies_of(self, text: str, words: Sequence[_Word], numbers: tuple[int, int]) -> list[str]:
+        settings, found = self._settings, {text: None}
+        rng = host_seeding.numpy_rng(settings.seed, *numbers)
+        for chances, picks in rng.random((settings.copies, 2, len(words))):
+            parts, end = [], 0
+            for word, chance, pick in zip(words, chances, picks, strict=True):
+                if chance < settings.probability:
+                    new = word.candidates[int(pick * len(word.candidates))]
+                    parts += [text[end : word.start], _cased(new, text[word.start : word.end])]
+                    end = word.end
+            found["".join([*parts, text[end:]])] = None
+        return list(found)[1:]
+
+    def _candidates(self, texts: Sequence[str]) -> list[list[_Word]]:
+        """Returns the words of each text that have candidates."""
+        found: list[list[_Word]] = [[] for _ in texts]
+        encoded = self._filler.source.tokenizer.encode_with_offsets(texts)
+        masked: list[tuple[int, int, int, int]] = []  # text, token, start and end of a word
+        for row, (text, spans) in enumerate(zip(texts, text_words.spans(texts), strict=True)):
+            _, starts, ends = encoded[row]
+            for start, end in spans:
+                word = text[start:end]
+                if not is_word(word) or word.lower() in self._kept:
+                    continue
+                tokens = np.flatnonzero((starts < end) & (ends > start))
+                if len(tokens) == 1 and tokens[0] < self._room:
+                    masked.append((row, int(tokens[0]), start, end))
+                    continue
+                near: Sequence[str] = ()
+                if len(tokens) > 1 and self._neighbors is not None:
+                    near = self._neighbors.nearest(word, self._settings.candidates)
+                if near:
+                    self.replaceable[1] += 1
+                    found[row].append(_Word(start, end, near))
+                else:
+                    self.others += 1
+        self.replaceable[0] += len(masked)
+        places = [(encoded[row][0], token) for row, token, _, _ in masked]
+        for (row, _, start, end), words in zip(masked, self._filled(places), strict=True):
+            found[row].append(_Word(start, end, words))
+        return [sorted(words, key=lambda word: word.start) for words in found]
+
+    def _filled(self, places: Sequence[tuple[np.ndarray, int]]) -> list[list[str]]:
+        """Returns the most probable words at a token of each text: the ids and the token."""
+        allowed = tf.constant(list(self._words), tf.int32)
+        count = tf.constant(self._settings.candidates)
+        order = sorted(range(len(places)), key=lambda i: len(places[i][0]))
+        results: list[list[str]] = [[] for _ in places]
+        for begin in range(0, len(order), self._batch_size):
+            rows = order[begin : begin + self._batch_size]
+            values = np.concatenate([places[row][0] for row in rows]).astype(np.int32)
+            lengths = [len(places[row][0]) for row in rows]
+            tokens = [places[row][1] for row in rows]
+            values[np.cumsum([0, *lengths[:-1]]) + tokens] = self._filler.mask_id
+            ragged = tf.RaggedTensor.from_row_lengths(values, lengths)
+            ids, _ = self._filler.best_of_tokens(ragged, count, allowed)
+            for row, best in zip(rows, ids.numpy(), strict=True):
+                # By their ids: rounding, which depends on the batch, may swap two candidates.
+                results[row] = [self._words[token] for token in sorted(best.tolist())]
+        return results
+
+
+def _cased(word: str, old: str) -> str:
+    """Returns a word in lower case with the capitals of the word that it replaces."""
+    if word != word.lower() or old == old.lower():
+        return word
+    return word.upper() if len(old) > 1 and old == old.upper() else word[:1].upper() + word[1:]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a TSV file, or of JSON Lines, and the columns with the texts.
+
+    Attributes:
+      path: the file, by whose suffix the format is known; `.gz` is unpacked.
+      columns: names, or indices from "0".
+      header: whether the first line of a TSV file has the names of the columns.
+    """
+
+    path: paths.AnyPath
+    columns: Sequence[str]
+    header: bool = True
+
+    def __post_init__(self):
+        if self.format not in SUFFIXES:
+            raise UserError(
+                f"{self.path}: rows are read from {' or '.join(SUFFIXES)} files: name such a file"
+            )
+
+    @property
+    def format(self) -> str:
+        """The suffix without `.gz`."""
+        path = self.path
+        return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+
+    def read(self, bad: BadRows) -> Iterator[tuple[int, list[str] | dict[str, Any]]]:
+        """Yields the number of the line and the cells of each row; the header is line 1.
+
+        Raises:
+          UserError: a column does not exist, or a row is bad.
+        """
+        if self.format == ".jsonl":
+            for _, number, value in text_lines.objects(self.path, bad):
+                lacking = [c for c in self.columns if not isinstance(value.get(c), str)]
+                if lacking:
+                    known = ", ".join(map(repr, value))
+                    bad(
+                        "no text",
+                        f"{self.path}, line {number}: {lacking[0]!r} is not a text of this row "
+                        f"(its keys are {known})",
+                    )
+                else:
+                    yield number, value
+            return
+        damaged: list[int] = []
+        width = 0
+        for number, line in enumerate(text_lines.lines(self.path, damaged), 1):
+            cells = line.split("\t")
+            if not line:
+                continue
+            if not width:
+                width = len(cells)
+                self.keys(cells)
+            if damaged:
+                damaged.clear()
+                bad("not UTF-8", f"{self.path}, line {number}: not UTF-8: convert the file")
+            elif len(cells) != width:
+                bad(
+                    "wrong number of columns",
+                    f"{self.path}, line {number}: {len(cells)} columns where the first line has "
+                    f"{width}",
+                )
+            else:
+                yield number, cells
+
+    def keys(self, first: list[str] | dict[str, Any]) -> list[Any]:
+        """Returns the keys of the texts in a row, by the first row of the file.
+
+        Raises:
+          UserError: there is no such column.
+        """
+        if isinstance(first, dict):
+            return list(self.columns)
+        found = []
+        for column in self.columns:
+            if self.header and column in first:
+                found.append(first.index(column))
+            elif column.isdecimal() and int(column) < len(first):
+                found.append(int(column))
+            else:
+                known = ", ".join(map(repr, first)) if self.header else f"0 to {len(first) - 1}"
+                raise UserError(
+                    f"--columns: {self.path} has no column {column!r}: its columns are {known}"
+                )
+        return found
+
+    def write(self, row: list[str] | dict[str, Any], stream: IO[str]) -> None:
+        """Writes a row."""
+        if isinstance(row, dict):
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        else:
+            stream.write("\t".join(row) + "\n")
+
+
+def write(
+    augmenter: Augmenter,
+    rows: Rows,
+    output: str | os.PathLike,
+    *,
+    skip_bad_rows: bool = False,
+    report: Report | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Writes each row of a file, and after it its copies: a text of each is another.
+
+    With several columns, the copies with other words in the first come first. The file appears when
+    it is complete.
+
+    Args:
+      augmenter: makes the copies.
+      rows: the rows.
+      output: the file, in the format of the rows.
+      skip_bad_rows: whether rows that cannot be used are left out.
+      report: is called with lines of progress.
+      say: is called with the summary.
+
+    Raises:
+      UserError: there are no rows, or a row is bad.
+    """
+    count = sum(1 for _ in rows.read(BadRows(skip_bad_rows)))  # refused before anything is computed
+    bad = BadRows(skip_bad_rows)
+    header = rows.header and rows.format == ".tsv"
+    progress = Progress(count - header, report, unit="rows")
+    read = written = 0
+    with atomic.file(output) as stream:
+        keys: list[Any] | None = None
+        for chunk in _chunks(rows.read(bad)):
+            if keys is None:
+                keys = rows.keys(chunk[0][1])
+                if header:
+                    rows.write(chunk.pop(0)[1], stream)
+            texts = [row[key] for _, row in chunk for key in keys]
+            numbers = [(line, i) for line, _ in chunk for i in range(len(keys))]
+            copies = iter(augmenter.copies(texts, numbers))
+            for _, row in chunk:
+                rows.write(row, stream)
+                for key in keys:
+                    for text in next(copies):
+                        changed = row.copy()
+                        changed[key] = text
+                        rows.write(changed, stream)
+                        written += 1
+            read += len(chunk)
+            progress(len(chunk))
+        if not read:
+            raise UserError(f"{rows.path} has no rows")
+    one, several = augmenter.replaceable
+    left_out = f"; left out: {bad}" if bad.counts else ""
+    say(
+        f"{output}: {read:,} rows and {written:,} copies. Words with candidates: {one:,} of one "
+        f"token and {several:,} of several; without: {augmenter.others:,}{left_out}"
+    )
+
+
+def _chunks(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yields the rows in lists of `CHUNK`; the first has one more, for the header."""
+    chunk: list[Any] = []
+    size = CHUNK + 1
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == size:
+            yield chunk
+            chunk, size = [], CHUNK
+    if chunk:
+        yield chunk
