@@ -1,7 +1,8 @@
 """The first import of the process that workers are forked from.
 
 It silences TensorFlow, leaves Keras out, and pauses the garbage collector, which would walk through
-what is imported. It imports the tokenizers, which every worker needs, so workers share their memory.
+what is imported. It imports the tokenizers, which every worker needs, so that workers share their
+memory.
 """
 
 import gc
