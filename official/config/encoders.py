@@ -14,6 +14,8 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
 FAMILIES = ("ernie",)
+# Of the transformer encoder.
+ABSOLUTE_POSITIONS = ("learned", "sinusoidal", "none")
 # Of the encoder-decoder.
 NORMS = ("rms", "layer")
 POSITIONS = ("relative", "sinusoidal")
@@ -36,6 +38,10 @@ class TransformerConfig(EncoderConfig):
       intermediate_size: the inner size of the feed-forward network.
       embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
       max_positions: the largest number of tokens in a sequence.
+      positions: what is added to the embeddings for the position: 'learned' = a row of a table,
+        'sinusoidal' = sines and cosines in turn (Vaswani et al., 2017, section 3.5), or 'none'.
+      scale_embeddings: whether token embeddings are multiplied by sqrt(E), so that they are as
+        large as sinusoids (Vaswani et al., 2017, section 3.4).
       segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
       activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
       dropout: the dropout rate of the embeddings and of the output of each sublayer.
@@ -44,7 +50,7 @@ class TransformerConfig(EncoderConfig):
       norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the embeddings then
         have no norm, and the last layer is followed by one).
       causal: whether a position attends only to itself and the positions before it.
-      position_offset: the row of the position table for the first token.
+      position_offset: the number of the position of the first token.
       layer_groups: the number of groups of layers that share parameters; None = no layers share
         parameters.
       inner_layers: the number of layers in a group.
@@ -61,8 +67,8 @@ class TransformerConfig(EncoderConfig):
       scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
         because the residual sum has 2 L terms (GPT-2, section 2.3).
       relative_buckets: the number of buckets of distances, each with a number for each head that
-        is added to the scores of all layers, beside the position table (MPNet). Distances of
-        128 and more share a bucket. None = there are none.
+        is added to the scores of all layers, beside `positions` (MPNet). Distances of 128 and
+        more share a bucket. None = there are none.
       adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
         there are none. `recipe.trainable.adapters` sets it.
       family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
@@ -95,6 +101,8 @@ class TransformerConfig(EncoderConfig):
     initializer_range: float = 0.02
     position_initializer_range: float | None = None
     scale_residual_init: bool = False
+    positions: str = omitted("learned")
+    scale_embeddings: bool = omitted(False)
     relative_buckets: int | None = omitted()
     adapter_size: int | None = omitted()
     family: str | None = omitted()
@@ -128,6 +136,12 @@ class TransformerConfig(EncoderConfig):
             )
         if self.family is not None:
             one_of("family", self.family, FAMILIES)
+        one_of("positions", self.positions, ABSOLUTE_POSITIONS)
+        key = "hidden_size" if self.embedding_size is None else "embedding_size"
+        if self.positions == "sinusoidal" and getattr(self, key) % 2:
+            raise ValueError(
+                f"{key}: {getattr(self, key)} is odd: half of it are sines, half cosines"
+            )
         at_least(self, 4, "relative_buckets")
         if self.causal and self.relative_buckets:
             raise ValueError("relative_buckets: not supported for causal: true; remove it")

@@ -75,7 +75,8 @@ SYSTEM = System(
         form={
             name: FORM[name]
             for name in (
-                *("norm", "causal", "pooled_position", "position_offset", "relative_buckets"),
+                *("norm", "causal", "pooled_position", "position_offset"),
+                *("scale_embeddings", "relative_buckets"),
             )
         },
         sizes={

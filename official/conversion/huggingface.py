@@ -37,7 +37,7 @@ from official.conversion import (
 from official.conversion.heads import name_of
 from official.conversion.system import System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
-from official.saving import model_folder
+from official.saving import derived_models, model_folder
 from official.serving import generation_settings, text_vectors
 from official.tokenizers import tokenizer_json
 from official.utils import atomic, json_files, paths
@@ -202,8 +202,8 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {
-        name: _files(network, arrays, system, tokenizer)
-        for name, (network, arrays) in electra.split(config, variables).items()
+        name: _files(*derived_models.with_position_table(*network), system, tokenizer)
+        for name, network in electra.split(config, variables).items()
     }
     defaults = generation_settings.read(model_dir)
     settings = None

@@ -64,6 +64,7 @@ FORM = {
     "layer_groups": None,
     "inner_layers": 1,
     "embedding_size": None,
+    "scale_embeddings": False,
     "relative_buckets": None,
 }
 

@@ -6,6 +6,7 @@
   reads a word without its context, so its vector can be computed once (as the token embeddings of
   ELMo's release). A word that the vocabulary lacks has the vector of `<UNK>`.
 * A model with another vocabulary has the rows that spell its pieces.
+* A model whose positions are computed has a table of them in programs that know tables alone.
 """
 
 import dataclasses
@@ -18,7 +19,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.config.encoders import BilmConfig
+from official.config.encoders import BilmConfig, TransformerConfig
+from official.modeling.layers.positions import Sinusoids
 from official.modeling.model import Model
 from official.saving import model_folder
 from official.tokenizers import extension, word_characters
@@ -72,6 +74,12 @@ class StudentPlan:
             raise UserError(
                 f"{source}: {what}: no layers can be copied: take a teacher of the type "
                 f"{' or '.join(_ENCODERS)} with weights of its own in each layer"
+            )
+        positions = getattr(encoder, "positions", "learned")
+        if self.segments == "add" and encoder.segment_types and positions != "learned":
+            raise UserError(
+                f"--segments=add: the teacher {source} has encoder.positions: {positions}, and no "
+                "table of positions to add to: take --segments=drop or keep"
             )
         count = encoder.num_layers
         if len(self.layers) > count:
@@ -135,6 +143,26 @@ def make_student(
     if plan.segments == "add" and _SEGMENTS in variables:
         arrays[_POSITIONS] = variables[_POSITIONS] + variables[_SEGMENTS][:1]
     return student, arrays
+
+
+def with_position_table(
+    config: configs.ResolvedConfig, variables: dict[str, np.ndarray]
+) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
+    """Returns the config and the variables of a model whose positions have a table.
+
+    It computes what the model computes. Sinusoids are the rows of the table, and the rows of an
+    encoder without positions are 0. Other models are returned as they are.
+    """
+    encoder = config.encoder
+    if not isinstance(encoder, TransformerConfig) or encoder.positions == "learned":
+        return config, variables
+    size = encoder.embedding_size or encoder.hidden_size
+    rows = encoder.max_positions + encoder.position_offset
+    table = np.zeros((rows, size), np.float32)
+    if encoder.positions == "sinusoidal":
+        table = np.asarray(Sinusoids(size, dtype="float32").first(rows))
+    encoder = dataclasses.replace(encoder, positions="learned")
+    return dataclasses.replace(config, encoder=encoder), {**variables, _POSITIONS: table}
 
 
 def parse_layers(text: Sequence[str]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
-_OMIT = "omit_none"
+_OMIT = "omit_default"
 _SHOWN = reprlib.Repr()  # of values in messages
 _SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother = 2, 80, 80
 _WORDS = {
@@ -47,9 +47,9 @@ class Tagged:
     type: ClassVar[str]
 
 
-def omitted() -> Any:
-    """Returns the default of an optional field: None, which `to_dict` leaves out."""
-    return dataclasses.field(default=None, metadata={_OMIT: True})
+def omitted(default: Any = None) -> Any:
+    """Returns the default of an optional field, which `to_dict` leaves out."""
+    return dataclasses.field(default=default, metadata={_OMIT: True})
 
 
 def build(
@@ -175,7 +175,7 @@ def to_dict(value: Any) -> Any:
         plain = {"type": value.type} if isinstance(value, Tagged) else {}
         for field in dataclasses.fields(value):
             item = getattr(value, field.name)
-            if item is not None or not field.metadata.get(_OMIT):
+            if item != field.default or not field.metadata.get(_OMIT):
                 plain[field.name] = to_dict(item)
         return plain
     if isinstance(value, Mapping):

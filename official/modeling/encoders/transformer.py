@@ -44,7 +44,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             values beside the weights;
         `cache` with `cache`: the cache with these tokens.
 
-    A call raises UserError if the sequence is longer than the position table, if a rank is wrong,
+    A call raises UserError if the sequence is longer than `max_positions`, if a rank is wrong,
     or if there is a cache and the encoder is not causal.
     """
 
@@ -114,6 +114,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             dropout=config.dropout,
             initializer=weights(config.initializer_range),
             position_initializer=weights(position_range),
+            positions=config.positions,
+            scale=config.scale_embeddings,
             name="embeddings",
             shared=shared,
             dtype=self.dtype_policy,

@@ -3,6 +3,8 @@
 Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidden size.
 """
 
+import math
+
 from keras import ops
 
 from official.modeling.layers.base import Layer
@@ -17,6 +19,7 @@ from official.modeling.layers.kernels import (
 )
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.positions import Sinusoids
 from official.modeling.layers.random import Draws
 from official.modeling.types import Size, Tensor
 
@@ -91,7 +94,7 @@ class Embeddings(Layer):
         embedding_size: E.
         hidden_size: D.
         max_positions: the length of the longest sequence.
-        position_offset: the row of the position table for the first token.
+        position_offset: the number of the position of the first token.
         segment_types: rows of the segment table; 0 = no such table.
         normalize: whether a norm follows the sum.
         epsilon: epsilon of the norm.
@@ -99,6 +102,8 @@ class Embeddings(Layer):
         initializer: initializer of the tables and the projection.
         name: last part of the variables' paths.
         position_initializer: initializer of the position table; None = `initializer`.
+        positions: 'learned' = there is a position table; 'sinusoidal' or 'none'.
+        scale: whether the token embeddings are multiplied by sqrt(E).
         shared: layers of another encoder to share, by the name of the attribute here: 'token',
             'position', 'segment', 'norm'. The other encoder builds them.
         dtype: Keras dtype policy; None = the global one.
@@ -119,6 +124,8 @@ class Embeddings(Layer):
         initializer,
         name=None,
         position_initializer=None,
+        positions="learned",
+        scale=False,
         shared=None,
         dtype=None,
     ):
@@ -131,11 +138,16 @@ class Embeddings(Layer):
             return Table(num_rows, embedding_size, initializer=initializer, name=name, dtype=dtype)
 
         self.token = shared.get("token") or table(vocab_size, "token_embedding")
-        rows = max_positions + position_offset
-        self.position = shared.get("position") or table(
-            rows, "position_embedding", position_initializer or initializer
-        )
-        self.segment = self.norm = self.projection = None
+        self.factor = math.sqrt(embedding_size) if scale else 1.0
+        self.position = self.segment = self.norm = self.projection = None
+        if positions == "learned":
+            self.position = shared.get("position") or table(
+                max_positions + position_offset,
+                "position_embedding",
+                position_initializer or initializer,
+            )
+        elif positions == "sinusoidal":
+            self.position = Sinusoids(embedding_size, name="position_sinusoids", dtype=dtype)
         if segment_types:
             self.segment = shared.get("segment") or table(segment_types, "segment_embedding")
         if normalize:
@@ -177,10 +189,10 @@ class Embeddings(Layer):
         """
         rng = self.draws(rng, training)
         x = self.token(token_ids)  # [B, T, E]
-        if positions is None:
-            x = x + self.position.first(ops.shape(token_ids)[1], self.position_offset)
-        else:
-            x = x + self.position(positions + self.position_offset)
+        if self.factor != 1.0:
+            x = x * self.factor
+        if self.position is not None:
+            x = x + self._positions(token_ids, positions)
         if self.segment is not None:
             single = segment_ids is None or self.segment.num_rows == 1
             x = x + (self.segment.first(1) if single else self.segment(segment_ids))
@@ -188,6 +200,12 @@ class Embeddings(Layer):
             x = self.norm(x)
         x = dropout(x, self.dropout, rng)
         return x if self.projection is None else self.projection(x)  # [B, T, D]
+
+    def _positions(self, token_ids: Tensor, positions: Tensor | None) -> Tensor:
+        """Returns the vectors of the positions: [T, E], or [B or 1, T, E] of given ones."""
+        if positions is None:
+            return self.position.first(ops.shape(token_ids)[1], self.position_offset)
+        return self.position(positions + self.position_offset)
 
 
 class StreamEmbeddings(Layer):

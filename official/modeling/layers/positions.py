@@ -1,7 +1,7 @@
 """Positions: sinusoids of positions and of distances, and T5's bias of distances.
 
 Shapes: B batch, T length or content rows, P query rows, M memory, S = M + T keys or slots of a
-cache, R distances, N heads, H head size, D hidden, K buckets.
+cache, R distances, N heads, H head size, D hidden, E embedding size, K buckets.
 """
 
 import numpy as np
@@ -12,22 +12,52 @@ from official.modeling.layers.kernels import accurate, take_rows, with_gradient
 from official.modeling.types import DType, Size, Tensor
 
 
-def sinusoids(positions: Tensor, size: int, dtype: DType) -> Tensor:
+def sinusoids(positions: Tensor, size: int, dtype: DType, *, in_turn: bool = False) -> Tensor:
     """Returns the vectors of positions (Vaswani et al. 2017, section 3.5).
 
-    The sines come first and then the cosines, as in the release. The paper alternates them, which
-    is the same up to a permutation of the columns.
+    The paper has sines and cosines in turn. In its release, and in Transformer-XL, all sines come
+    first. That is the same up to a permutation of the columns, but the weights of a model fit one
+    of the two only.
 
     Args:
         positions: numbers [B or 1, T].
         size: D, even.
         dtype: dtype of the result.
+        in_turn: whether sines and cosines alternate; if not, the sines come first.
 
     Returns:
         [B or 1, T, D].
     """
     waves = _waves(ops.cast(positions, accurate(dtype)), size)
-    return ops.cast(ops.concatenate(waves, axis=-1), dtype)
+    if not in_turn:
+        return ops.cast(ops.concatenate(waves, axis=-1), dtype)
+    pairs = ops.stack(waves, axis=-1)  # [B or 1, T, D / 2, 2]
+    return ops.cast(ops.reshape(pairs, (*ops.shape(pairs)[:-2], size)), dtype)
+
+
+class Sinusoids(Layer):
+    """The vectors of positions in turn (`sinusoids`), in the place of a table: no variables.
+
+    Args:
+        size: E, even.
+        name: name of the layer.
+        dtype: Keras dtype policy; None = the global one.
+    """
+
+    def __init__(self, size, *, name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.size = size
+
+    def build(self, input_shape=None):
+        """Creates nothing."""
+
+    def call(self, positions: Tensor) -> Tensor:
+        """Returns the vectors of positions [B or 1, T]: [B or 1, T, E]."""
+        return sinusoids(positions, self.size, self.compute_dtype, in_turn=True)
+
+    def first(self, length: Size, offset: int = 0) -> Tensor:
+        """Returns the vectors of `length` positions from `offset` on: [length, E]."""
+        return self(ops.arange(length, dtype="int32") + offset)
 
 
 def distance_vectors(

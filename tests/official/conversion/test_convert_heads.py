@@ -255,12 +255,33 @@ def test_a_pooler_that_an_old_file_of_spans_has_is_left_over(tmp_path):
             dataclasses.replace(CLASSES, bilstm=4),
             "classification.bilstm: a BERT of transformers has none",
         ),
+        (
+            dataclasses.replace(BERT, scale_embeddings=True),
+            CLASSES,
+            "encoder.scale_embeddings: a BERT has False, not True",
+        ),
     ],
 )
 def test_heads_that_transformers_has_not_are_refused(tmp_path, encoder, objective, message):
     make(tmp_path / "model", encoder, objective, "bert")
     with pytest.raises(UserError, match=message):
         huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+
+
+def test_sinusoids_are_written_as_a_table(tmp_path):
+    encoder = dataclasses.replace(ENCODERS["electra"], positions="sinusoidal")
+    make(tmp_path / "model", encoder, CLASSES, "electra")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    tensors = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    table = tensors["electra.embeddings.position_embeddings.weight"]
+    assert table.shape == (512, 10)
+    waves = [f(p / 10000 ** (i / 5)) for p in (3, 400) for i in range(5) for f in (np.sin, np.cos)]
+    np.testing.assert_allclose(table[[3, 400]].ravel(), waves, atol=1e-4)
+    read = huggingface.read(tmp_path / "out")
+    assert read.config.encoder.positions == "learned"
+    np.testing.assert_array_equal(
+        read.variables["encoder/embeddings/position_embedding/table"], table
+    )
 
 
 @pytest.mark.parametrize(

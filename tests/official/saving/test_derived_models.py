@@ -123,6 +123,21 @@ def test_a_gpt2_keeps_its_final_norm():
     )
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "none", "learned"])
+def test_a_table_of_positions_computes_the_same(positions):
+    config, variables = teacher(positions=positions, num_layers=1, position_offset=2)
+    tabled, arrays = derived_models.with_position_table(config, variables)
+    assert tabled.encoder == dataclasses.replace(config.encoder, positions="learned")
+    states = []
+    for each, values in ((config, variables), (tabled, arrays)):
+        model = Model(each, dtype="float32")
+        named_arrays.assign(model.variables_by_path(), values, "the test")
+        given = np.array([[0, 1, 2, 0, 1, 2]], "int32")
+        states += [model.encoder(IDS, positions=p)["sequence_output"] for p in (None, given)]
+    np.testing.assert_array_equal(states[0], states[2])
+    np.testing.assert_array_equal(states[1], states[3])
+
+
 @pytest.mark.parametrize(
     "plan, message",
     [
@@ -152,6 +167,12 @@ def test_layers_that_cannot_be_taken_apart():
         BERT[0], encoder=dataclasses.replace(ENCODER, layer_groups=1, pooler=True)
     )
     with pytest.raises(UserError, match="encoder.layer_groups: 1: its layers share weights"):
+        derived_models.make_student(config, {}, derived_models.StudentPlan((0,)), "T")
+    config = dataclasses.replace(
+        BERT[0], encoder=dataclasses.replace(ENCODER, positions="sinusoidal")
+    )
+    message = "--segments=add: the teacher T has encoder.positions: sinusoidal, and no table"
+    with pytest.raises(UserError, match=message):
         derived_models.make_student(config, {}, derived_models.StudentPlan((0,)), "T")
     for text in ([], ["0", "x"], ["-1"]):
         with pytest.raises(UserError, match="name layers of the teacher by their numbers from 0"):

@@ -46,7 +46,13 @@ ALBERT = TransformerConfig(
     embedding_size=6,
 )  # fmt: skip
 GPT2 = TransformerConfig(
-    **SIZES, max_positions=24, initializer_range=0.5, norm="pre", causal=True, pooler=False
+    **SIZES,
+    max_positions=24,
+    initializer_range=0.5,
+    norm="pre",
+    causal=True,
+    pooler=False,
+    positions="sinusoidal",
 )
 XLNET = TransformerXLConfig(**SIZES, pooler=True, initializer_range=0.5)
 # Scaled scores, as T5 has none.

@@ -63,7 +63,9 @@ SELF = SIZES | {
 }  # fmt: skip
 BERT = TransformerConfig(**SELF, max_positions=T, initializer_range=0.3)
 ALBERT = dataclasses.replace(BERT, layer_groups=1, embedding_size=6)
-GPT2 = dataclasses.replace(BERT, norm="pre", causal=True, pooled_position="last", pooler=False)
+GPT2 = dataclasses.replace(
+    BERT, norm="pre", causal=True, pooled_position="last", pooler=False, positions="sinusoidal"
+)
 XLNET = TransformerXLConfig(**SELF, inner_dropout=0.1, pooler=True, initializer_range=0.3)
 STREAM = dataclasses.replace(XLNET, memory_length=SLOTS, num_layers=2, pooler=False)
 UNI = dataclasses.replace(STREAM, attention="uni", query_stream=False, segment_types=0)

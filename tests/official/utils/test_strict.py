@@ -28,6 +28,7 @@ class Outer:
     limit: int | None = None
     extra: int | None = strict.omitted()
     anything: Any = None
+    kind: str = strict.omitted("plain")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,8 @@ def test_a_dataclass_is_built_and_taken_apart():
     taken_apart = {**plain, "rate": 1e-4, "items": [{"size": 3}, {"size": 1}]}
     assert strict.to_dict(built) == taken_apart and [*strict.to_dict(built)] == [*taken_apart]
     assert "extra" not in strict.to_dict(Outer("a")) and "limit" in strict.to_dict(Outer("a"))
+    assert "kind" not in strict.to_dict(Outer("a"))
+    assert strict.to_dict(Outer("a", kind="other"))["kind"] == "other"
 
 
 def test_values_that_are_ready_are_kept():

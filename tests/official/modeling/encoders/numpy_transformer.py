@@ -53,10 +53,22 @@ def encode(config, variables, token_ids, segment_ids, allowed):
     def feed_forward(x, name):
         return affine(activation(affine(x, f"{name}/inner")), f"{name}/outer")
 
+    def position(t):
+        if config.positions == "learned":
+            return v["embeddings/position_embedding/table"][t]
+        size = config.embedding_size or config.hidden_size
+        row = np.zeros(size)
+        if config.positions == "sinusoidal":
+            for i in range(size // 2):
+                row[2 * i] = math.sin(t / 10000 ** (2 * i / size))
+                row[2 * i + 1] = math.cos(t / 10000 ** (2 * i / size))
+        return row
+
+    table = v["embeddings/token_embedding/table"]
     x = np.stack(
         [
-            v["embeddings/token_embedding/table"][token]
-            + v["embeddings/position_embedding/table"][t + config.position_offset]
+            table[token] * (math.sqrt(table.shape[1]) if config.scale_embeddings else 1)
+            + position(t + config.position_offset)
             + (v["embeddings/segment_embedding/table"][s] if config.segment_types else 0)
             for t, (token, s) in enumerate(zip(token_ids, segment_ids, strict=True))
         ]

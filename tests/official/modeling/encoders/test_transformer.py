@@ -63,6 +63,9 @@ def run(encoder, **options):
         {"layer_groups": 2, "num_layers": 4, "inner_layers": 2, "embedding_size": 7},
         {"embedding_size": 12, "causal": True},
         {"norm": "pre", "embedding_size": 7},
+        {"positions": "sinusoidal", "embedding_size": 6, "scale_embeddings": True},
+        {"positions": "sinusoidal", "position_offset": 2, "norm": "pre", "causal": True},
+        {"positions": "none"},
     ],
     ids=str,
 )
@@ -445,6 +448,8 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"segment_types": -1}, "segment_types: -1 is negative"),
         ({"inner_layers": 2}, "inner_layers: not supported without layer_groups: set it"),
         ({"layer_groups": 3}, "layer_groups: 3 groups do not divide 2 layers"),
+        ({"positions": "rotary"}, "positions: 'rotary' is not one of learned, sinusoidal, none"),
+        ({"positions": "sinusoidal", "embedding_size": 5}, "embedding_size: 5 is odd: half of it"),
     ],
 )
 def test_config_errors(changes, message):
