@@ -3,7 +3,8 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo study-quick test test-ci test-all coverage lint imports types torture parity parity-environments bench docs clean always
+.PHONY: help demo study-quick test test-ci test-all coverage lint imports types torture parity parity-environments \
+  environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -125,6 +126,9 @@ bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PYTHON) -m venv --clear .venv-docs
 	.venv-docs/bin/python -m pip install $(PIP) -r $<
 	@touch $@
+
+# With -j2 two of them install at the same time.
+environments: .venv/.ready parity-environments .venv-docs/.ready
 
 docs: .venv-docs/.ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
