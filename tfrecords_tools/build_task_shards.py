@@ -11,6 +11,9 @@ each split:
   python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR --queries=queries.tsv \
     --documents=documents.tsv --qrels=qrels --train_file=train.run --validation_file=dev.run \
     --tokenizer=DIR --output=DIR --max_length=256
+A classification of pairs as a ranking: of the pairs with one first text, the best has a label:
+  python -m tfrecords_tools.build_task_shards --task=qnli --rank_pairs=entailment --input=DIR \
+    --tokenizer=DIR --output=DIR
 Questions and spans of a context (SQuAD 1.1 and 2.0, and other files of their form):
   python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR --tokenizer=DIR \
     --output=DIR --max_length=384 --doc_stride=128
@@ -45,6 +48,7 @@ from official.tasks import (
     KINDS,
     SPLITS,
     Task,
+    best_rows,
     choice,
     find,
     generic,
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
 # Those that name the columns of a task and what they hold.
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 # What messages call the tasks of a kind; others by the name of the kind.
-_TASKS = {"ranking": "--task=ranking", "span": "squad1 and squad2"}
+_TASKS = {"ranking": "--task=ranking", "pair_ranking": "--rank_pairs", "span": "squad1 and squad2"}
 SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
 
 
@@ -81,6 +85,10 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     else:
         named = _plan_generic if options.task in (*GENERIC, "generation") else _plan_named
         task, names = named(options, given)
+    if options.rank_pairs is not None:
+        if options.metrics:
+            raise UserError("--metrics is not supported with --rank_pairs: remove it")
+        task = best_rows.ranked(task, options.rank_pairs)
     _check_kind(options, task)
     if task.kind == "tagging":
         task = dataclasses.replace(task, split_words=options.split_words)
@@ -349,6 +357,12 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     text("documents", None, "ranking: file with the columns id and text of the documents")
     text("qrels", None, "ranking: relevance judgments in TREC's format")
     number("negatives", 4, "ranking: number of triples of each relevant document", 1)
+    text(
+        "rank_pairs",
+        None,
+        "classification of pairs (qnli): the label that the best of the pairs with the same first "
+        "text has; the pairs are ranked",
+    )
 
     boolean("text_to_text", False, "make inputs and targets for an encoder-decoder")
     text("prefix", None, "text to text: what inputs begin with; default: the name of the task")

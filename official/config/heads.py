@@ -11,7 +11,7 @@ from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
-LOSSES = ("pairwise", "pointwise")
+LOSSES = ("pairwise", "pointwise", "softmax")
 NORMS = ("none", "layer", "token")  # of a mix
 ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
 EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
@@ -308,8 +308,11 @@ class RankingConfig(PooledConfig):
 
     Attributes:
       loss: 'pairwise' = the hinge loss max(0, margin - relevant + other) of two scores;
-        'pointwise' = the mean of the binary cross-entropies of both.
+        'pointwise' = the mean of the binary cross-entropies of both; 'softmax' = the cross-entropy
+        of the softmax over the documents (MT-DNN; Liu et al., 2019, section 3.1).
       margin: the margin of the pairwise loss.
+      threshold: of pairs that are ranked, the score above which a pair that has no other to be
+        compared with is the best one; None = 0.
       dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
       pooling: the vector that the head reads; see `PooledConfig`.
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
@@ -323,6 +326,7 @@ class RankingConfig(PooledConfig):
 
     loss: str = "pairwise"
     margin: float = 1.0
+    threshold: float | None = omitted()
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
@@ -345,7 +349,7 @@ class KernelRankingConfig(ObjectiveConfig):
     Attributes:
       kernels: K: one kernel for equal tokens, and the others with evenly spaced means in (-1, 1).
       sigma: the width of the other kernels.
-      loss: 'pairwise' or 'pointwise', as in `official.modeling.objectives.ranking`.
+      loss: 'pairwise', 'pointwise' or 'softmax', as in `RankingConfig`.
       margin: the margin of the pairwise loss.
       weight: factor of this loss in the sum.
     """

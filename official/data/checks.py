@@ -12,6 +12,7 @@ from official.config.segments import TEXT_FORMATS
 from official.corruption.vocabulary import check_tokens
 from official.data.shards import Shards
 from official.shards import features, manifest, shard_folder
+from official.tasks import KINDS
 from official.utils.errors import UserError
 
 
@@ -41,7 +42,7 @@ def _folders(shards: Shards, training: bool) -> None:
     for other in others:
         shard_folder.check_alike(*first, *other)
     task = shards.task
-    if others and not training and task and task.kind == "ranking":
+    if others and not training and task and KINDS[task.kind].method == "rank":
         raise UserError(
             f"{shards.folder}: each folder has its own candidates: evaluate and predict one "
             "ranking at a time"

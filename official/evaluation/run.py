@@ -15,7 +15,14 @@ from official.data import ShardDataset
 from official.data.checks import check_labels
 from official.data.mixture import Data, Paths, open_data
 from official.distribution import numerics, strategies
-from official.evaluation import generated_texts, glue_submission, language_models, rankings, rows
+from official.evaluation import (
+    best_rows,
+    generated_texts,
+    glue_submission,
+    language_models,
+    rankings,
+    rows,
+)
 from official.evaluation.evaluator import Evaluator, Predictor, target_entropy
 from official.modeling.model import Model
 from official.saving import model_folder, teachers, warm_start
@@ -139,7 +146,8 @@ def write_predictions(
     regression has the number of the row and the score. Tasks of text to text have the text that is
     generated, and the label that it is. `.tsv` has a header line; in `.jsonl` every
     line is an object. A ranking is written as a TREC run with the best candidates of each query
-    first. Answers to questions are written to a folder: see `span_answers.Scorer.write`.
+    first. Rows that are compared have the number of the row, the label and the score. Answers to
+    questions are written to a folder: see `span_answers.Scorer.write`.
 
     Args:
       evaluator: the evaluator of the model, or of an ensemble. All workers call this function, the
@@ -184,7 +192,11 @@ def write_submission(evaluator: Predictor, source: ShardDataset, folder: str | o
     glue_submission.check(source.task.name, source.split)
     scorer = evaluator.scorer(source)
     outputs = evaluator.predict(source, scorer.outputs)
-    numbers, outputs = rows.in_order(outputs, source)
+    if isinstance(scorer, best_rows.Scorer):
+        numbers, classes = scorer.classes(outputs)
+        outputs = {"probabilities": classes}
+    else:
+        numbers, outputs = rows.in_order(outputs, source)
     if isinstance(scorer, generated_texts.Scorer):
         outputs = scorer.classes_or_scores(outputs)
     if strategies.is_chief(evaluator.strategy):

@@ -102,7 +102,8 @@ class Entity(NamedTuple):
 OBJECTIVES: dict[str, tuple[str, ...]] = {}
 for _kind in KINDS.values():
     if _kind.method:
-        OBJECTIVES[_kind.method] = OBJECTIVES.get(_kind.method, ()) + _kind.objectives
+        _others = OBJECTIVES.get(_kind.method, ())
+        OBJECTIVES[_kind.method] = tuple(dict.fromkeys((*_others, *_kind.objectives)))
 TEXTS, WORDS = "tag", "tag_words"
 
 

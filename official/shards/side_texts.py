@@ -3,9 +3,10 @@
   questions-SPLIT.jsonl   a span task: one paragraph per line, with its questions and their answers
   references-SPLIT.jsonl  text to text: one example per line, with its right answers
   words-SPLIT.jsonl       tagging: one text per line, with its words and tags
+  compared-SPLIT.jsonl    rows that are compared: one row per line, with its group and its label
   SPLIT.run, SPLIT.qrels  a ranking: the candidates of each query, and their grades if any are known
 
-The manifest has the SHA-256 of each file: of the first three under `files`, and of those of a
+The manifest has the SHA-256 of each file: of the first four under `files`, and of those of a
 ranking under `candidates` of its config.
 """
 
@@ -197,6 +198,50 @@ def read_tagged(folder: str | os.PathLike, split: str, content: Manifest) -> lis
             tuple(map(tuple, each.get("offsets", ()))),
         )
         for each in _read(folder, f"words-{split}.jsonl", content, advice)
+    ]
+
+
+class ComparedRow(NamedTuple):
+    """A row of a file whose rows are compared with each other, or a candidate that is no row.
+
+    Attributes:
+      row: the number of the row in its source file; None = a candidate that the row of another file
+        names.
+      group: the number of the rows and candidates that it is compared with; None = the row cannot
+        be compared, and has no example. All others have one, numbered in their order.
+      best: whether the row has the label of the best one; None = unknown.
+    """
+
+    row: int | None
+    group: int | None
+    best: bool | None
+
+
+def write_compared(
+    folder: str | os.PathLike, split: str, rows: Iterable[ComparedRow]
+) -> dict[str, str]:
+    """Writes rows in their order.
+
+    Returns:
+      The SHA-256 of the file by its name, for `files` of the manifest.
+    """
+    records = (
+        {name: value for name, value in each._asdict().items() if value is not None}
+        for each in rows
+    )
+    return _write(folder, f"compared-{split}.jsonl", records)
+
+
+def read_compared(folder: str | os.PathLike, split: str, content: Manifest) -> list[ComparedRow]:
+    """Reads the rows of a split.
+
+    Raises:
+      UserError: the file is missing or has changed.
+    """
+    advice = "a split with rows to compare; name another one, such as --split=validation"
+    return [
+        ComparedRow(each.get("row"), each.get("group"), each.get("best"))
+        for each in _read(folder, f"compared-{split}.jsonl", content, advice)
     ]
 
 

@@ -88,6 +88,16 @@ KINDS = {
         signatures="official.serving.signatures.ranking",
         flags=("queries", "documents", "qrels", "negatives"),
     ),
+    "pair_ranking": Kind(
+        targets=(),
+        objectives=("ranking",),
+        metrics=("accuracy", "compared_accuracy"),
+        method="rank",
+        builder="tfrecords_tools.tasks.pair_ranking",
+        scorer="official.evaluation.best_rows",
+        signatures="official.serving.signatures.ranking",
+        flags=("negatives",),
+    ),
     "span": Kind(
         targets=("answer_start", "answer_end"),
         objectives=("span_answer",),

@@ -32,6 +32,7 @@ class Description:
       labels: the names of the classes, in the order of their ids.
       values: the value of each label in the source files.
       metrics: the metrics that are reported; the first one picks the best checkpoint.
+      best: of rows that are compared with each other, the label of the best one.
       no_answers: of spans, whether some questions have no answer.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
       answers: of text to text, what the targets are: the kind of the task that has this form, or
@@ -56,6 +57,7 @@ class Description:
     labels: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    best: str | None = omitted()
     no_answers: bool | None = omitted()
     blank: bool | None = omitted()
     answers: str | None = omitted()
@@ -172,6 +174,8 @@ class Task:
       skipped: the reasons for which rows of the files as distributed are left out and counted, as
         `tfrecords_tools.tasks.tables` names them. All rows of a test file are predicted.
       submissions: the submission file of each test split of GLUE.
+      best: of rows that are compared with each other, the label of the best one; see
+        `official.tasks.best_rows`.
       no_answers: of spans, whether some questions have no answer in their text.
       blank: of a choice, whether a run of underscores in a question is replaced by the choice,
         which otherwise follows the question.
@@ -198,6 +202,7 @@ class Task:
     line_break: str = ""
     skipped: tuple[str, ...] = ()
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
+    best: str = ""
     no_answers: bool = False
     blank: bool = False
     split_words: str | None = None
@@ -254,6 +259,7 @@ class Task:
             labels=self.labels,
             values=self.values,
             metrics=self.metrics,
+            best=self.best or None,
             no_answers=self.no_answers if self.kind == "span" else None,
             blank=self.blank if self.kind == "choice" else None,
             split_words=self.split_words,

@@ -199,7 +199,7 @@ def usable(
     """Yields the rows of a file whose texts and label or score can be used.
 
     Args:
-      task: a classification with its labels, or a regression.
+      task: a task with its labels, or a regression.
       split: the split of the file; only a test file may have no labels.
       path: the file.
       format: "tsv", "csv" or "jsonl"; None = by the file name.
@@ -245,16 +245,16 @@ def usable(
                 f"{', '.join(map(repr, task.values))}{nearest(unknown, task.values)}; "
                 f"{SEPARATOR!r} separates the labels of a text",
             )
-        elif task.kind == "classification":
+        elif task.kind == "regression":
+            bad(
+                "score not a number",
+                f"{where}: {label!r} in column {columns.label!r} is not a number",
+            )
+        else:
             bad(
                 "label not in the set",
                 f"{where}: label {label!r} in column {columns.label!r} is not one of "
                 f"{', '.join(map(repr, task.values))}{nearest(label, task.values)}",
-            )
-        else:
-            bad(
-                "score not a number",
-                f"{where}: {label!r} in column {columns.label!r} is not a number",
             )
 
 
@@ -268,7 +268,7 @@ def _value(task: Task, label: str, ids: Mapping[str, int]) -> int | float | list
     if task.kind == "multi_label":
         numbers = [ids.get(name) for name in _several(label)]
         return None if None in numbers else [int(i in numbers) for i in range(len(task.labels))]
-    if task.kind == "classification":
+    if task.kind != "regression":
         return ids.get(label)
     score = _score(label)
     return score if math.isfinite(score) else None

@@ -50,64 +50,18 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class Builder(builder.Builder["Row", SplitCounts]):
-    """Builds the shards of a ranking; the files of its splits are runs.
+class TripleBuilder(builder.Builder["Row", SplitCounts]):
+    """Builds triples to learn from, and the candidates of the other splits.
 
     A sequence that is too long is cut, one token at a time, from the text that is longer then.
 
     Attributes:
-      queries: the file with the texts of the queries.
-      documents: the file with the texts of the documents.
-      qrels: judgments in TREC's format; None = there are none.
-      input: the folder of these files.
-      header: whether TSV and CSV files name their columns.
       negatives: the number of triples of each relevant document, each with another candidate.
     """
 
-    queries: str | os.PathLike = ""
-    documents: str | os.PathLike = ""
-    qrels: str | os.PathLike | None = None
-    input: str = ""
-    header: bool = True
     negatives: int = 4
 
     counts_type = SplitCounts
-
-    def prepare(self) -> None:
-        """See `builder.Builder`."""
-        bad = BadRows(self.skip_bad_rows)
-        self._collection = read_collection(
-            paths.join(self.input, self.queries),
-            paths.join(self.input, self.documents),
-            paths.join(self.input, self.qrels) if self.qrels else None,
-            bad,
-            self.header,
-            self.format,
-        )
-        if bad.counts:
-            self.report(f"left out of queries, documents and qrels: {bad}")
-        self.check_max_length(2)
-        _check_grades(self.task, self._collection.qrels)
-        self._skipped = bad.counts
-        self._digests: dict[str, str] = {}
-        self._texts = _Texts(self._collection, self.max_length)
-
-    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Row"]:
-        """See `builder.Builder`; the candidates of a split are written beside the shards."""
-        qrels = self._collection.qrels
-        run = trec.read_run(
-            self.files[split], self._collection.queries, self._collection.documents, bad=counts.bad
-        )
-        wanted: Iterable[tuple[str, tuple[str, ...]]]
-        if split == "train":
-            wanted = _triples(run, qrels, self.negatives, self.seed, counts)
-        else:
-            pairs, written = side_texts.write_candidates(writer.folder, split, run, qrels)
-            wanted = ((query, (document,)) for query, document in pairs)
-            counts.queries = len(run)
-            counts.labelled = f"{split}.qrels" in written
-            self._digests |= written
-        return self._texts.rows(wanted, writer)
 
     def examples(self) -> Make["Row", SplitCounts]:
         """See `builder.Builder`."""
@@ -137,12 +91,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
 
     def settings(self) -> dict[str, Any]:
         """See `builder.Builder`."""
-        return {"candidates": self._digests, "negatives": self.negatives}
-
-    @property
-    def skipped(self) -> Mapping[str, int]:
-        """See `builder.Builder`."""
-        return self._skipped
+        return {"negatives": self.negatives}
 
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
         """See `builder.Builder`."""
@@ -155,6 +104,70 @@ class Builder(builder.Builder["Row", SplitCounts]):
             *counts.left_out(),
             *([] if counts.labelled else ["no judgments"]),
         ]
+
+
+@dataclasses.dataclass
+class Builder(TripleBuilder):
+    """Builds the shards of a ranking; the files of its splits are runs.
+
+    Attributes:
+      queries: the file with the texts of the queries.
+      documents: the file with the texts of the documents.
+      qrels: judgments in TREC's format; None = there are none.
+      input: the folder of these files.
+      header: whether TSV and CSV files name their columns.
+    """
+
+    queries: str | os.PathLike = ""
+    documents: str | os.PathLike = ""
+    qrels: str | os.PathLike | None = None
+    input: str = ""
+    header: bool = True
+
+    def prepare(self) -> None:
+        """See `builder.Builder`."""
+        bad = BadRows(self.skip_bad_rows)
+        self._collection = read_collection(
+            paths.join(self.input, self.queries),
+            paths.join(self.input, self.documents),
+            paths.join(self.input, self.qrels) if self.qrels else None,
+            bad,
+            self.header,
+            self.format,
+        )
+        if bad.counts:
+            self.report(f"left out of queries, documents and qrels: {bad}")
+        self.check_max_length(2)
+        _check_grades(self.task, self._collection.qrels)
+        self._skipped = bad.counts
+        self._digests: dict[str, str] = {}
+        self._texts = Texts(self._collection.queries, self._collection.documents, self.max_length)
+
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Row"]:
+        """See `builder.Builder`; the candidates of a split are written beside the shards."""
+        qrels = self._collection.qrels
+        run = trec.read_run(
+            self.files[split], self._collection.queries, self._collection.documents, bad=counts.bad
+        )
+        wanted: Iterable[tuple[str, tuple[str, ...]]]
+        if split == "train":
+            wanted = triples(run, qrels, self.negatives, self.seed, counts)
+        else:
+            pairs, written = side_texts.write_candidates(writer.folder, split, run, qrels)
+            wanted = ((query, (document,)) for query, document in pairs)
+            counts.queries = len(run)
+            counts.labelled = f"{split}.qrels" in written
+            self._digests |= written
+        return self._texts.rows(wanted, writer)
+
+    def settings(self) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {"candidates": self._digests, **super().settings()}
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """See `builder.Builder`."""
+        return self._skipped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,10 +251,21 @@ def _check_grades(task: Task, qrels: trec.Qrels) -> None:
                 )
 
 
-def _triples(
+def triples(
     run: trec.Run, qrels: trec.Qrels, negatives: int, seed: int, counts: SplitCounts
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yields (query, (relevant document, other document)); draws depend on seed and query."""
+    """Yields the triples to learn from; the draws depend on the seed and the query.
+
+    Args:
+      run: the candidates of each query.
+      qrels: their grades.
+      negatives: the number of triples of each relevant document, each with another candidate.
+      seed: the seed of the draws.
+      counts: queries are counted here, with those without triples.
+
+    Yields:
+      (query, (relevant document, other document)).
+    """
     for query, scores in run.items():
         grades = qrels.get(query, {})
         relevant = [document for document, grade in grades.items() if grade > 0]
@@ -258,11 +282,17 @@ def _triples(
                 yield query, (document, others[other])
 
 
-class _Texts:
-    """Queries and documents, each of which is tokenized once."""
+class Texts:
+    """Queries and documents, each of which is tokenized once.
 
-    def __init__(self, collection: Collection, max_length: int):
-        self._texts = {"query": collection.queries, "document": collection.documents}
+    Args:
+      queries: id → text.
+      documents: id → text.
+      max_length: the length of the longest sequence in tokens.
+    """
+
+    def __init__(self, queries: Mapping[str, str], documents: Mapping[str, str], max_length: int):
+        self._texts = {"query": queries, "document": documents}
         self._encoded: dict[tuple[str, str], Encoded] = {}
         self._encode = functools.partial(_encode, max_length=max_length)
 
@@ -296,7 +326,7 @@ def _encode(texts: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list
 def _examples(
     rows: Sequence[Row], tokenizer: Tokenizer, counts: SplitCounts, max_length: int
 ) -> Iterator[Example]:
-    """Yields the example of each row and counts it."""
+    """Yields the example of each row, which is a query with its documents, and counts it."""
     specials = pair_packing.num_specials(2, tokenizer)
     for row, query, documents in rows:
         packed = []

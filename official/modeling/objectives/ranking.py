@@ -10,8 +10,9 @@ level. Here the vectors of tokens are the outputs of a pretrained encoder, which
 other, so the tokens of a document are the same for every query.
 
 In training, a query has a relevant document and others. With the pairwise loss the score of the
-relevant document should be higher by a margin; with the other loss each document is classified
-separately.
+relevant document should be higher by a margin; with the pointwise loss each document is classified
+separately; with the softmax loss the documents are classes, of which the relevant one is right
+(MT-DNN; Liu et al., 2019, section 3.1).
 
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K kernels.
 """
@@ -63,6 +64,9 @@ class Ranker(base.Objective):
         margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
         if self.config.loss == "pairwise":
             losses = ops.mean(ops.relu(self.config.margin - margins), axis=1)
+        elif self.config.loss == "softmax":
+            first = ops.zeros(ops.shape(weights), "int32")
+            losses = ops.sparse_categorical_crossentropy(first, scores, from_logits=True)
         else:
             losses = ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / count
         hits = ops.mean(self.as_loss(margins > 0) + self.as_loss(margins >= 0), axis=1) / 2

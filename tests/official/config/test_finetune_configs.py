@@ -3,7 +3,7 @@ import re
 import pytest
 
 from official import config, tasks
-from official.config.heads import Mix, TokenClassificationConfig
+from official.config.heads import Mix, RankingConfig, TokenClassificationConfig
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"
@@ -11,7 +11,7 @@ FOLDER = CONFIGS / "finetune"
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
-OTHERS += ["text_to_text", "layer_mix", "tagging"]
+OTHERS += ["text_to_text", "layer_mix", "tagging", "qnli_ranking"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -34,6 +34,13 @@ def test_settings_are_those_of_the_paper(path):
         kind = objective.type
         task = tasks.TASKS.get(getattr(objective, "task", "") or read.name)
         assert kind == (task.kind if task else read.name)
+
+
+def test_qnli_ranking():
+    """The settings of a ranking with MT-DNN's loss."""
+    read, ranking = (config.load(FOLDER / f"{name}.yaml") for name in ("qnli_ranking", "ranking"))
+    assert read.recipe == ranking.recipe
+    assert read.objectives == (RankingConfig(loss="softmax", threshold=0.0),)
 
 
 def test_layer_mix():

@@ -84,7 +84,7 @@ def test_cross_encoder_scores_the_pooled_output():
 
 
 @pytest.mark.parametrize("config", [RankingConfig, KernelRankingConfig])
-@pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
+@pytest.mark.parametrize("loss", ["pairwise", "pointwise", "softmax"])
 def test_losses_are_those_of_a_loop(config, loss):
     model, objective = make(config, loss=loss, margin=0.7)
     ready, encoded = prepared(model, batch())
@@ -95,6 +95,8 @@ def test_losses_are_those_of_a_loop(config, loss):
         hits += relevant > other
         if loss == "pairwise":
             expected += max(0.0, 0.7 - relevant + other)
+        elif loss == "softmax":
+            expected -= math.log(math.exp(relevant) / (math.exp(relevant) + math.exp(other)))
         else:
             right, wrong = 1 / (1 + math.exp(-relevant)), 1 / (1 + math.exp(-other))
             expected -= (math.log(right) + math.log(1 - wrong)) / 2
