@@ -7,7 +7,6 @@ a stream, N heads, H head size, D hidden, F intermediate.
 """
 
 import functools
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -124,7 +123,50 @@ class BlockOutput(NamedTuple):
     crossed: Attended | tuple[()] = ()
 
 
-class Block(Layer):
+class _Sublayers(Layer):
+    """What blocks share: the adapters of their sublayers, and how a sublayer's output is added.
+
+    A block has `dropout`, the rate of the output of each sublayer.
+
+    Attributes:
+        pre_norm: whether the norm comes before a sublayer; otherwise after the sum.
+        dropout_axis: the axis along which a mask of dropout is shared; None = none.
+        attention_adapter: the `Adapter` after the attention of the sequence to itself, or None.
+        feed_forward_adapter: the one after the feed-forward network, or None.
+    """
+
+    pre_norm = False
+    dropout_axis: int | None = None
+
+    def make_adapters(self, size, inner_size, *, activation, initializer, dtype):
+        """Makes the adapters, with the bottleneck `inner_size`; None = there are none."""
+        for name in ("attention_adapter", "feed_forward_adapter"):
+            adapter = None
+            if inner_size is not None:
+                adapter = Adapter(
+                    size,
+                    inner_size,
+                    activation=activation,
+                    initializer=initializer,
+                    name=name,
+                    dtype=dtype,
+                )
+            setattr(self, name, adapter)
+
+    def build_parts(self, *layers):
+        """Creates the variables of layers, of which some may be None, and of the adapters."""
+        for layer in (*layers, self.attention_adapter, self.feed_forward_adapter):
+            if layer is not None:
+                layer.build()
+
+    def add(self, x: Tensor, y: Tensor, norm, rng: Draws | None, adapter: Adapter | None = None):
+        """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
+        y = dropout(y, self.dropout, rng, self.dropout_axis)
+        x = x + (y if adapter is None else adapter(y, rng=rng))
+        return x if self.pre_norm else norm(x)
+
+
+class Block(_Sublayers):
     """Attention and a feed-forward network, each with dropout, a residual connection and a norm.
 
     With `norm='post'` the norm is applied to the sum (BERT). With `'pre'` it is applied to the
@@ -219,22 +261,20 @@ class Block(Layer):
             dtype=dtype,
         )
         self.feed_forward_norm = make_norm(name="feed_forward_norm")
-        options = {"activation": activation, "initializer": adapter_initializer, "dtype": dtype}
-        adapters = _adapters(size, adapter_size, **options)
-        self.attention_adapter, self.feed_forward_adapter = adapters
+        self.make_adapters(
+            size, adapter_size, activation=activation, initializer=adapter_initializer, dtype=dtype
+        )
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.attention.build()
-        self.attention_norm.build()
-        if self.cross_attention is not None:
-            self.cross_attention.build()
-            self.cross_attention_norm.build()
-        self.feed_forward.build()
-        self.feed_forward_norm.build()
-        for adapter in (self.attention_adapter, self.feed_forward_adapter):
-            if adapter is not None:
-                adapter.build()
+        self.build_parts(
+            self.attention,
+            self.attention_norm,
+            self.cross_attention,
+            self.cross_attention_norm,
+            self.feed_forward,
+            self.feed_forward_norm,
+        )
 
     def call(
         self,
@@ -279,26 +319,20 @@ class Block(Layer):
         )
         if query_positions is not None:
             x = take_positions(x, query_positions)
-        x = self._after(x, attended.output, norm, rng, self.attention_adapter)
+        x = self.add(x, attended.output, norm, rng, self.attention_adapter)
         crossed = ()
         if self.cross_attention is not None:
             norm = self.cross_attention_norm
             crossed = self.cross_attention(self._before(x, norm), *others, cross_mask, rng=rng)
-            x = self._after(x, crossed.output, norm, rng)
+            x = self.add(x, crossed.output, norm, rng)
         norm = self.feed_forward_norm
         fed = self.feed_forward(self._before(x, norm), rng=rng)
-        x = self._after(x, fed, norm, rng, self.feed_forward_adapter)
+        x = self.add(x, fed, norm, rng, self.feed_forward_adapter)
         return BlockOutput(x, attended, crossed)
 
     def _before(self, x: Tensor, norm) -> Tensor:
         """Returns the input of a sublayer: [B, T, D]."""
         return norm(x) if self.pre_norm else x
-
-    def _after(self, x: Tensor, y: Tensor, norm, rng: Draws | None, adapter: Adapter | None = None):
-        """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
-        y = dropout(y, self.dropout, rng, self.dropout_axis)
-        x = x + (y if adapter is None else adapter(y, rng=rng))
-        return x if self.pre_norm else norm(x)
 
 
 def adapter_options(config, seed: int, name: str) -> dict[str, Any]:
@@ -316,13 +350,7 @@ def adapter_options(config, seed: int, name: str) -> dict[str, Any]:
     }
 
 
-def _adapters(size: int, inner_size: int | None, **options) -> Iterator[Adapter | None]:
-    """Yields the two adapters of a block, after attention and after the feed-forward network."""
-    for name in ("attention_adapter", "feed_forward_adapter"):
-        yield None if inner_size is None else Adapter(size, inner_size, name=name, **options)
-
-
-class RelativeBlock(Layer):
+class RelativeBlock(_Sublayers):
     """Relative attention and a feed-forward network, each with dropout, residual sum and norm.
 
     The adapters are those of `Block`.
@@ -374,19 +402,15 @@ class RelativeBlock(Layer):
         self.feed_forward_norm = LayerNorm(
             size, epsilon=epsilon, name="feed_forward_norm", dtype=dtype
         )
-        options = {"activation": activation, "initializer": adapter_initializer, "dtype": dtype}
-        adapters = _adapters(size, adapter_size, **options)
-        self.attention_adapter, self.feed_forward_adapter = adapters
+        self.make_adapters(
+            size, adapter_size, activation=activation, initializer=adapter_initializer, dtype=dtype
+        )
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.attention.build()
-        self.attention_norm.build()
-        self.feed_forward.build()
-        self.feed_forward_norm.build()
-        for adapter in (self.attention_adapter, self.feed_forward_adapter):
-            if adapter is not None:
-                adapter.build()
+        self.build_parts(
+            self.attention, self.attention_norm, self.feed_forward, self.feed_forward_norm
+        )
 
     def call(
         self,
@@ -421,11 +445,7 @@ class RelativeBlock(Layer):
             slot=slot,
             rng=rng,
         )
-        attended = dropout(attended, self.dropout, rng)
-        if self.attention_adapter is not None:
-            attended = self.attention_adapter(attended, rng=rng)
-        x = self.attention_norm(x + attended)
-        fed = dropout(self.feed_forward(x, rng=rng), self.dropout, rng)
-        if self.feed_forward_adapter is not None:
-            fed = self.feed_forward_adapter(fed, rng=rng)
-        return self.feed_forward_norm(x + fed), weights, cache
+        x = self.add(x, attended, self.attention_norm, rng, self.attention_adapter)
+        fed = self.feed_forward(x, rng=rng)
+        x = self.add(x, fed, self.feed_forward_norm, rng, self.feed_forward_adapter)
+        return x, weights, cache

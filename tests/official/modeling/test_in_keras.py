@@ -25,7 +25,7 @@ from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.lstm import BiLSTM, ProjectedLSTM
 from official.modeling.layers.norm import LayerNorm, RMSNorm
-from official.modeling.layers.positions import RelativeBias
+from official.modeling.layers.positions import RelativeBias, Sinusoids
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.stack import Stack
 from official.utils.errors import UserError
@@ -229,6 +229,7 @@ def layers():
         (RelativeBlock(12, inner_dropout=0.1, **RELATIVE, **BLOCK), [X]),
         (biases, None),
         (LinearChain(3), None),
+        (Sinusoids(12, name="layer"), [FIELDS["token_ids"]]),
         (
             RelativeBias(3, bidirectional=True, num_buckets=8, max_distance=20, **WEIGHTS),
             None,
@@ -261,7 +262,7 @@ def test_every_layer_is_made_again_from_its_config():
         for ours, theirs in zip(run(again, inputs), first, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=str(type(layer)))
         tried.add(type(layer))
-    assert all_layers() - {base.Layer, Encoder, attention._Heads} == tried
+    assert all_layers() - {base.Layer, Encoder, attention._Heads, block._Sublayers} == tried
 
 
 @pytest.mark.slow
