@@ -109,6 +109,15 @@ class Vocabulary:
 
 
 @dataclasses.dataclass(frozen=True)
+class Phrases:
+    """The lexicon of variants that hide phrases, which is made of the text; see `build_phrases`."""
+
+    min_count: int = 20
+    threshold: float = 0.4
+    max_words: int = 4
+
+
+@dataclasses.dataclass(frozen=True)
 class Measure:
     """One figure of a run: a metric of the held-out text, of a task, or the mean of others.
 
@@ -170,6 +179,7 @@ class Study:
       claims: what the paper says, as orders of the variants.
       source: the paper and section.
       vocabulary: of all variants.
+      phrases: the lexicon of variants with `corruption.unit: phrase`.
       paper: its figures.
       note: why the results may differ from the paper's; a paragraph of the findings page.
     """
@@ -182,6 +192,7 @@ class Study:
     claims: tuple[Claim, ...] = ()
     source: str = ""
     vocabulary: Vocabulary = Vocabulary()
+    phrases: Phrases = Phrases()
     paper: Paper | None = None
     note: str = ""
 

@@ -2,6 +2,7 @@
 
 OUTPUT/
   vocabulary-ID/            the tokenizer
+  phrases-ID.txt            the lexicon of variants that hide phrases
   shards-ID/train, held_out shared by all runs with the same settings of the data
   tasks-ID/                 the shards of a task, shared by all encoders of the same length
   runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt;
@@ -48,6 +49,8 @@ from tfrecords_tools.pretraining.settings import Settings
 RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"
 TUNED = "metrics.json"
+# The features of shards that a corruption of phrases or entities needs.
+_PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
 # The command of a run ends with this message if its gradients are not finite.
 _DIVERGED = re.compile(r"(is|are) not finite.* in a row")
 
@@ -213,6 +216,11 @@ class Runner:
             config = study_page.run_config(self.config, overrides, place)
             if config.segments is None or config.encoder is None:
                 raise UserError(f"{place}: the config is not for pretraining")
+            if config.corruption is not None and _ENTITIES in config.corruption.needs():
+                raise UserError(
+                    f"{place}: corruption.unit: entity: a study makes no lexicon of entities: take "
+                    "another unit, such as phrase"
+                )
             tokens = config.segments.max_length * config.recipe.batch_size
             if (variant, number) not in self._flops:
                 self._flops[variant, number] = self._token_flops(config)
@@ -468,13 +476,39 @@ class Runner:
                 )  # fmt: skip
         return folder
 
+    def _lexicon(self, phase: PlannedPhase) -> Path | None:
+        """Returns the file of the phrases that a phase hides; None = it hides none."""
+        corruption = phase.config.corruption
+        if corruption is None or _PHRASES not in corruption.needs():
+            return None
+        key = [self._phrases, self._hash(self.options.text)]
+        return self.options.output / f"phrases-{_id(key)}.txt"
+
+    @property
+    def _phrases(self) -> dict[str, Any]:
+        """The settings of `build_phrases`, by the names of its flags."""
+        lower_case = self.study.vocabulary.lower_case
+        return {**dataclasses.asdict(self.study.phrases), "lower_case": lower_case}
+
+    def _make_lexicon(self, path: Path, cores: frozenset[int] | None) -> None:
+        """Finds the phrases of the text, unless that is done."""
+        if not path.exists():
+            self._command(
+                self.options.output / "log.txt", cores, "tfrecords_tools.build_phrases",
+                f"--input={self.options.text}", f"--output={path}",
+                *(f"--{name}={value}" for name, value in self._phrases.items()),
+            )  # fmt: skip
+
     def _shards(self, phase: PlannedPhase, tokenizer: Path, cores: frozenset[int] | None) -> Path:
         """Returns the folder of the shards of a phase, and makes them; all seeds read the same."""
-        settings = Settings.from_config(phase.config, tokenizer).to_record()
+        lexicon = self._lexicon(phase)
+        settings = Settings.from_config(phase.config, tokenizer, phrases=lexicon).to_record()
         texts = {"train": self.options.text, "held_out": self.options.held_out}
         key = [strict.to_dict(settings), tokenizer.name, *map(self._hash, texts.values())]
         folder = self.options.output / f"shards-{_id(key)}"
         with self._lock:
+            if lexicon is not None:
+                self._make_lexicon(lexicon, cores)
             for split, text in texts.items():
                 if not (folder / split / manifest.FILE).exists():
                     self._command(
@@ -482,6 +516,7 @@ class Runner:
                         f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
                         "--seed=0", f"--input={text}", f"--tokenizer={tokenizer}",
                         f"--output={folder / split}", "--split_sentences",
+                        *([] if lexicon is None else [f"--phrases={lexicon}"]),
                     )  # fmt: skip
         return folder
 
@@ -491,7 +526,8 @@ class Runner:
     def _id(self, run: Run, tokenizer: Path) -> str:
         plain = [configs.to_dict(phase.config) for phase in run.phases]
         texts = [self._hash(text) for text in (self.options.text, self.options.held_out)]
-        return _id([plain, tokenizer.name, *texts])
+        lexicons = {path.name for phase in run.phases if (path := self._lexicon(phase))}
+        return _id([plain, tokenizer.name, *texts, *sorted(lexicons)])
 
     def _hash(self, path: Path) -> str:
         if path not in self._hashes:

@@ -11,6 +11,7 @@ import pytest
 
 from experiments import study, study_page, study_runs
 from official.shards import manifest
+from official.utils import paths
 from official.utils.errors import UserError
 from tests import ROOT, small
 
@@ -124,6 +125,45 @@ def test_the_list_and_a_dry_run(texts, capsys):
     assert "h of pretraining in all" in out and not (texts / "work").exists()
 
 
+def test_a_variant_that_hides_phrases_has_a_lexicon(texts, monkeypatch):
+    """Made once of the text; it is part of the shards and of the runs, of this variant alone."""
+    page = PAGE.replace("{encoder.dropout: 0.1}", "{corruption.unit: phrase}")
+    page += "phrases: {min_count: 3}\n"
+    tokenizer, commands = texts / "vocabulary", []
+
+    def record(log, cores, module, *arguments):
+        output = next(a for a in arguments if a.startswith("--output=")).partition("=")[2]
+        paths.path(output).parent.mkdir(parents=True, exist_ok=True)
+        paths.path(output).write_text("")
+        commands.append((module.rpartition(".")[2], arguments))
+        return True
+
+    def made(page, variant):
+        """The shards of both phases, the run's id, and the flags of lexicons in the commands."""
+        own = runner(texts, page)
+        monkeypatch.setattr(own, "_command", record)
+        run = own.plan(variant, 0, None)
+        commands.clear()
+        shards = [own._shards(phase, tokenizer, None).name for phase in run.phases]
+        flags = [[a for a in flags if a.startswith("--phrases")] for _, flags in commands]
+        return shards, own._id(run, tokenizer), [name for name, _ in commands], flags
+
+    shards, id_, modules, flags = made(page, "with")
+    assert modules == ["build_phrases", *["build_shards"] * 4] and len(set(shards)) == 2
+    (lexicon,) = (texts / "work").glob("phrases-*.txt")
+    assert flags == [[], *[[f"--phrases={lexicon}"]] * 4]
+    other = made(page.replace("min_count: 3", "min_count: 4"), "with")
+    assert other[1] != id_ and not set(other[0]) & set(shards) and other[2] == modules
+    assert len(list((texts / "work").glob("phrases-*.txt"))) == 2
+    plain = made(page, "without")
+    assert plain[:2] == made(PAGE, "without")[:2] and plain[2] == ["build_shards"] * 4
+    assert plain[3] == [[]] * 4 and not set(plain[0]) & set(shards)
+    with pytest.raises(
+        UserError, match=r"variants.with, phase 1: corruption.unit: entity: a study"
+    ):
+        runner(texts, page.replace("unit: phrase", "unit: entity"))
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
@@ -163,7 +203,9 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     assert [r.seconds for r in with_] == [r.seconds for r in tuned]
     for result in with_[:2]:  # a fine-tuning of each variant
         assert len(list((runs / "with" / result.id).glob("cola-0-*/metrics.json"))) == 2
-    assert len(list((texts / "work").glob("shards-*"))) == 2  # of two lengths
+    assert len(list((texts / "work").glob("shards-*"))) == 4  # of two lengths, with phrases or not
+    (lexicon,) = (texts / "work").glob("phrases-*.txt")
+    assert all(len(line.split()) > 1 for line in lexicon.read_text().splitlines())
     (shards,) = (texts / "work").glob("tasks-*")  # one for four encoders
     assert manifest.read(shards).split("validation")[0].records == 20
     steps = [x for x, _ in results[0].curve]
