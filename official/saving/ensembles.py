@@ -15,7 +15,7 @@ from official.config.parts import ObjectiveConfig
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.saving import model_folder, task_file
-from official.tasks import KINDS
+from official.tasks import KINDS, no_such_head
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -117,11 +117,10 @@ def _member(folder: str, task: str | None) -> Member:
     config = model_folder.config_of(folder)
     heads = [i for i, o in enumerate(config.objectives) if o.type in HEADS]
     if any(config.objectives[i].task for i in heads):
-        names = ", ".join(config.objectives[i].task for i in heads)
+        names = [config.objectives[i].task for i in heads]
         heads = [i for i in heads if config.objectives[i].task == task]
         if not heads:
-            given = "missing" if task is None else f"{task!r} is not known"
-            raise UserError(f"--task: {given}: the tasks that {folder} has heads for are {names}")
+            raise no_such_head(task, names, holder=f"that {folder} has heads for")
     if len(heads) != 1:
         types = ", ".join(o.type for o in config.objectives) or "none"
         raise UserError(

@@ -19,7 +19,7 @@ from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
-from official.tasks import KINDS
+from official.tasks import KINDS, no_such_head
 from official.tokenizers.base import characters
 from official.utils.errors import UserError
 
@@ -339,9 +339,7 @@ class Predictor:
         if task is None and len(fitting) == 1:
             return fitting[0]
         if task not in tasks:
-            given = "missing" if task is None else f"{task!r} is not known"
-            known = ", ".join(filter(None, tasks)) or "none"
-            raise UserError(f"task: {given}: the tasks of this model for {method} are {known}")
+            raise no_such_head(task, tasks, "task", f"of this model for {method}")
         return tasks[task]
 
     def _rows(

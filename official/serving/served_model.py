@@ -10,6 +10,7 @@ from official.config.parts import EncoderConfig
 from official.modeling.model import Model
 from official.serving.generation_settings import GenerationDefaults
 from official.serving.text_vectors import EmbeddingSettings
+from official.tasks import no_such_head
 from official.utils.errors import UserError
 
 
@@ -48,9 +49,7 @@ def with_one_head(
     if task is None and not any(names):
         return config
     if task is None or task not in names:
-        known = ", ".join(filter(None, names)) or "none"
-        given = "missing" if task is None else f"{task!r} is not known"
-        raise UserError(f"--task: {given}: the tasks that this model has heads for are {known}")
+        raise no_such_head(task, names)
     index = names.index(task)
     head = dataclasses.replace(config.objectives[index], task="")
     model.objectives = [model.objectives[index]]

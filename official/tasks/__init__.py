@@ -23,6 +23,7 @@ from official.tasks.task import (
     description_from_dict,
     listed,
     nearest,
+    no_such_head,
 )
 from official.utils.errors import UserError
 
@@ -45,6 +46,7 @@ __all__ = [
     "find",
     "generic",
     "nearest",
+    "no_such_head",
     "ranking",
 ]
 

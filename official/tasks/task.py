@@ -285,3 +285,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def listed(names: Iterable[str]) -> str:
     """Returns names for a message, quoted and separated by commas."""
     return ", ".join(repr(n) for n in names)
+
+
+def no_such_head(
+    task: str | None,
+    names: Iterable[str],
+    flag: str = "--task",
+    holder: str = "that this model has heads for",
+) -> UserError:
+    """Returns the error that a model has no head of the task that a user names.
+
+    Args:
+      task: the name; None = none is given.
+      names: the tasks of the heads; "" = a head of none.
+      flag: what the user names the task with.
+      holder: what follows "the tasks" in the message.
+    """
+    given = "missing" if task is None else f"{task!r} is not known"
+    known = ", ".join(filter(None, names)) or "none"
+    return UserError(f"{flag}: {given}: the tasks {holder} are {known}")
