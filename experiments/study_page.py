@@ -13,12 +13,14 @@
     - {order: rate_40 > rate_15, by: sst2}
 
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
-first variant is the base, with which tables compare the others. `fine_tuning` of a variant has keys
-of the config of fine-tuning, in all tasks:
+first variant is the base, with which tables compare the others. Three more keys of a variant are
+not of that config:
 
-  lstm: {fine_tuning: {objectives.0.bilstm: 128}}
+  lstm: {fine_tuning: {objectives.0.bilstm: 128}}  # keys of the config of fine-tuning, in all tasks
+  a_tenth: {text: 0.1}                             # the share of the text that is read
+  longer: {budget: 3}                              # times the budget of the size
 
-Variants that differ in it alone share their pretraining.
+Variants that differ in `fine_tuning` alone share their pretraining.
 """
 
 import dataclasses
@@ -35,7 +37,7 @@ from official.utils import paths, strict
 from official.utils.errors import UserError
 
 FOLDER = "studies"
-FINE_TUNING = "fine_tuning"
+FINE_TUNING, TEXT, BUDGET = "fine_tuning", "text", "budget"
 # Fine-tuning reports the metrics of the validation split.
 _TASKS = tuple(
     name
@@ -69,6 +71,7 @@ class Size:
       steps: updates.
       tokens: tokens read, padding included: batches times their length.
       flops: floating-point operations of training, as `official.parameters` counts them.
+      text: the share of the text that is read: the documents at its beginning.
       seeds: the number of runs of each variant. Their seeds are 0, 1, ...
       rates: the learning rates to choose from, for each variant by its run of seed 0; none = that
         of the config.
@@ -81,6 +84,7 @@ class Size:
     steps: int | None = None
     tokens: float | None = None
     flops: float | None = None
+    text: float = 1.0
     seeds: int = 3
     rates: tuple[float, ...] = ()
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -93,6 +97,7 @@ class Size:
                 f"steps: expected one of steps, tokens and flops, got {', '.join(given) or 'none'}"
             )
         strict.above(self, 0, given[0])
+        strict.positive_fraction(self, "text")
         strict.at_least(self, 1, "seeds")
         if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             raise ValueError("phases: their shares do not add up to 1")
@@ -173,8 +178,8 @@ class Study:
       name: of the study.
       about: one line.
       sizes: by name.
-      variants: name → keys of the config that differ, and `fine_tuning`, those of the config of
-        fine-tuning. The first one is the base.
+      variants: name → keys of the config that differ, and `fine_tuning`, `text` and `budget`. The
+        first one is the base.
       measures: by name. The first one that a variant has chooses its learning rate.
       claims: what the paper says, as orders of the variants.
       source: the paper and section.
@@ -202,6 +207,15 @@ class Study:
         for name, change in self.variants.items():
             if not isinstance(change, Mapping):
                 raise ValueError(f"variants.{name}: expected keys of the config, got {change!r}")
+            text, budget = change.get(TEXT, 1.0), change.get(BUDGET, 1.0)
+            if not isinstance(text, int | float) or not 0 < text <= 1:
+                raise ValueError(
+                    f"variants.{name}.{TEXT}: expected a share of the text, got {text!r}"
+                )
+            if not isinstance(budget, int | float) or not budget > 0:
+                raise ValueError(
+                    f"variants.{name}.{BUDGET}: expected a positive number, got {budget!r}"
+                )
             tuned = change.get(FINE_TUNING, {})
             if not isinstance(tuned, Mapping):
                 raise ValueError(
@@ -240,7 +254,8 @@ class Study:
 
     def pretraining(self, variant: str) -> dict[str, Any]:
         """Returns the keys of the pretraining config that differ in a variant."""
-        return {k: value for k, value in self.variants[variant].items() if k != FINE_TUNING}
+        special = (FINE_TUNING, TEXT, BUDGET)
+        return {k: value for k, value in self.variants[variant].items() if k not in special}
 
     def fine_tuning(self, variant: str, measure: Measure) -> list[str]:
         """Returns the values of `--override` for the fine-tuning of a variant on a task."""

@@ -2,6 +2,7 @@
 
 OUTPUT/
   vocabulary-ID/            the tokenizer
+  text-ID.txt               the share of the text that a variant reads
   phrases-ID.txt            the lexicon of variants that hide phrases
   shards-ID/train, held_out shared by all runs with the same settings of the data
   tasks-ID/                 the shards of a task, shared by all encoders of the same length
@@ -45,6 +46,7 @@ from official.shards import manifest
 from official.utils import atomic, checksums, strict
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.text import packed_files
 
 RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"
@@ -133,11 +135,20 @@ class PlannedPhase:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run that the page asks for."""
+    """A run that the page asks for.
+
+    Attributes:
+      variant: the name of the variant.
+      seed: of pretraining.
+      rate: the learning rate; None = that of the config.
+      text: the share of the text that is read.
+      phases: what the run does, one after the other.
+    """
 
     variant: str
     seed: int
     rate: float | None
+    text: float
     phases: tuple[PlannedPhase, ...]
 
     @property
@@ -182,6 +193,12 @@ class Runner:
         for name in ("text", "held_out"):
             if not getattr(options, name).is_file():
                 raise UserError(f"--{name}={getattr(options, name)}: there is no such file")
+        shares = [self._share(variant) for variant in study.variants]
+        if min(shares) < 1 and packed_files.is_packed(options.text):
+            raise UserError(
+                f"--text={options.text}: the study reads {min(shares):.0%} of the text, which is "
+                "not supported for packed files: unpack it"
+            )
         self.commit = _commit()
         self._flops: dict[tuple[str, int], float] = {}
         self._hashes: dict[Path, str] = {}
@@ -204,6 +221,7 @@ class Runner:
     def plan(self, variant: str, seed: int, rate: float | None) -> Run:
         """Returns a run with the config and the steps of each of its phases."""
         phases = []
+        times = self.study.variants[variant].get(study_page.BUDGET, 1)
         chosen = {} if rate is None else {"recipe.optimizer.learning_rate": rate}
         for number, phase in enumerate(self.size.phases, 1):
             start = {"recipe.init_weights": "all"} if number > 1 else {}
@@ -227,11 +245,16 @@ class Runner:
             flops = self._flops[variant, number] * tokens
             budgets = {"steps": 1, "tokens": tokens, "flops": flops}
             kind = next(name for name in budgets if getattr(self.size, name) is not None)
-            steps = max(1, round(getattr(self.size, kind) * phase.share / budgets[kind]))
+            budget = getattr(self.size, kind) * times * phase.share
+            steps = max(1, round(budget / budgets[kind]))
             overrides += study_page.overrides({"recipe.steps": steps})
             whole = study_page.run_config(self.config, overrides, place)
             phases.append(PlannedPhase(whole, tuple(overrides), tokens, flops))
-        return Run(variant, seed, rate, tuple(phases))
+        return Run(variant, seed, rate, self._share(variant), tuple(phases))
+
+    def _share(self, variant: str) -> float:
+        """Returns the share of the text that a variant reads."""
+        return self.study.variants[variant].get(study_page.TEXT, self.size.text)
 
     def _check_fine_tuning(self) -> None:
         """Raises UserError if the config of a fine-tuning is not valid."""
@@ -359,7 +382,7 @@ class Runner:
         measures: dict[str, float] = {}
         tokens, seconds, diverged = 0, 0.0, False
         for number, phase in enumerate(run.phases, 1):
-            shards = self._shards(phase, tokenizer, cores)
+            shards = self._shards(phase, self._text(run.text), tokenizer, cores)
             model = folder / f"phase-{number}"
             started = time.monotonic()
             diverged = not self._command(
@@ -499,22 +522,42 @@ class Runner:
                 *(f"--{name}={value}" for name, value in self._phrases.items()),
             )  # fmt: skip
 
-    def _shards(self, phase: PlannedPhase, tokenizer: Path, cores: frozenset[int] | None) -> Path:
+    def _text(self, share: float) -> Path:
+        """Returns the file of a share of the text: the documents at its beginning."""
+        whole = self.options.text
+        if share == 1:
+            return whole
+        path = self.options.output / f"text-{_id([self._hash(whole), share])}.txt"
+        with self._lock:
+            if not path.exists():
+                size = share * whole.stat().st_size
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with open(whole, "rb") as lines, atomic.file(path, "wb") as stream:
+                    written = 0
+                    for line in lines:
+                        written += stream.write(line)
+                        if written >= size and not line.strip():
+                            break
+        return path
+
+    def _shards(
+        self, phase: PlannedPhase, text: Path, tokenizer: Path, cores: frozenset[int] | None
+    ) -> Path:
         """Returns the folder of the shards of a phase, and makes them; all seeds read the same."""
         lexicon = self._lexicon(phase)
         settings = Settings.from_config(phase.config, tokenizer, phrases=lexicon).to_record()
-        texts = {"train": self.options.text, "held_out": self.options.held_out}
+        texts = {"train": text, "held_out": self.options.held_out}
         key = [strict.to_dict(settings), tokenizer.name, *map(self._hash, texts.values())]
         folder = self.options.output / f"shards-{_id(key)}"
         with self._lock:
             if lexicon is not None:
                 self._make_lexicon(lexicon, cores)
-            for split, text in texts.items():
+            for split, source in texts.items():
                 if not (folder / split / manifest.FILE).exists():
                     self._command(
                         self.options.output / "log.txt", cores, "tfrecords_tools.build_shards",
                         f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
-                        "--seed=0", f"--input={text}", f"--tokenizer={tokenizer}",
+                        "--seed=0", f"--input={source}", f"--tokenizer={tokenizer}",
                         f"--output={folder / split}", "--split_sentences",
                         *([] if lexicon is None else [f"--phrases={lexicon}"]),
                     )  # fmt: skip
@@ -525,7 +568,7 @@ class Runner:
 
     def _id(self, run: Run, tokenizer: Path) -> str:
         plain = [configs.to_dict(phase.config) for phase in run.phases]
-        texts = [self._hash(text) for text in (self.options.text, self.options.held_out)]
+        texts = [self._hash(text) for text in (self._text(run.text), self.options.held_out)]
         lexicons = {path.name for phase in run.phases if (path := self._lexicon(phase))}
         return _id([plain, tokenizer.name, *texts, *sorted(lexicons)])
 
@@ -601,7 +644,10 @@ def _shared_pretraining(runs: Mapping[str, Run]) -> dict[str, str]:
       runs: a run of each variant, all with one seed and learning rate.
     """
     firsts: dict[str, str] = {}
-    ids = {name: _id([configs.to_dict(p.config) for p in run.phases]) for name, run in runs.items()}
+    ids = {
+        name: _id([run.text, *(configs.to_dict(phase.config) for phase in run.phases)])
+        for name, run in runs.items()
+    }
     for name, id_ in ids.items():
         firsts.setdefault(id_, name)
     return {name: firsts[id_] for name, id_ in ids.items()}

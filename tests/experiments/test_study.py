@@ -1,5 +1,6 @@
 """Tests of a study as a user runs it: a dry run, the runs of two variants, and going on."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -84,6 +85,26 @@ def test_budgets_in_tokens_and_operations(texts):
     assert [phase.steps for phase in runner(texts, page).plan("with", 0, None).phases] == [20, 10]
 
 
+def test_variants_with_less_text_and_more_steps(texts):
+    page = PAGE.replace("{encoder.dropout: 0.1}", "{text: 0.25, budget: 3}")
+    made = runner(texts, page)
+    assert [phase.steps for phase in made.plan("with", 0, None).phases] == [12, 12]
+    assert [phase.steps for phase in made.plan("without", 0, None).phases] == [4, 4]
+    assert made.pretrained_as["with"] == "with"  # though the configs are alike but for the steps
+    whole = (texts / "text.txt").read_text()
+    part = made._text(made.plan("with", 0, None).text).read_text()
+    assert whole.startswith(part) and part.endswith("\n\n")
+    documents = part.rstrip("\n").split("\n\n")
+    assert 0.25 * len(whole) <= len(part) < 0.25 * len(whole) + len(documents[-1]) + 2
+    assert made._text(made.plan("without", 0, None).text) == texts / "text.txt"
+    alike = runner(texts, PAGE.replace("{encoder.dropout: 0.1}", "{text: 0.25}"))
+    assert alike.pretrained_as["with"] == "with"
+    (texts / "text.txt").rename(texts / "text.gz")
+    options = dataclasses.replace(made.options, text=texts / "text.gz")
+    with pytest.raises(UserError, match="reads 25% of the text, which is not supported for packed"):
+        study_runs.Runner(made.study, made.place, "mini", options)
+
+
 def test_variants_that_differ_in_fine_tuning_share_their_pretraining(texts):
     made = runner(texts, TUNED)
     assert made.pretrained_as == {
@@ -144,7 +165,8 @@ def test_a_variant_that_hides_phrases_has_a_lexicon(texts, monkeypatch):
         monkeypatch.setattr(own, "_command", record)
         run = own.plan(variant, 0, None)
         commands.clear()
-        shards = [own._shards(phase, tokenizer, None).name for phase in run.phases]
+        text = texts / "text.txt"
+        shards = [own._shards(phase, text, tokenizer, None).name for phase in run.phases]
         flags = [[a for a in flags if a.startswith("--phrases")] for _, flags in commands]
         return shards, own._id(run, tokenizer), [name for name, _ in commands], flags
 

@@ -58,6 +58,11 @@ def test_a_page_and_its_defaults(tmp_path):
         ("{corruption.mask_rate: 0.4}", "0.4", "variants.rate_40: expected keys of the config"),
         ("{corruption.mask_rate: 0.4}", "{fine_tuning: 3}",
          "variants.rate_40.fine_tuning: expected keys of the config of fine-tuning, got 3"),
+        ("{corruption.mask_rate: 0.4}", "{text: 1.5}",
+         "variants.rate_40.text: expected a share of the text, got 1.5"),
+        ("{corruption.mask_rate: 0.4}", "{budget: 0}",
+         "variants.rate_40.budget: expected a positive number, got 0"),
+        ("seeds: 2,", "seeds: 2, text: 0,", "sizes.mini.text"),
         ("about:", "aboot:", "aboot: unknown key; did you mean 'about'"),
     ],
 )  # fmt: skip
