@@ -128,8 +128,7 @@ def add(folder, name, code):
     path.write_text(f"{before}\n{code}\n\n{place}{listed}{after}")
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.slow  # Not `long`: the page changes whenever a base class does.
 def test_what_contributing_shows_trains(tmp_path):
     for package in ("official", "tfrecords_tools"):
         shutil.copytree(

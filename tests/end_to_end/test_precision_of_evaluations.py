@@ -14,7 +14,6 @@ from official.tasks import text_to_text as forms
 from tests import small, squads, systems
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.tasks import builder as task_builder
-from tfrecords_tools.tasks import labelled_text, text_to_text
 
 SIZES = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "intermediate_size": 24}
 BERT = {"type": "transformer", **SIZES, "max_positions": 32, "initializer_range": 0.5}
@@ -32,7 +31,7 @@ def texts(count, seed):
     return [" ".join(rng.choice(small.WORDS, rng.integers(2, 12))) for _ in range(count)]
 
 
-def classified(folder, tokenizer, form=lambda task: task, builder=labelled_text):
+def classified(folder, tokenizer, form=lambda task: task):
     files = {}
     for seed, split in enumerate(("train", "validation")):
         lines = [f"{text}\t{'yes' if text < 'k' else 'no'}\n" for text in texts(40, seed)]
@@ -40,11 +39,13 @@ def classified(folder, tokenizer, form=lambda task: task, builder=labelled_text)
         files[split].write_text("x\ty\n" + "".join(lines))
     metrics = ("accuracy", "f1")
     task = tasks.generic("classification", "x", label="y", labels=("no", "yes"), metrics=metrics)
-    builder.build(form(task), files, tokenizer, folder / "shards", 16, report=lambda line: None)
+    task_builder.build(
+        form(task), files, tokenizer, folder / "shards", 16, report=lambda line: None
+    )
 
 
 def written(folder, tokenizer):
-    classified(folder, tokenizer, forms.from_task, text_to_text)
+    classified(folder, tokenizer, forms.from_task)
 
 
 def tagged(folder, tokenizer):
