@@ -43,10 +43,9 @@ from official import config as configs
 from official.modeling import weight_counts
 from official.saving import metrics_log
 from official.shards import manifest
-from official.utils import atomic, checksums, strict
+from official.utils import atomic, checksums, packed_files, strict
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import packed_files
 
 RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"

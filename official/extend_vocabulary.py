@@ -11,7 +11,8 @@ model has stay. A new row of a table, of an output bias and of every other head 
 is the mean of the rows of the old pieces that spelled the word.
 
 `--words` is a file of one word a line. With `--text` the words are chosen: those that save the most
-pieces in the text, by how often they occur and how many pieces each has. Both files may be .gz.
+pieces in the text, by how often they occur and how many pieces each has. Text is read as
+`build_shards` reads it: lines, or JSON Lines with a `text` field, plain, .gz or .zst, or .parquet.
 
 With `--tokenizer` the model gets another vocabulary, such as one that `build_vocab` has learned
 from own text: pieces that both have keep their rows, and each other piece starts as the mean of the
@@ -19,14 +20,13 @@ old pieces that spell it.
 """
 
 import glob
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.utils import atomic, errors, progress
+from official.utils import atomic, errors, packed_files, paths, progress, text_lines
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -153,18 +153,20 @@ def _files(globs: Sequence[str]) -> list[str]:
 
 
 def _lines(files: Sequence[str]) -> Iterator[str]:
-    """Yields the lines of text files."""
+    """Yields the lines of text files, and of the texts of JSON Lines and Parquet files."""
     for name in files:
-        try:
-            opened = gzip.open(name, "rb") if name.endswith(".gz") else open(name, "rb")  # noqa: SIM115
-            with opened as stream:
-                for number, line in enumerate(stream, 1):
-                    try:
-                        yield line.decode().rstrip("\r\n")
-                    except UnicodeDecodeError as error:
-                        raise UserError(f"{name}:{number}: not UTF-8") from error
-        except OSError as error:
-            raise UserError(f"{name} cannot be read: {error.strerror or error}") from error
+        path = paths.path(name)
+        if packed_files.is_json(path):
+            for _, number, row in text_lines.objects(path, text_lines.refuse):
+                if not isinstance(text := row.get("text"), str):
+                    raise UserError(f"{name}:{number}: no `text` field that is a string")
+                yield from text.split("\n")
+            continue
+        damaged: list[int] = []
+        for line in text_lines.lines(path, damaged):
+            if damaged:
+                raise UserError(f"{name}:{damaged[0]}: not UTF-8")
+            yield line
 
 
 run = errors.command(main, define_flags)

@@ -245,7 +245,7 @@ def _columns(path: AnyPath) -> Iterator[tuple[str, str, str]]:
 
 
 def _objects(path: AnyPath) -> Iterator[tuple[str, str, str]]:
-    for _, number, value in text_lines.objects(path, trec.refuse):
+    for _, number, value in text_lines.objects(path, text_lines.refuse):
         where = f"{path}, line {number}"
         yield where, *_of_object(value, where)
 

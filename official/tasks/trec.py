@@ -26,12 +26,6 @@ Run = dict[str, dict[str, float]]  # query → document → score
 Bad = Callable[[str, str], None]
 
 
-def refuse(reason: str, message: str) -> None:
-    """Raises `UserError` with the message; the default for lines that are not valid."""
-    del reason
-    raise UserError(message)
-
-
 def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
     """Returns the documents of one query from best to worst, in the order of trec_eval.
 
@@ -45,7 +39,7 @@ def read_qrels(
     path: AnyPath,
     queries: Container[str] | None = None,
     documents: Container[str] | None = None,
-    bad: Bad = refuse,
+    bad: Bad = text_lines.refuse,
 ) -> Qrels:
     """Reads qrels.
 
@@ -80,7 +74,7 @@ def read_run(
     path: AnyPath,
     queries: Container[str] | None = None,
     documents: Container[str] | None = None,
-    bad: Bad = refuse,
+    bad: Bad = text_lines.refuse,
 ) -> Run:
     """Reads a run; arguments and errors as for `read_qrels`, with scores in place of grades."""
     run: Run = {}

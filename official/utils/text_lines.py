@@ -6,14 +6,12 @@ counted.
 
 import collections
 import contextlib
-import gzip
 import io
 import json
 import os
-import zlib
 from collections.abc import Callable, Collection, Iterator
 
-from official.utils import paths
+from official.utils import packed_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -56,6 +54,12 @@ class BadRows:
         return ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.counts.items()))
 
 
+def refuse(reason: str, message: str) -> None:
+    """Raises `UserError` with the message; for lines that are not valid."""
+    del reason
+    raise UserError(message)
+
+
 def location(path: AnyPath, line: int | str) -> str:
     """Returns the location of a row for a message: a line of a file, or a file of a folder."""
     return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"
@@ -86,23 +90,23 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
 
 @contextlib.contextmanager
 def opened(path: AnyPath) -> Iterator[io.BufferedIOBase]:
-    """Yields the bytes of a file, unpacked if its name ends in `.gz`.
+    """Yields the bytes of a file, unpacked as `packed_files` says.
 
     Raises:
       UserError: there is no such file, it is a folder, or it cannot be unpacked.
     """
     try:
         with path.open("rb") as stream:
-            if path.suffix == ".gz":
-                with gzip.open(stream) as unpacked:
-                    yield unpacked
+            if packed_files.is_packed(path):
+                packed_files.check(path)
+                yield packed_files.unpacked(stream, path)
             else:
                 yield stream
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise UserError(f"{path} is a folder, not a file") from error
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except packed_files.DAMAGE as error:
         raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
 
 
@@ -132,7 +136,7 @@ def lines(path: AnyPath, damaged: list[int]) -> Iterator[str]:
     """Yields lines without their ends and without a byte-order mark.
 
     Args:
-      path: the file; `.gz` is unpacked.
+      path: the file; see `packed_files`.
       damaged: a list to which the numbers of lines that are not UTF-8 are appended, from 1.
 
     Raises:

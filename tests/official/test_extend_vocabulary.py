@@ -1,10 +1,16 @@
 """New words in the vocabulary of a model: ids, rows, and what stays as it was."""
 
+import gzip
+import json
+
 import numpy as np
+import pyarrow
 import pytest
+import zstandard
+from pyarrow import parquet
 
 import official
-from official import tokenizers
+from official import extend_vocabulary, tokenizers
 from official.saving import derived_models, model_folder
 from official.tokenizers import extension
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
@@ -113,6 +119,36 @@ def test_words_of_a_text():
     chosen = extension.choose(tokenizer, iter(lines), 2)
     assert chosen == ["cab", "cardio", "the"]
     assert extension.extend(tokenizer, chosen, 2).words == ["cab", "cardio"]
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz", "t.txt.zst", "t.jsonl.zst", "t.parquet"])
+def test_text_is_read_as_shards_are_built_of_it(tmp_path, name):
+    texts = ["ba be\nbä", "bo"]
+    path, lines = str(tmp_path / name), ["ba be", "bä", "bo"]
+    if name.endswith(".parquet"):
+        parquet.write_table(pyarrow.table({"text": texts}), path)
+    else:
+        rows = [json.dumps({"text": text}) for text in texts] if "jsonl" in name else texts
+        data = ("\n".join(rows) + "\n").encode()
+        pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path[path.rindex(".") :])
+        (tmp_path / name).write_bytes(pack(data) if pack else data)
+    assert list(extend_vocabulary._lines([path, path])) == lines * 2
+    if not name.endswith(".txt"):
+        damaged = (tmp_path / name).read_bytes()[:-5]
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(UserError, match=name):
+            list(extend_vocabulary._lines([path]))
+
+
+def test_text_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "t.txt").write_bytes(b"ba\n\xff\n")
+    with pytest.raises(UserError, match="t.txt:2: not UTF-8"):
+        list(extend_vocabulary._lines([str(tmp_path / "t.txt")]))
+    (tmp_path / "t.jsonl").write_text('{"text": "ba"}\n{"body": "be"}\n')
+    with pytest.raises(UserError, match="t.jsonl:2: no `text` field that is a string"):
+        list(extend_vocabulary._lines([str(tmp_path / "t.jsonl")]))
+    with pytest.raises(UserError, match="there is no file .*none.txt"):
+        list(extend_vocabulary._lines([str(tmp_path / "none.txt")]))
 
 
 def test_the_command(tmp_path):

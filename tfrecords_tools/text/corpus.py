@@ -22,10 +22,10 @@ import numpy as np
 from absl import flags
 
 from official.shards.text_filters import DEDUPLICATE, TextFilters
-from official.utils import host_seeding, paths
+from official.utils import host_seeding, packed_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath, RemotePath
-from tfrecords_tools.text import documents, dropped, file_ranges, packed_files
+from tfrecords_tools.text import documents, dropped, file_ranges
 from tfrecords_tools.text.documents import Document, ReadCounts
 from tfrecords_tools.text.file_ranges import FileRange, PlainFile
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from official.utils import packed_files
 from official.utils.errors import UserError
 from tfrecords_tools.text import file_ranges
 from tfrecords_tools.text.file_ranges import FileRange
@@ -92,7 +93,7 @@ def parse(
     if text_range.long_lines:
         read_counts.skipped["lines too long"] = text_range.long_lines
     lines = _Lines(text_range, skip_bad_utf8, read_counts)
-    texts = _json_texts(lines) if file_ranges.is_json(text_range.path) else _texts(lines)
+    texts = _json_texts(lines) if packed_files.is_json(text_range.path) else _texts(lines)
     documents = [Document(text, (file, text_range.number, i)) for i, text in enumerate(texts)]
     if documents and text_range.unfinished:
         last = (file, text_range.number, LAST)

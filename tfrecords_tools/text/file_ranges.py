@@ -10,8 +10,8 @@ There is no range n if one line fills the stretch, nor if the last stretch has t
 alone. A document of more than `MAX_DOCUMENT_BYTES` is divided, so that no process has to look
 further back for its begin.
 
-The ranges of a packed file (see `packed_files`) cannot be read alone. `read_packed` reads them all,
-in order, and cuts them where documents begin.
+The ranges of a packed file (see `official.utils.packed_files`) cannot be read alone. `read_packed`
+reads them all, in order, and cuts them where documents begin.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+from official.utils import packed_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.text import packed_files
 
 MAX_LINE_BYTES = 16 << 20  # Without the line break.
 MAX_DOCUMENT_BYTES = 16 << 20
@@ -99,7 +99,7 @@ class PlainFile:
           UserError: the file cannot be read, or has a line that is too long.
         """
         with opened(self.path) as file:
-            ranges = _Ranges(file, self.bytes, self.size, is_json(self.path))
+            ranges = _Ranges(file, self.bytes, self.size, packed_files.is_json(self.path))
             begin = ranges.begin(number)
             if begin is None:
                 return None
@@ -169,7 +169,7 @@ def read_packed(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iter
       UserError: the file cannot be read, or has a line that is too long.
     """
     most = max(1, MAX_DOCUMENT_BYTES // size)  # ranges of a document
-    json = is_json(path)
+    json = packed_files.is_json(path)
     number = start = total = long_lines = 0
     begins_in = last_begin = 0  # the ranges in which the first and the last document begin
     lines: list[bytes] = []
@@ -269,11 +269,6 @@ def opened(path: AnyPath) -> IO[bytes]:
         return path.open("rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be opened: {error.strerror}") from error
-
-
-def is_json(path: AnyPath) -> bool:
-    """Returns whether a file has JSON Lines, or is read as such."""
-    return packed_files.content_name(path).lower().endswith((".jsonl", packed_files.PARQUET))
 
 
 def _is_blank(line: bytes) -> bool:

@@ -11,9 +11,10 @@ import tensorflow as tf
 from official import tokenizers
 from official.config import Segments
 from official.shards import parsing
+from official.utils import packed_files
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import documents, file_ranges, packed_files, sentences
+from tfrecords_tools.text import documents, file_ranges, sentences
 from tfrecords_tools.text.corpus import DocumentChunk
 from tfrecords_tools.text.file_ranges import PlainFile
 from tfrecords_tools.vocabulary import word_vocabularies

@@ -8,8 +8,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from official.utils import packed_files
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents, file_ranges, packed_files
+from tfrecords_tools.text import documents, file_ranges
 from tfrecords_tools.text.documents import LAST, ReadCounts
 from tfrecords_tools.text.file_ranges import PlainFile
 

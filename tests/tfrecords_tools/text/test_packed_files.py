@@ -1,4 +1,4 @@
-"""Tests of tfrecords_tools.text.packed_files: .zst and .parquet files."""
+"""Tests of official.utils.packed_files in a corpus: .zst and .parquet files."""
 
 import gzip
 import json
@@ -9,9 +9,10 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
+from official.utils import packed_files
 from official.utils.errors import UserError
 from tests.tfrecords_tools.text.test_documents import joined, odd_texts, read
-from tfrecords_tools.text import corpus, documents, file_ranges, packed_files
+from tfrecords_tools.text import corpus, documents, file_ranges
 from tfrecords_tools.text.corpus import Corpus, Reading
 
 TEXTS = [text for text in odd_texts(np.random.default_rng(2), 90) if text.strip()]

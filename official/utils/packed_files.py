@@ -8,6 +8,7 @@ import gzip
 import importlib.util
 import io
 import json
+import zlib
 from collections.abc import Iterator
 from typing import IO
 
@@ -24,6 +25,13 @@ _ROWS_AT_ONCE = 256
 _BUFFER = 128 << 10
 
 
+class Damaged(OSError):
+    """A .zst or .parquet file is damaged."""
+
+
+DAMAGE = (Damaged, gzip.BadGzipFile, zlib.error, EOFError)
+
+
 def is_packed(path: AnyPath) -> bool:
     """Returns whether a file is compressed, or a Parquet file."""
     return path.name.endswith((*COMPRESSED, PARQUET))
@@ -35,6 +43,11 @@ def content_name(path: AnyPath) -> str:
         if path.name.endswith(suffix):
             return path.name.removesuffix(suffix)
     return path.name
+
+
+def is_json(path: AnyPath) -> bool:
+    """Returns whether a file has JSON Lines, or is read as such."""
+    return content_name(path).lower().endswith((".jsonl", PARQUET))
 
 
 def check(path: AnyPath) -> None:
@@ -54,7 +67,7 @@ def check(path: AnyPath) -> None:
 def unpacked(file: IO[bytes], path: AnyPath) -> io.BufferedIOBase:
     """Returns the content of a file that is packed, with its methods `read`, `readline` and `tell`.
 
-    Reading it raises OSError or EOFError where the file is damaged, as `gzip` does.
+    Reading it raises one of `DAMAGE` where the file is damaged.
 
     Args:
       file: the open file.
@@ -110,7 +123,7 @@ def _zstd(file: IO[bytes]) -> Iterator[bytes]:
             if frame.eof:
                 frame = None
     except zstandard.ZstdError as error:
-        raise OSError(str(error)) from error
+        raise Damaged(str(error)) from error
     if frame is not None:
         raise EOFError("Compressed file ended before the end of the last frame")
 
@@ -134,7 +147,7 @@ def _parquet(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
                 map(_json_line, batch.column(0).cast(pyarrow.large_binary()).to_pylist())
             )
     except pyarrow.ArrowException as error:
-        raise OSError(str(error)) from error
+        raise Damaged(str(error)) from error
 
 
 def _json_line(text: bytes | None) -> bytes:
