@@ -51,7 +51,7 @@ study-quick: .venv/.ready
 	rm -rf study_quick
 	$(PY) -c "from pathlib import Path; from demo import corpus; corpus.write(Path('study_quick'))"
 	$(PY) -m experiments.study --study=configs/studies/quick.yaml --output=study_quick/work \
-	  --text=study_quick/text/train.txt --held_out=study_quick/text/heldout.txt
+	  --text=study_quick/text/train.txt --held_out=study_quick/text/heldout.txt --jobs=2
 
 # The tests of a file share its fixtures, and so run in one process. The short ones come last.
 PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder
