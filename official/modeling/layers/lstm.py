@@ -304,7 +304,7 @@ class BiLSTM(Layer):
         forward, backward = ops.split(outputs, 2, axis=-1)
         if real is None:
             return ops.concatenate([forward[:, -1], backward[:, 0]], axis=-1)
-        length = ops.shape(real)[1]
+        real, length = ops.cast(real, "bool"), ops.shape(real)[1]
         places = ops.arange(length, dtype="int32")
         last = ops.max(ops.where(real, places, 0), axis=1, keepdims=True)
         first = ops.min(ops.where(real, places, length - 1), axis=1, keepdims=True)
