@@ -14,6 +14,9 @@ each split:
 A classification of pairs as a ranking: of the pairs with one first text, the best has a label:
   python -m tfrecords_tools.build_task_shards --task=qnli --rank_pairs=entailment --input=DIR \
     --tokenizer=DIR --output=DIR
+A classification of candidates for a pronoun, which a masked LM compares:
+  python -m tfrecords_tools.build_task_shards --task=wnli --fill_pronouns=entailment --input=DIR \
+    --tokenizer=DIR --output=DIR
 Questions and spans of a context (SQuAD 1.1 and 2.0, and other files of their form):
   python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR --tokenizer=DIR \
     --output=DIR --max_length=384 --doc_stride=128
@@ -69,7 +72,12 @@ if TYPE_CHECKING:
 # Those that name the columns of a task and what they hold.
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 # What messages call the tasks of a kind; others by the name of the kind.
-_TASKS = {"ranking": "--task=ranking", "pair_ranking": "--rank_pairs", "span": "squad1 and squad2"}
+_TASKS = {
+    "ranking": "--task=ranking",
+    **best_rows.FLAGS,
+    "span": "squad1 and squad2",
+    "choice": "race, swag, dream and choice",
+}
 SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
 
 
@@ -85,14 +93,18 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     else:
         named = _plan_generic if options.task in (*GENERIC, "generation") else _plan_named
         task, names = named(options, given)
-    if options.rank_pairs is not None:
-        if options.metrics:
-            raise UserError("--metrics is not supported with --rank_pairs: remove it")
-        task = best_rows.ranked(task, options.rank_pairs)
+    for kind, flag in best_rows.FLAGS.items():
+        if (best := options[flag.removeprefix("--")].value) is not None:
+            if options.metrics:
+                raise UserError(f"--metrics is not supported with {flag}: remove it")
+            task = best_rows.of_task(task, kind, best)
     _check_kind(options, task)
     if task.kind == "tagging":
         task = dataclasses.replace(task, split_words=options.split_words)
     if options.text_to_text:
+        for name in KINDS["choice"].flags:
+            if options[name].present:
+                raise UserError(f"--{name} is not supported with --text_to_text: remove it")
         task = text_to_text.from_task(task)
     for name in KINDS["text_to_text"].flags:
         if options[name].present and task.kind != "text_to_text":
@@ -362,6 +374,24 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         None,
         "classification of pairs (qnli): the label that the best of the pairs with the same first "
         "text has; the pairs are ranked",
+    )
+    text(
+        "fill_pronouns",
+        None,
+        "classification of sentences and of their clauses with a candidate in place of a pronoun "
+        "(wnli): the label of the right candidate; a masked LM compares the candidates",
+    )
+
+    boolean(
+        "choice_first",
+        False,
+        "choices: put question and choice before the context, as RoBERTa does; default: behind it",
+    )
+    number(
+        "max_choice_length",
+        None,
+        "choices: cut question and choice at this number of tokens (RoBERTa: 128); default: no cut",
+        1,
     )
 
     boolean("text_to_text", False, "make inputs and targets for an encoder-decoder")

@@ -6,6 +6,7 @@ over either.
 
 import dataclasses
 
+from official.config.objectives import check_token_table
 from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
@@ -381,6 +382,53 @@ class KernelRankingConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
+class CandidateLMConfig(ObjectiveConfig):
+    """The log probability of a candidate for a pronoun, by the head of masked LM.
+
+    Attributes:
+      loss: 'margin' = - right + margin_weight * max(0, other - right + margin), of the mean log
+        probabilities of two candidates (Kocijan et al., 2019); 'softmax' = the cross-entropy of
+        their softmax.
+      margin_weight: the factor of the margin, alpha in the paper.
+      margin: the margin, beta in the paper.
+      threshold: the score above which a candidate that has no other to be compared with is the
+        right one; None = 0, which no log probability exceeds.
+      weight: factor of this loss in the sum.
+    """
+
+    type = "candidate_lm"
+
+    loss: str = "margin"
+    margin_weight: float = 20.0
+    margin: float = 0.2
+    threshold: float | None = omitted()
+    weight: float = 1.0
+
+    def __post_init__(self):
+        one_of("loss", self.loss, ("margin", "softmax"))
+        above(self, 0, "margin")
+        at_least(self, 0, "margin_weight")
+
+    @property
+    def name(self) -> str:
+        """That of `masked_lm`, whose variables the head has."""
+        return "masked_lm"
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"candidate_positions", "candidate_ids"})
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder has no token table, or another layout of texts."""
+        check_token_table(encoder)
+        if encoder.layout != "cls_first":
+            raise ValueError(
+                f"not supported for encoder.type: {encoder.type}, which reads texts in the layout "
+                f"{encoder.layout}: take an encoder of a masked LM, such as transformer"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class SpanAnswerConfig(ReaderConfig):
     """The start and the end of the answer in a context.
 
@@ -496,6 +544,7 @@ PARTS = (
     RegressionConfig,
     RankingConfig,
     KernelRankingConfig,
+    CandidateLMConfig,
     SpanAnswerConfig,
     MultipleChoiceConfig,
     TokenClassificationConfig,

@@ -44,7 +44,7 @@ class MaskedLMConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no token table."""
-        _check_token_table(encoder)
+        check_token_table(encoder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,7 +283,7 @@ class SpanBoundaryConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no token table."""
-        _check_token_table(encoder)
+        check_token_table(encoder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -428,7 +428,7 @@ class ReplacedTokensConfig(ObjectiveConfig):
         return fields
 
 
-def _check_token_table(encoder: EncoderConfig) -> None:
+def check_token_table(encoder: EncoderConfig) -> None:
     """Raises ValueError if the encoder has no token table."""
     if encoder.type == "bilm":
         raise ValueError(

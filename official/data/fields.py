@@ -30,13 +30,14 @@ from official.utils import seeding
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 TAG_FEATURES = ("word_ids", "tag_ids")
 NO_TAG = -1
+NO_CANDIDATE = -1
 # Features that become other batch fields; all others are batch fields as they are. The features of
 # lexicons list positions, and become a flag for each token if the corruption reads them.
 LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
     | {"token_ids", "segment_lengths", "part_lengths", "sequence_lengths", "target_ids"}
-    | {"masked_positions", "masked_ids", "label_flags", *TAG_FEATURES}
+    | {"masked_positions", "masked_ids", "label_flags", "candidate_ids", *TAG_FEATURES}
 )
 
 Batch = dict[str, tf.Tensor]
@@ -267,6 +268,30 @@ class Targets(FieldMaker):
         lengths = tf.cast(targets.row_lengths(), tf.int32)
         ids = targets.to_tensor(shape=shape)
         return {"target_ids": ids, "target_mask": tf.range(shape[1]) < lengths[:, None]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates(FieldMaker):
+    """The masks of candidates for pronouns, and the tokens that they hide; see `candidate_fields`.
+
+    Attributes:
+      length: P.
+      sequences: C.
+    """
+
+    length: int
+    sequences: int
+    needs = frozenset({"token_ids", "candidate_ids"})
+    gives = frozenset({"candidate_positions", "candidate_ids"})
+
+    def make(self, examples: Examples, batch: Batch) -> Batch:
+        """See `FieldMaker`; int32 [B, C, P] each."""
+        rows = examples.parsed["token_ids"]  # of one sequence each
+        ids = rows.with_flat_values(examples.parsed["candidate_ids"].flat_values)
+        shape = [examples.size * self.sequences, examples.length]
+        made = candidate_fields(ids.to_tensor(NO_CANDIDATE, shape=shape), self.length)
+        size = [examples.size, self.sequences, self.length]
+        return {name: tf.reshape(value, size) for name, value in made.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -590,6 +615,24 @@ def text_mask(
         tf.expand_dims(token_ids, -1) == tf.constant(special_ids, tf.int32), axis=-1
     )
     return tf.cast(padding_mask, tf.bool) & ~special
+
+
+def candidate_fields(ids: tf.Tensor, length: int | tf.Tensor) -> Batch:
+    """Returns the positions and the tokens of candidates.
+
+    Args:
+      ids: the token of a candidate at each position of its row, -1 elsewhere, int32 [N, T].
+      length: P, the largest number of tokens of a candidate.
+
+    Returns:
+      `candidate_positions` and `candidate_ids`, int32 [N, P]: first the tokens of the candidate in
+      their order, then position 0 with the id -1.
+    """
+    spare = tf.maximum(length - tf.shape(ids)[1], 0)
+    ids = tf.pad(ids, [[0, 0], [0, spare]], constant_values=NO_CANDIDATE)
+    order = tf.argsort(tf.cast(ids < 0, tf.int32), axis=1, stable=True)[:, :length]
+    chosen = tf.gather(ids, order, batch_dims=1)
+    return {"candidate_positions": tf.where(chosen < 0, 0, order), "candidate_ids": chosen}
 
 
 def padded_tags(

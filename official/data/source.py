@@ -148,6 +148,8 @@ class ShardDataset:
             makers.append(fields.SharedRows(shards.parts))
         if task is not None and task.max_target_length:
             makers.append(fields.Targets(task.max_target_length, "target_ids" in features))
+        if task is not None and task.max_candidate_length and shards.sequences:
+            makers.append(fields.Candidates(task.max_candidate_length, shards.sequences))
         if "label_flags" in features:
             makers.append(fields.LabelFlags(shards.limits.labels))
         if tags := features & set(fields.TAG_FEATURES):

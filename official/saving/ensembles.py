@@ -20,16 +20,17 @@ from official.utils import paths
 from official.utils.errors import UserError
 
 # The objectives whose outputs have a mean, and those of them that read windows.
-HEADS = tuple(o for kind in KINDS.values() if not kind.generates for o in kind.objectives)
+_MEANS = (o for kind in KINDS.values() if not kind.generates for o in kind.objectives)
+HEADS = tuple(dict.fromkeys(_MEANS))
 WINDOWED = ("span_answer", "token_classification")
 # What decides the predictions, in the config of a head and in `task.json`.
 _HEAD_KEYS = (
     *("labels", "num_labels", "thresholds"),
-    *("form", "candidates", "max_answer_length", "n_best", "null_threshold"),
+    *("form", "candidates", "max_answer_length", "n_best", "null_threshold", "threshold"),
 )
 _TASK_KEYS = (
-    *("name", "kind", "pair", "labels", "blank", "no_answers"),
-    *("doc_stride", "max_query_length", "split_words"),
+    *("name", "kind", "pair", "labels", "best", "blank", "no_answers"),
+    *("doc_stride", "max_query_length", "split_words", "choice_first", "max_choice_length"),
 )
 
 

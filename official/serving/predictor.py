@@ -7,6 +7,7 @@ Shapes: N texts, questions or documents, K choices.
 """
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,10 +18,13 @@ from official.modeling.objectives.base import Objective
 from official.serving import served_model
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
+from official.serving.signatures.candidates import BLANK
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
 from official.tasks import KINDS, no_such_head
+from official.tokenizers import Tokenizer
 from official.tokenizers.base import characters
+from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 
 
@@ -182,6 +186,10 @@ class Predictor:
     ) -> np.ndarray:
         """Scores documents for a query with the objective `ranking` or `kernel_ranking`.
 
+        With the objective `candidate_lm` the query is a sentence with a blank, a run of
+        underscores, in the place of a pronoun, and the documents are candidates for it. The score
+        is the mean log probability of the tokens of a candidate.
+
         Args:
           query: a query for all documents, or one for each document.
           documents: any number of documents. Documents longer than `max_length` are cut.
@@ -192,12 +200,15 @@ class Predictor:
 
         Raises:
           UserError: the model has no such objective; a single document is given instead of a list;
-            the lists have different lengths.
+            the lists have different lengths; a sentence does not have one blank, or is too long.
         """
         head = self._objective("rank")
         served_model.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        return self._rows(head, "scores", served_model.pairs(queries, documents), batch_size)
+        pairs = served_model.pairs(queries, documents)
+        if head.config.type == "candidate_lm":
+            _check_candidates(pairs, self.tokenizer, self.max_length)
+        return self._rows(head, "scores", pairs, batch_size)
 
     def answer(
         self,
@@ -346,7 +357,9 @@ class Predictor:
         self, head: Objective, output: str, texts: Sequence[Sequence[str]], batch_size: int
     ) -> np.ndarray:
         """Returns an output for each row of one or two texts. Rows are sorted by length first."""
-        name = "rank" if output == "scores" else ("single", "pair")[len(texts) - 1]
+        name = ("single", "pair")[len(texts) - 1]
+        if output == "scores":
+            (name,) = module_of(head.config.type).DEFAULT
         graph = self._signature(head, name)
         order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
         batches = []
@@ -368,6 +381,41 @@ class Predictor:
             context = ServingContext(**vars(source), weights=weights, head=head)
             self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
+
+
+def _check_candidates(
+    pairs: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
+) -> None:
+    """Refuses sentences that do not have one blank, or are too long, and empty candidates.
+
+    Args:
+      pairs: the sentences, and a candidate for each.
+      tokenizer: the tokenizer.
+      max_length: the maximum length of a sequence in tokens.
+
+    Raises:
+      UserError: see above.
+    """
+    room = max_length - num_specials(1, tokenizer)
+    sentences, candidates = pairs
+    wholes = []
+    for number, (sentence, candidate) in enumerate(zip(sentences, candidates, strict=True)):
+        parts = re.split(BLANK, sentence)
+        if len(parts) != 2:
+            raise UserError(
+                f"query: text {number} has {len(parts) - 1} blanks: write one, a run of "
+                f"underscores, in the place of the pronoun: {sentence[:60]!r}"
+            )
+        wholes.append(candidate.join(parts))
+    lengths = (map(len, tokenizer.encode(texts)) for texts in (candidates, wholes))
+    for number, (own, whole) in enumerate(zip(*lengths, strict=True)):
+        if not own:
+            raise UserError(f"documents: text {number} has no tokens: {candidates[number]!r}")
+        if whole > room:
+            raise UserError(
+                f"query: text {number} has {whole} tokens with its candidate, and {room} fit into "
+                f"max_length={max_length} with the special tokens: shorten it"
+            )
 
 
 def signature_of(texts: Sequence) -> str:

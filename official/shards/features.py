@@ -124,6 +124,13 @@ FEATURES: dict[str, Feature] = {
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"
     ),
+    "candidate_ids": Feature(
+        "ints",
+        "pronouns: id of the candidate's token at each of its masks; -1 elsewhere",
+        "ids",
+        low=-1,
+        as_many_as="token_ids",
+    ),
     "row": Feature("int", "number of the example's row in its source file, from 0"),
     "context_start": Feature(
         "int", "window: where the row has the first token of the context", "tokens"

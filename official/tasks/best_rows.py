@@ -1,7 +1,8 @@
 """Classifications of pairs whose rows are compared with each other, not judged one by one.
 
 A question of QNLI stands with several sentences, one of which answers it. In a ranking the sentence
-with the highest score has the label `entailment` (RoBERTa; Liu et al., 2019, section 5.1).
+with the highest score has the label `entailment`. A sentence of WNLI stands with several candidates
+for one of its pronouns, one of which is right (RoBERTa; Liu et al., 2019, section 5.1).
 """
 
 import dataclasses
@@ -10,36 +11,39 @@ from official.tasks.kinds import METRICS
 from official.tasks.task import Task, listed, nearest
 from official.utils.errors import UserError
 
+# The kinds of such tasks, and the flags that ask for them.
+FLAGS = {"pair_ranking": "--rank_pairs", "pronoun": "--fill_pronouns"}
 
-def ranked(task: Task, best: str, flag: str = "--rank_pairs") -> Task:
-    """Returns a classification of pairs as a ranking of the pairs with the same first text.
+
+def of_task(task: Task, kind: str, best: str) -> Task:
+    """Returns a classification of pairs as a task whose rows are compared.
 
     Args:
       task: the task; its labels may still be unknown.
-      best: the label of the best pair.
-      flag: what the user asked with, for messages.
+      kind: a key of `FLAGS`.
+      best: the label of the best row.
 
     Raises:
       UserError: the task is no classification of pairs, or does not have this and one other label.
     """
     if task.kind != "classification" or task.columns.text_pair is None:
         raise UserError(
-            f"{flag} is for classifications of pairs of texts, not for {task.name}: remove it"
+            f"{FLAGS[kind]} is for classifications of pairs of texts, not for {task.name}: remove "
+            "it"
         )
-    task = dataclasses.replace(
-        task, kind="pair_ranking", best=best, metrics=METRICS["pair_ranking"]
-    )
+    task = dataclasses.replace(task, kind=kind, best=best, metrics=METRICS[kind])
     if task.labels:
-        check_labels(task, flag)
+        check_labels(task)
     return task
 
 
-def check_labels(task: Task, flag: str = "--rank_pairs") -> None:
+def check_labels(task: Task) -> None:
     """Checks that a task has the label of its best rows and one other label.
 
     Raises:
       UserError: see above.
     """
+    flag = FLAGS[task.kind]
     if task.best not in task.labels:
         raise UserError(
             f"{flag}={task.best}: {task.name} has no such label{nearest(task.best, task.labels)}: "

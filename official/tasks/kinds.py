@@ -98,6 +98,16 @@ KINDS = {
         signatures="official.serving.signatures.ranking",
         flags=("negatives",),
     ),
+    "pronoun": Kind(
+        targets=(),
+        objectives=("candidate_lm",),
+        metrics=("accuracy", "compared_accuracy"),
+        method="rank",
+        builder="tfrecords_tools.tasks.pronoun",
+        scorer="official.evaluation.best_rows",
+        signatures="official.serving.signatures.candidates",
+        flags=("negatives",),
+    ),
     "span": Kind(
         targets=("answer_start", "answer_end"),
         objectives=("span_answer",),
@@ -119,6 +129,7 @@ KINDS = {
         signatures="official.serving.signatures.multiple_choice",
         output="probabilities",
         max_length=512,
+        flags=("choice_first", "max_choice_length"),
     ),
     "tagging": Kind(
         targets=("tag_ids",),

@@ -35,6 +35,8 @@ class Description:
       best: of rows that are compared with each other, the label of the best one.
       no_answers: of spans, whether some questions have no answer.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
+      choice_first: of a choice, whether the question and the choice come before the context.
+      max_choice_length: of a choice, the largest number of tokens of a question with a choice.
       answers: of text to text, what the targets are: the kind of the task that has this form, or
         `generation`.
       prefix: of text to text, what the inputs begin with.
@@ -45,6 +47,7 @@ class Description:
       split_words: of tagging, the rule by which texts are split into words; None = that of the
         earliest folders. See `official.utils.word_rules`.
       columns: the column of each text and of the label in the source files.
+      max_candidate_length: of pronouns, the number of tokens of the longest candidate.
       doc_stride: of spans, tokens from the start of a window to the start of the next one.
       max_query_length: of spans, the largest number of tokens of a question.
       unlabelled: the splits without labels, scores or answers.
@@ -60,6 +63,8 @@ class Description:
     best: str | None = omitted()
     no_answers: bool | None = omitted()
     blank: bool | None = omitted()
+    choice_first: bool | None = omitted()
+    max_choice_length: int | None = omitted()
     answers: str | None = omitted()
     prefix: str | None = omitted()
     fields: tuple[str, ...] | None = omitted()
@@ -67,6 +72,7 @@ class Description:
     max_target_length: int | None = omitted()
     split_words: str | None = omitted()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_candidate_length: int | None = omitted()
     doc_stride: int | None = omitted()
     max_query_length: int | None = omitted()
     unlabelled: tuple[str, ...] = ()

@@ -242,13 +242,14 @@ def _mean(states: Tensor, real: Tensor) -> Tensor:
 
 # Fields with an axis of sequences, if an example has several sequences.
 _SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
+_CANDIDATE_FIELDS = ("candidate_positions", "candidate_ids")
 
 
 def sequences_apart(batch: Batch) -> Batch:
     """Gives every sequence of an example its own row, for the encoder.
 
     Args:
-        batch: has fields [B, C, T], or already [B * C, T].
+        batch: has fields [B, C, T] (or another last axis), or already [B * C, T].
 
     Returns:
         The batch with these fields as [B * C, T], and `example_rows` [B, C], the rows of each
@@ -256,10 +257,10 @@ def sequences_apart(batch: Batch) -> Batch:
     """
     if len(batch["token_ids"].shape) < 3:
         return batch
-    rows, count, length = ops.shape(batch["token_ids"])
+    rows, count, _ = ops.shape(batch["token_ids"])
     flat = {
-        name: ops.reshape(batch[name], (rows * count, length))
-        for name in _SEQUENCE_FIELDS
+        name: ops.reshape(batch[name], (rows * count, ops.shape(batch[name])[2]))
+        for name in (*_SEQUENCE_FIELDS, *_CANDIDATE_FIELDS)
         if name in batch
     }
     rows_of = ops.reshape(ops.arange(rows * count, dtype="int32"), (rows, count))

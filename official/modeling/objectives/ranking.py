@@ -43,9 +43,25 @@ class Ranker(base.Objective):
         del rng
         return base.sequences_apart(batch)
 
-    def scores(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+    def scores(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> Tensor:
         """Returns the scores of all documents, in the dtype of losses: [N]."""
         raise NotImplementedError
+
+    def losses(self, scores: Tensor) -> Tensor:
+        """Returns the loss of each example, whose first document is the relevant one: [B].
+
+        Args:
+            scores: [B, C].
+        """
+        if self.config.loss == "pairwise":
+            margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
+            return ops.mean(ops.relu(self.config.margin - margins), axis=1)
+        if self.config.loss == "softmax":
+            first = ops.zeros(ops.shape(scores)[:1], "int32")
+            return ops.sparse_categorical_crossentropy(first, scores, from_logits=True)
+        return ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / scores.shape[1]
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""
@@ -59,19 +75,11 @@ class Ranker(base.Objective):
         rows = batch.get("example_rows")
         if rows is None or rows.shape[1] == 1:
             return base.Terms(losses={}, metrics={})
-        scores = ops.take(self.scores(batch, encoded, rng), rows)  # [B, C]
-        count = rows.shape[1]
+        scores = ops.take(self.scores(batch, encoded, encoder, rng), rows)  # [B, C]
         margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
-        if self.config.loss == "pairwise":
-            losses = ops.mean(ops.relu(self.config.margin - margins), axis=1)
-        elif self.config.loss == "softmax":
-            first = ops.zeros(ops.shape(weights), "int32")
-            losses = ops.sparse_categorical_crossentropy(first, scores, from_logits=True)
-        else:
-            losses = ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / count
         hits = ops.mean(self.as_loss(margins > 0) + self.as_loss(margins >= 0), axis=1) / 2
         return base.Terms(
-            losses={self.name: ops.sum(losses * weights)},
+            losses={self.name: ops.sum(self.losses(scores) * weights)},
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
 
@@ -84,8 +92,8 @@ class Ranker(base.Objective):
         rng: Draws | None = None,
     ) -> Tensor:
         """See `base.Objective`: [N, 1]."""
-        del encoder, positions
-        return self.scores(batch, encoded, rng)[:, None]
+        del positions
+        return self.scores(batch, encoded, encoder, rng)[:, None]
 
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `score` [N]."""
@@ -99,9 +107,11 @@ class Ranker(base.Objective):
 class Ranking(heads.Head, Ranker):
     """Dropout and an affine map of the pooled output to the score."""
 
-    def scores(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+    def scores(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> Tensor:
         """See `Ranker`."""
-        del batch
+        del batch, encoder
         return self.outputs(encoded, rng)[:, 0]
 
     def terms(
@@ -164,7 +174,9 @@ class KernelRanking(Ranker):
             features.append(ops.sum(logarithms, axis=-1))  # [N]
         return _SCALE * ops.stack(features, axis=-1)
 
-    def scores(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+    def scores(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> Tensor:
         """See `Ranker`."""
-        del rng
+        del encoder, rng
         return self.as_loss(self.output_projection(self.features(batch, encoded)))[:, 0]

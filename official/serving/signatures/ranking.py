@@ -3,7 +3,7 @@
 Shapes: B documents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -15,15 +15,30 @@ from official.tokenizers.pair_packing import pack
 DEFAULT = {"rank": "a query and documents"}
 LONG = "cut at"
 
+Score = Callable[[length_groups.Tensors], length_groups.Tensors]
+Read = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, inputs.ServingContext], length_groups.Tensors]
+
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a ranking."""
     scorers = [member.scorer(_score(member)) for member in context.members]
+    by_name = {"rank": of_texts(context, _read, scorers)}
+    if context.others:
+        return by_name
+    return by_name | {"tokens": inputs.of_ids(context, scorers[0])}
 
-    def read(query, documents, numbers, member):
-        tokenizer, layout = member.tokenizer, member.config.encoder.layout
-        both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
-        return pack(both, tokenizer, member.max_length, layout)
+
+def of_texts(
+    context: inputs.ServingContext, read: Read, scorers: Sequence[Score]
+) -> inputs.Signature:
+    """Makes a signature that takes `query` and `documents` and returns `scores` [B].
+
+    Args:
+      context: the model.
+      read: makes the rows of a member from the queries, the documents, and the number of the query
+        of each document.
+      scorers: the function of each member that scores its rows.
+    """
 
     def rank(query, documents):
         num_queries, num_documents = tf.size(query), tf.size(documents)
@@ -41,21 +56,26 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         ]
         return context.averaged(scores)
 
-    by_name = {"rank": inputs.signature(rank, *inputs.texts("query", "documents"))}
-    if context.others:
-        return by_name
-    return by_name | {"tokens": inputs.of_ids(context, scorers[0])}
+    return inputs.signature(rank, *inputs.texts("query", "documents"))
 
 
-def _score(
-    context: inputs.ServingContext,
-) -> Callable[[length_groups.Tensors], length_groups.Tensors]:
+def _read(
+    query: tf.Tensor, documents: tf.Tensor, numbers: tf.Tensor, member: inputs.ServingContext
+) -> length_groups.Tensors:
+    """Returns the rows of a member."""
+    tokenizer, layout = member.tokenizer, member.config.encoder.layout
+    both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
+    return pack(both, tokenizer, member.max_length, layout)
+
+
+def _score(context: inputs.ServingContext) -> Score:
     """Returns a function that scores the rows of a batch."""
     head, special_ids = context.task_head, context.tokenizer.special_ids
 
     def score(batch):
         text = text_mask(batch["token_ids"], batch["padding_mask"], special_ids)
         ready = head.prepare({**batch, "text_mask": text})
-        return {"scores": head.scores(ready, context.encode(ready))}
+        encoded = context.encode(ready)
+        return {"scores": head.scores(ready, encoded, context.model.encoder)}
 
     return score

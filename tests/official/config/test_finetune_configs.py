@@ -3,7 +3,7 @@ import re
 import pytest
 
 from official import config, tasks
-from official.config.heads import Mix, RankingConfig, TokenClassificationConfig
+from official.config.heads import CandidateLMConfig, Mix, RankingConfig, TokenClassificationConfig
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"
@@ -11,7 +11,7 @@ FOLDER = CONFIGS / "finetune"
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
-OTHERS += ["text_to_text", "layer_mix", "tagging", "qnli_ranking"]
+OTHERS += ["text_to_text", "layer_mix", "tagging", "qnli_ranking", "wnli"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -41,6 +41,17 @@ def test_qnli_ranking():
     read, ranking = (config.load(FOLDER / f"{name}.yaml") for name in ("qnli_ranking", "ranking"))
     assert read.recipe == ranking.recipe
     assert read.objectives == (RankingConfig(loss="softmax", threshold=0.0),)
+
+
+def test_wnli():
+    """Kocijan et al., 2019, and the settings of RoBERTa's release for SuperGLUE's form of it."""
+    read = config.load(FOLDER / "wnli.yaml")
+    recipe, optimizer = read.recipe, read.recipe.optimizer
+    assert read.objectives == (CandidateLMConfig(margin_weight=20.0, margin=0.2),)
+    assert (recipe.init_weights, recipe.steps, recipe.batch_size) == ("all", 2000, 64)
+    assert (optimizer.learning_rate, optimizer.weight_decay, optimizer.no_decay) == (2e-5, 0.01, ())
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-6)
+    assert (recipe.schedule.type, recipe.schedule.warmup_steps) == ("xlnet", 250)
 
 
 def test_layer_mix():

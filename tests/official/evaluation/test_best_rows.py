@@ -13,15 +13,15 @@ from official.data import ShardDataset
 from official.evaluation import best_rows, glue_submission
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions, write_submission
-from official.saving import checkpoints, model_folder, named_arrays
+from official.saving import checkpoints, model_folder, named_arrays, warm_start
 from official.shards.side_texts import ComparedRow
 from official.utils.errors import UserError
-from tests.tfrecords_tools.tasks import test_pair_ranking
+from tests.tfrecords_tools.tasks import test_pair_ranking, test_pronoun
 from tests.tfrecords_tools.tasks.test_pair_ranking import DEV, NO, YES
 
 ENCODER = {
     "type": "transformer", "hidden_size": 8, "num_layers": 1, "num_heads": 2,
-    "intermediate_size": 16, "max_positions": 16, "initializer_range": 0.5, "pooler": True,
+    "intermediate_size": 16, "max_positions": 24, "initializer_range": 0.5, "pooler": True,
 }  # fmt: skip
 
 
@@ -38,25 +38,34 @@ def test_best_of_each_group_and_the_threshold_of_rows_alone():
     assert best_rows.best_rows(compared, scores, 0.2) == expected
 
 
-@pytest.mark.slow
-def test_files_submissions_and_served_scores_agree(tmp_path, monkeypatch):
-    test_pair_ranking.build(tmp_path)
-    model_dir, data = tmp_path / "model", tmp_path / "out"
+def make(folder, data, objective):
+    """A model folder for shards, with random weights."""
     tokenizer = tokenizers.load(data / "tokenizer")
     config = configs.from_dict(
         {
             "name": "x",
             "encoder": {**ENCODER, "vocab_size": tokenizer.vocab_size},
-            "objectives": [{"type": "ranking", "threshold": 0.0}],
+            "objectives": [objective],
             "recipe": {"steps": 1, "batch_size": 4},
         }
     )
-    configs.save(config, model_dir / "config.yaml")
-    tokenizer.save(model_dir / "tokenizer")
+    configs.save(config, folder / "config.yaml")
+    tokenizer.save(folder / "tokenizer")
     variables = named_arrays.values(model_folder.build(config).variables_by_path())
-    variables["ranking/output/kernel"] = np.random.default_rng(0).normal(0, 3, (8, 1)).astype("f4")
-    checkpoints.save(model_dir, 1, variables, {})
-    (model_dir / "task.json").write_text(json.dumps({"pair": True, "max_length": 16}))
+    for number, (path, value) in enumerate(sorted(variables.items())):
+        if not path.startswith("encoder/"):
+            noise = np.random.default_rng(number).normal(0, 1, value.shape)
+            variables[path] = (value + noise).astype(value.dtype)
+    checkpoints.save(folder, 1, variables, {})
+    (folder / "task.json").write_text(json.dumps({"pair": True, "max_length": 24}))
+    return folder
+
+
+@pytest.mark.slow
+def test_files_submissions_and_served_scores_agree(tmp_path):
+    test_pair_ranking.build(tmp_path)
+    data = tmp_path / "out"
+    model_dir = make(tmp_path / "model", data, {"type": "ranking", "threshold": 0.0})
 
     served = official.load(model_dir).rank([row[0] for row in DEV], [row[1] for row in DEV])
     best_of_bi = max([0, 2, 4], key=lambda row: served[row])
@@ -92,5 +101,64 @@ def test_files_submissions_and_served_scores_agree(tmp_path, monkeypatch):
     assert (tmp_path / "glue" / "QNLI.tsv").read_text().splitlines() == expected
     with pytest.raises(UserError, match="GLUE takes no predictions for the validation split"):
         glue_submission.check("qnli", "validation")
-    with pytest.raises(UserError, match="train has no compared|no compared-train"):
+    with pytest.raises(UserError, match="has no compared-train.jsonl: .* --split=validation"):
         write_predictions(evaluator, ShardDataset(data, config, "train"), tmp_path / "no.tsv")
+
+
+@pytest.mark.slow
+def test_candidates_for_pronouns(tmp_path):
+    """Rows without a pronoun, and candidates that are no rows, are in the same files."""
+    test_pronoun.build(tmp_path)
+    data = tmp_path / "out"
+    model_dir = make(tmp_path / "model", data, {"type": "candidate_lm"})
+    gap = test_pronoun.JUG.replace("it", "_"), test_pronoun.HAIR.replace("it", "__")
+    jug, hair, dog = *gap, test_pronoun.DOG.replace("it", "_")
+    asked = [
+        (hair, "drain"), (dog, "dog"), (dog, "the cat"), (jug, "the jug"),
+        (hair, "hair"), (jug, "the cup"), (jug, "the drain"),
+    ]  # fmt: skip
+    loaded = official.load(model_dir)
+    served = loaded.rank(*zip(*asked, strict=True))
+    assert np.ptp(served) > 0.01 and served.max() < 0
+    expected = [
+        served[0] > served[4], served[1] >= served[2], False, served[1] < served[2],
+        served[3] > max(served[5], served[6]),
+    ]  # fmt: skip
+    labels = [YES if best else NO for best in expected]
+
+    config, _, model = model_folder.restore(model_dir)
+    evaluator = Evaluator(config, model, tf.distribute.get_strategy())
+    source = ShardDataset(data, config, "validation")
+    source.check(config)
+    right = [row[2] == 1 for row in test_pronoun.DEV]
+    hits = [best == label for best, label in zip(expected, right, strict=True)]
+    assert evaluator.run(source) == pytest.approx(
+        {"accuracy": np.mean(hits), "compared_accuracy": np.mean([*hits[:2], *hits[3:]])}
+    )
+    write_predictions(evaluator, source, tmp_path / "new.tsv")
+    cells = [line.split("\t") for line in (tmp_path / "new.tsv").read_text().splitlines()[1:]]
+    assert [(int(row), label) for row, label, _ in cells] == list(enumerate(labels))
+    scores = [cell[2] and float(cell[2]) for cell in cells]
+    assert scores.pop(2) == ""  # no pronoun is found
+    np.testing.assert_allclose(scores, served[:4], rtol=0, atol=1e-5)
+    write_submission(evaluator, ShardDataset(data, config, "test"), tmp_path / "glue")
+    lines = (tmp_path / "glue" / "WNLI.tsv").read_text().splitlines()
+    assert lines[1:] == [f"{row}\t{int(best)}" for row, best in enumerate(expected)]
+
+    for query, document, message in (
+        ("it is here", "cat", "query: text 0 has 0 blanks: write one"),
+        ("_ is _", "cat", "query: text 0 has 2 blanks"),
+        (dog, "", "documents: text 0 has no tokens"),
+        (jug, "cat " * 12, "query: text 0 has 23 tokens with its candidate, and 22 fit"),
+    ):
+        with pytest.raises(UserError, match=message):
+            loaded.rank(query, [document])
+
+    # It begins with the head of pretraining.
+    pretrained = make(tmp_path / "pretrained", data, {"type": "masked_lm"})
+    new = model_folder.build(config)
+    count, others = warm_start.start_from(new, pretrained, "last", "all")
+    assert (count, others) == (len(new.variables), [])
+    known = named_arrays.values(model_folder.restore(pretrained)[2].variables_by_path())
+    for path, variable in new.variables_by_path().items():
+        np.testing.assert_array_equal(variable, known[path])

@@ -26,6 +26,7 @@ from official.config.encoders import (
     TransformerXLConfig,
 )
 from official.config.heads import (
+    CandidateLMConfig,
     ClassificationConfig,
     KernelRankingConfig,
     Mix,
@@ -139,7 +140,7 @@ CASES = {
         ),
     ),
     "albert_heads": Case(ALBERT, HEADS),
-    "bert_sequences": Case(BERT, SEQUENCES, ("sequences",)),
+    "bert_sequences": Case(BERT, (*SEQUENCES, CandidateLMConfig()), ("sequences",)),
     "minilm": Case(BERT, (MaskedLMConfig(), EVERY)),
     "gpt2": Case(GPT2, (CausalLMConfig(direction="backward"), REGROUPED)),
     "xlnet": Case(STREAM, (PermutationLMConfig(),), (*MEMORY, "permutation_mask", "backward")),
@@ -164,7 +165,7 @@ CASES = {
         ),
     ),
     "vaswani": Case(VASWANI, (Seq2SeqLMConfig(), REGROUPED)),
-    "t5_sequences": Case(T5, SEQUENCES, ("sequences",)),
+    "t5_sequences": Case(T5, (*SEQUENCES, CandidateLMConfig()), ("sequences",)),
     "elmo": Case(
         ELMO, (BidirectionalLMConfig(samples=9),),
         (*MEMORY, "character_ids", "backward_character_ids"),
@@ -237,6 +238,8 @@ def sequences() -> dict[str, np.ndarray]:
         "padding_mask": real,
         "text_mask": real & (np.arange(T) != 2),
         "answer": np.array([1, 0], "int32"),
+        "candidate_positions": np.array([[[1, 2], [3, 0]], [[4, 5], [1, 2]]], "int32"),
+        "candidate_ids": np.array([[[7, 9], [8, -1]], [[4, 4], [20, 6]]], "int32"),
         "example_weights": np.array([1, 0.5], "float32"),
     }
 

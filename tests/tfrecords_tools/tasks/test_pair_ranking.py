@@ -36,7 +36,7 @@ def build(folder, task=None, **how):
         "test": qnli(folder / "test.tsv", [row[:2] for row in DEV]),
     }
     return task_builder.build(
-        task or best_rows.ranked(tasks.find("qnli"), YES),
+        task or best_rows.of_task(tasks.find("qnli"), "pair_ranking", YES),
         files,
         tokenizers.load(small.tokenizer_folder(folder / "tokenizer")),
         folder / "out",
@@ -97,10 +97,10 @@ def test_what_cannot_be_used(tmp_path):
         ("stsb", "1", "not for stsb"),
     ):
         with pytest.raises(UserError, match=message):
-            best_rows.ranked(tasks.find(task), best)
+            best_rows.of_task(tasks.find(task), "pair_ranking", best)
     table = tasks.generic("classification", "question", "sentence", "label")
     with pytest.raises(UserError, match="--rank_pairs=yes: classification has no such label"):
-        build(tmp_path, best_rows.ranked(table, "yes"))
+        build(tmp_path, best_rows.of_task(table, "pair_ranking", "yes"))
 
 
 def planned(*options):
@@ -127,5 +127,5 @@ def test_the_flag(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             planned(*columns, *given, *more)
-    with pytest.raises(UserError, match="--negatives is for --task=ranking, --rank_pairs, not"):
+    with pytest.raises(UserError, match="--negatives is for --task=ranking, --rank_pairs, --fill"):
         planned("--task=qnli", f"--input={tmp_path}", "--negatives=1")
