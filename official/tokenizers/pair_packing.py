@@ -17,7 +17,8 @@ left has no effect. `no_cls` is the layout of T5's texts, whose [SEP] is the end
 
 Long examples are cut at the end, token by token from the text that is longer at the time (from B if
 both are equal), as in BERT's fine-tuning. With `cut="first"` only A is cut, and B only if nothing
-is left of A. This is for a question and a choice next to a long text.
+is left of A. This is for a question and a choice next to a long text. `cut="second"` is the same
+for a long text that comes second.
 
 An encoder that reads characters gets `character_ids` beside the ids: the characters of each word,
 of `<S>` in the place of [CLS], and of `</S>` in the place of [SEP]. Padding has 0.
@@ -39,7 +40,7 @@ from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 
 LAYOUTS = ("cls_first", "cls_last", "no_cls")
-CUTS = ("longer", "first")
+CUTS = ("longer", "first", "second")
 # Segment ids of `cls_last`. The texts have the segment ids 0 and 1.
 CLS_SEGMENT, PAD_SEGMENT = 2, 4
 # The features of words in an example on disk; see `official.shards.features`.
@@ -302,6 +303,9 @@ def _kept(lengths, room, smaller, larger, cut):
     if cut == "first":
         second = smaller(lengths[1], room)
         return [smaller(lengths[0], room - second), second]
+    if cut == "second":
+        first = smaller(lengths[0], room)
+        return [first, smaller(lengths[1], room - first)]
     # A text within its half is not cut; the other text gets the rest of the room.
     first, second = lengths
     return [

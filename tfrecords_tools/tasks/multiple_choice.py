@@ -1,8 +1,9 @@
 """Examples of multiple-choice questions: a sequence for each choice (see `builder`).
 
-A sequence is [CLS] context [SEP] question and choice [SEP]. Sequences that are too long are cut at
-the end of the context. The question and the choice are never cut: a question that leaves no room
-for a token of the context cannot be used.
+A sequence is [CLS] context [SEP] question and choice [SEP]. With `choice_first` it is, as in the
+release of RoBERTa, [CLS] question and choice [SEP] context [SEP]. Sequences that are too long are
+cut at the end of the context. The question and the choice are cut only at `max_choice_length`: a
+question that leaves no room for a token of the context cannot be used.
 
 The questions are read from files in the formats of RACE, SWAG, DREAM and JSON Lines:
 
@@ -370,8 +371,18 @@ def _json(path: AnyPath) -> Any:
         raise UserError(f"{path}: not JSON ({error})") from None
 
 
+@dataclasses.dataclass
 class Builder(builder.Builder[Question, SplitCounts]):
-    """Builds the shards of questions with several choices."""
+    """Builds the shards of questions with several choices.
+
+    Attributes:
+      choice_first: whether the question and the choice come before the context.
+      max_choice_length: the largest number of tokens of a question with a choice; longer ones are
+        cut at the end. None = they are not cut.
+    """
+
+    choice_first: bool = False
+    max_choice_length: int | None = None
 
     rows_at_once = 1024
     noun = "question"
@@ -387,7 +398,13 @@ class Builder(builder.Builder[Question, SplitCounts]):
 
     def examples(self) -> Make[Question, SplitCounts]:
         """See `builder.Builder`."""
-        return functools.partial(_examples, task=self.task, max_length=self.max_length)
+        return functools.partial(
+            _examples,
+            task=self.task,
+            max_length=self.max_length,
+            choice_first=self.choice_first,
+            max_choice_length=self.max_choice_length,
+        )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -401,7 +418,12 @@ class Builder(builder.Builder[Question, SplitCounts]):
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
         """See `builder.Builder`."""
         sequences = dict.fromkeys(counts, len(self.task.labels))
-        return dataclasses.replace(self.task.description(), sequences=sequences)
+        return dataclasses.replace(
+            self.task.description(),
+            sequences=sequences,
+            choice_first=self.choice_first or None,
+            max_choice_length=self.max_choice_length,
+        )
 
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
         """See `builder.Builder`."""
@@ -420,6 +442,8 @@ def _examples(
     counts: SplitCounts,
     task: Task,
     max_length: int,
+    choice_first: bool = False,
+    max_choice_length: int | None = None,
 ) -> Iterator[Example]:
     """Yields the examples of some questions and counts them."""
     specials = pair_packing.num_specials(2, tokenizer)
@@ -430,7 +454,7 @@ def _examples(
     texts = [text.decode("utf-8", "surrogatepass") for text in joined.numpy()]
     contexts = list(dict.fromkeys(question.context for question in questions))
     context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))
-    text_ids = iter(tokenizer.encode(texts))
+    text_ids = (ids[:max_choice_length] for ids in tokenizer.encode(texts))
     for question in questions:
         context = context_ids[question.context]
         choice_ids = list(itertools.islice(text_ids, len(question.choices)))
@@ -440,11 +464,13 @@ def _examples(
                 "question too long",
                 f"{question.location}: question and choice have {longest} tokens, which leaves "
                 f"nothing of --max_length={max_length} for the context: make it at least "
-                f"{longest + specials + 1}",
+                f"{longest + specials + 1}, or cut them with --max_choice_length",
             )
             continue
         packed = [
-            pair_packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
+            pair_packing.pack_arrays([ids, context], tokenizer, max_length, cut="second")
+            if choice_first
+            else pair_packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
             for ids in choice_ids
         ]
         example = builder.example_of_sequences(packed, question.number)

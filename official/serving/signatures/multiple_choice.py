@@ -17,8 +17,10 @@ LONG = "cut at"
 
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """Returns the signatures of multiple choice. Choices replace blanks as in training."""
+    """Returns the signatures of multiple choice. Rows have the form of training."""
     blank = context.task.get("blank", False)
+    choice_first = context.task.get("choice_first", False)
+    max_choice_length = context.task.get("max_choice_length")
     scorers = [member.scorer(_score(member)) for member in context.members]
 
     def answer(batches: Sequence[dict], shape: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -50,8 +52,14 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
         def read(member):
             tokenizer, layout = member.tokenizer, member.config.encoder.layout
-            segments = [tf.gather(tokenizer.tokenize(passage), numbers), tokenizer.tokenize(texts)]
-            return pack(segments, tokenizer, member.max_length, layout, cut="first")
+            passages = tf.gather(tokenizer.tokenize(passage), numbers)
+            asked = tokenizer.tokenize(texts)
+            if max_choice_length is not None:
+                asked = asked[:, :max_choice_length]
+            segments, cut = [passages, asked], "first"
+            if choice_first:
+                segments, cut = [asked, passages], "second"
+            return pack(segments, tokenizer, member.max_length, layout, cut=cut)
 
         outputs = answer([read(member) for member in context.members], shape)
         chosen = tf.gather(choices, outputs["index"], axis=1, batch_dims=1)

@@ -12,6 +12,7 @@ from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import precision
 from official.serving.signatures import inputs, table
+from official.tokenizers.pair_packing import pack_arrays
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -142,6 +143,18 @@ def test_choices(tmp_path):
         assert choice.probabilities.sum() == pytest.approx(1, abs=1e-5)
         assert np.ptp(choice.probabilities) > 1e-3
     assert loaded.choose([], [], []) == []
+    # In the form of RoBERTa, the rows are those that the builder packs.
+    form = {"blank": True, "choice_first": True, "max_choice_length": 2}
+    actual = server(loaded, **form)["choose"](*constants(contexts[:1], asked[:1], choices[:1]))
+    texts = [contexts[0], *(f"the {choice} sat" for choice in choices[0])]
+    context, *texts = loaded.tokenizer.encode(texts)
+    tokenizer, length = loaded.tokenizer, loaded.max_length
+    rows = [pack_arrays([ids[:2], context], tokenizer, length, cut="second") for ids in texts]
+    ids = np.stack([row for row, _ in rows])
+    types = np.stack([np.repeat([0, 1], lengths) for _, lengths in rows])
+    batch = (tf.constant(x[None], tf.int32) for x in (ids, np.ones_like(ids), types))
+    expected = server(loaded)["tokens"](*batch)["probabilities"]
+    np.testing.assert_allclose(actual["probabilities"], expected, **CLOSE)
 
 
 @pytest.mark.slow

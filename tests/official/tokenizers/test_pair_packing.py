@@ -185,22 +185,23 @@ def test_three_texts():
 
 @pytest.mark.parametrize("special", [IDS, TWICE], ids=["one", "two"])
 @pytest.mark.parametrize("max_length", [6, 9, 12, 40])
-def test_the_first_text_alone_is_cut(max_length, special):
+@pytest.mark.parametrize("cut", ["first", "second"])
+def test_one_text_alone_is_cut(max_length, special, cut):
     sizes = [(a, b) for a in range(12) for b in range(12)]
     first = texts([a for a, _ in sizes], 10)
     second = texts([b for _, b in sizes], 50)
     ragged = [tf.ragged.constant(part, tf.int32) for part in (first, second)]
-    batch = pack(ragged, special, max_length, cut="first")
+    batch = pack(ragged, special, max_length, cut=cut)
     between = special.pair_separators
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
         arrays = [np.array(a, np.int32), np.array(b, np.int32)]
-        result, lengths = pack_arrays(arrays, special, max_length, cut="first")
+        result, lengths = pack_arrays(arrays, special, max_length, cut=cut)
         while len(a) + len(b) > max_length - 2 - between:
-            (a or b).pop()
+            (a or b if cut == "first" else b or a).pop()
         assert result.tolist() == [2, *a, *[3] * between, *b, 3]
         assert lengths.tolist() == [len(a) + 1 + between, len(b) + 1]
         assert (
             batch["token_ids"][row].numpy()[batch["padding_mask"][row]].tolist() == result.tolist()
         )
-    with pytest.raises(ValueError, match="cut: 'second' is not one of longer, first"):
-        pack_arrays(arrays, special, max_length, cut="second")
+    with pytest.raises(ValueError, match="cut: 'both' is not one of longer, first, second"):
+        pack_arrays(arrays, special, max_length, cut="both")

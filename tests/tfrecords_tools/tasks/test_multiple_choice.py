@@ -406,6 +406,40 @@ def test_race(tmp_path, tokenizer):
     )
 
 
+def test_the_form_of_roberta(tmp_path, tokenizer):
+    """<s> question and choice, cut </s> article, cut </s>, as a reading of Liu et al., 2019, says.
+
+    Section 5.3: questions with answers are cut at so many tokens, and the article so that the whole
+    has at most so many. The release has them in this order, and so do the served rows.
+    """
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "1.txt").write_text(article())
+    result, said = build(
+        tasks.TASKS["race"], {"train": tmp_path / "train"}, tokenizer, tmp_path / "shards",
+        max_length=18, choice_first=True, max_choice_length=6,
+    )  # fmt: skip
+    context = "a dog is old . tom is new .".split()
+    for record, question in zip(records(tmp_path / "shards"), (0, 1), strict=True):
+        expected, sizes = [], []
+        for choice in json.loads(article())["options"][question]:
+            text = (f"who is new ? {choice}", f"a dog is {choice} .")[question].split()[:6]
+            kept = context[: 18 - 3 - len(text)]
+            expected.append(" ".join(["[CLS]", *text, "[SEP]", *kept, "[SEP]"]))
+            sizes += [len(text) + 2, len(kept) + 1]
+        assert sequences(record) == expected
+        assert record["segment_lengths"] == sizes
+    assert sequences(records(tmp_path / "shards")[0])[3].startswith(
+        "[CLS] who is new ? a new [SEP]"
+    )
+    assert (result.task.choice_first, result.task.max_choice_length) == (True, 6)
+    assert "0 with their context cut, at 18 tokens" in said[0]
+    # Without the flags nothing is recorded, as before.
+    plain, _ = build(
+        tasks.TASKS["race"], {"train": tmp_path / "train"}, tokenizer, tmp_path / "plain"
+    )
+    assert {"choice_first", "max_choice_length"}.isdisjoint(strict.to_dict(plain.task))
+
+
 def test_the_files_say_how_many_choices(tmp_path, tokenizer):
     row = {"context": "a dog", "question": "who ?", "choices": ["tom", "ann"], "answer": "B"}
     unanswered = {key: value for key, value in row.items() if key != "answer"}
@@ -432,7 +466,8 @@ def test_a_question_that_leaves_no_room(tmp_path, tokenizer):
         build(tasks.choice(), {"train": path}, tokenizer, output, max_length=8)
     assert str(error.value) == (
         f"{path}, line 1: question and choice have 5 tokens, which leaves nothing of "
-        "--max_length=8 for the context: make it at least 9; --skip_bad_rows leaves such rows out"
+        "--max_length=8 for the context: make it at least 9, or cut them with "
+        "--max_choice_length; --skip_bad_rows leaves such rows out"
     )
     assert not output.exists()
     build(tasks.choice(), {"train": path}, tokenizer, tmp_path / "nine", max_length=9)
