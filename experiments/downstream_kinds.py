@@ -43,12 +43,12 @@ class Run:
         Args:
           data_set: the data set.
           options: those of the command line.
-          command: runs a command of the project, in the place of `command` of this class.
+          command: runs a command of the project, from the module and its arguments. None = what it
+            prints is printed and returned, and its time counts.
         """
         self.set = data_set
         self.options = options
-        if command is not None:
-            self.command = command  # type: ignore[method-assign]
+        self.command = command or self._command
         self.source = Path(options.data, data_set.folder)
         if not self.source.is_dir():
             raise SystemExit(f"error: there is no folder {self.source}: --data is the one above it")
@@ -64,7 +64,7 @@ class Run:
             self.files = prepare(self.source.resolve(), self.files, self.folder.resolve())
         self.seconds = self.core_seconds = 0.0
 
-    def command(self, module: str, *arguments: str, counted: bool = True) -> str:
+    def _command(self, module: str, *arguments: str, counted: bool = True) -> str:
         """Runs a command of the project and returns what it printed; ends where it fails.
 
         Its time counts as the encoder's, unless it is not `counted`.
