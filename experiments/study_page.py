@@ -72,10 +72,12 @@ class Size:
       tokens: tokens read, padding included: batches times their length.
       flops: floating-point operations of training, as `official.parameters` counts them.
       text: the share of the text that is read: the documents at its beginning.
+      vocab_size: of the vocabulary; None = that of the page.
       seeds: the number of runs of each variant. Their seeds are 0, 1, ...
       rates: the learning rates to choose from, for each variant by its run of seed 0; none = that
         of the config.
       change: keys of the config that differ in all variants.
+      fine_tuning: keys of the config of fine-tuning that differ in all tasks.
       phases: what a run does one after the other, each with a schedule of its own and from the
         weights of the one before: all of them, unless `recipe.init_weights` says otherwise.
     """
@@ -85,9 +87,11 @@ class Size:
     tokens: float | None = None
     flops: float | None = None
     text: float = 1.0
+    vocab_size: int | None = None
     seeds: int = 3
     rates: tuple[float, ...] = ()
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fine_tuning: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     phases: tuple[Phase, ...] = (Phase(),)
 
     def __post_init__(self):
@@ -98,6 +102,7 @@ class Size:
             )
         strict.above(self, 0, given[0])
         strict.positive_fraction(self, "text")
+        strict.at_least(self, 1, "vocab_size")
         strict.at_least(self, 1, "seeds")
         if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             raise ValueError("phases: their shares do not add up to 1")
@@ -257,9 +262,10 @@ class Study:
         special = (FINE_TUNING, TEXT, BUDGET)
         return {k: value for k, value in self.variants[variant].items() if k not in special}
 
-    def fine_tuning(self, variant: str, measure: Measure) -> list[str]:
+    def fine_tuning(self, size: Size, variant: str, measure: Measure) -> list[str]:
         """Returns the values of `--override` for the fine-tuning of a variant on a task."""
-        return [*measure.override, *overrides(self.variants[variant].get(FINE_TUNING, {}))]
+        own = overrides(self.variants[variant].get(FINE_TUNING, {}))
+        return [*overrides(size.fine_tuning), *measure.override, *own]
 
     def higher(self) -> dict[str, bool]:
         """Returns for each measure whether a higher value is better."""

@@ -185,6 +185,8 @@ class Runner:
         self.study, self.name, self.options, self.report = study, size, options, report
         self.size: Size = study.sizes[size]
         self.config = study_page.base_config(path, self.size)
+        vocab_size = self.size.vocab_size or study.vocabulary.vocab_size
+        self.vocabulary = dataclasses.replace(study.vocabulary, vocab_size=vocab_size)
         self.place = path
         needs_tasks = [name for name, m in study.measures.items() if m.task]
         if needs_tasks and options.tasks is None:
@@ -261,7 +263,7 @@ class Runner:
             for name, measure in self.study.measures.items():
                 if measure.task:
                     data_set = downstream_sets.SETS[measure.task]
-                    overrides = self.study.fine_tuning(variant, measure)
+                    overrides = self.study.fine_tuning(self.size, variant, measure)
                     study_page.run_config(
                         downstream_kinds.config_file(data_set),
                         [*data_set.overrides, *overrides],
@@ -275,7 +277,7 @@ class Runner:
         they do not count (Kaplan et al., 2020, section 2.1).
         """
         assert config.encoder is not None
-        size = config.encoder.vocab_size or self.study.vocabulary.vocab_size
+        size = config.encoder.vocab_size or self.vocabulary.vocab_size
         encoder = dataclasses.replace(config.encoder, vocab_size=size)
         counts = weight_counts.count(configs.ResolvedConfig.of(config, encoder=encoder))
         return 6.0 * counts.multiplied
@@ -449,7 +451,7 @@ class Runner:
         measure = self.study.measures[name]
         assert measure.task is not None and self.options.tasks is not None
         data_set = downstream_sets.SETS[measure.task]
-        overrides = [*self.study.fine_tuning(variant, measure), f"seed={seed}"]
+        overrides = [*self.study.fine_tuning(self.size, variant, measure), f"seed={seed}"]
         key = _id([dataclasses.asdict(data_set), overrides])
         output = folder / f"{name}-{seed}-{key}"
         path = output / TUNED
@@ -485,7 +487,7 @@ class Runner:
 
     def _tokenizer(self, cores: frozenset[int] | None) -> Path:
         """Returns the vocabulary of the study, and makes it if needed."""
-        vocabulary = dataclasses.asdict(self.study.vocabulary)
+        vocabulary = dataclasses.asdict(self.vocabulary)
         key = {**vocabulary, "text": self._hash(self.options.text)}
         folder = self.options.output / f"vocabulary-{_id(key)}"
         with self._lock:
@@ -509,7 +511,7 @@ class Runner:
     @property
     def _phrases(self) -> dict[str, Any]:
         """The settings of `build_phrases`, by the names of its flags."""
-        lower_case = self.study.vocabulary.lower_case
+        lower_case = self.vocabulary.lower_case
         return {**dataclasses.asdict(self.study.phrases), "lower_case": lower_case}
 
     def _make_lexicon(self, path: Path, cores: frozenset[int] | None) -> None:

@@ -134,6 +134,20 @@ def test_what_is_missing_is_said_before_anything_runs(texts):
         runner(texts)
 
 
+@pytest.mark.slow
+@pytest.mark.long
+def test_every_size_of_every_page_is_planned(texts):
+    options = study_runs.Options(
+        texts / "text.txt", texts / "held_out.txt", texts / "work", texts / "tasks"
+    )
+    for path in sorted((ROOT / "configs" / "studies").glob("*.yaml")):
+        page = study_page.load(path)
+        for size in page.sizes:
+            made = study_runs.Runner(page, str(path), size, options)
+            for variant, first in made.pretrained_as.items():
+                assert (made.expected[variant] > 0) == (variant == first), (path, size)
+
+
 def test_the_list_and_a_dry_run(texts, capsys):
     study.main(["--list"])
     assert "quick " in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """Tests of the pages of studies: what they may say, and messages about what they may not."""
 
+import dataclasses
+
 import pytest
 
 from experiments import study_page
@@ -81,8 +83,10 @@ def test_a_variant_has_keys_of_fine_tuning_of_its_own(tmp_path):
     study = load(tmp_path, page)
     assert study.pretraining("rate_40") == {"corruption.mask_rate": 0.4}
     sst2 = study.measures["sst2"]
-    overrides = [study.fine_tuning(name, sst2) for name in study.variants]
-    assert overrides == [["recipe.epochs=1"], ["recipe.epochs=1", "objectives.0.bilstm=8"]]
+    size = dataclasses.replace(study.sizes["mini"], fine_tuning={"recipe.batch_size": 8})
+    overrides = [study.fine_tuning(size, name, sst2) for name in study.variants]
+    shared = ["recipe.batch_size=8", "recipe.epochs=1"]
+    assert overrides == [shared, [*shared, "objectives.0.bilstm=8"]]
     measures = page[page.index("measures:") : page.index("paper:")]
     with pytest.raises(UserError, match="variants.rate_40.fine_tuning: no measure has a task"):
         load(tmp_path, page.replace(measures, "measures: {masked_lm: {}}\n"))
