@@ -13,14 +13,9 @@
     - {order: rate_40 > rate_15, by: sst2}
 
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
-first variant is the base, with which tables compare the others. Three more keys of a variant are
-not of that config:
-
-  lstm: {fine_tuning: {objectives.0.bilstm: 128}}  # keys of the config of fine-tuning, in all tasks
-  a_tenth: {text: 0.1}                             # the share of the text that is read
-  longer: {budget: 3}                              # times the budget of the size
-
-Variants that differ in `fine_tuning` alone share their pretraining.
+first variant is the base, with which tables compare the others. The keys of `Variant` are not of
+that config: `lstm: {fine_tuning: {objectives.0.bilstm: 128}}`. Variants that differ in
+`fine_tuning` and `after` alone share their pretraining.
 """
 
 import dataclasses
@@ -37,7 +32,6 @@ from official.utils import paths, strict
 from official.utils.errors import UserError
 
 FOLDER = "studies"
-FINE_TUNING, TEXT, BUDGET = "fine_tuning", "text", "budget"
 # Fine-tuning reports the metrics of the validation split.
 _TASKS = tuple(
     name
@@ -106,6 +100,31 @@ class Size:
         strict.at_least(self, 1, "seeds")
         if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             raise ValueError("phases: their shares do not add up to 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What differs in a variant.
+
+    Attributes:
+      change: keys of the pretraining config. On the page they stand beside those below.
+      fine_tuning: keys of the config of fine-tuning, in all tasks.
+      after: the measure with the task on whose model the fine-tuning on the other tasks begins;
+        None = it begins on the pretrained model.
+      text: the share of the text that is read; None = that of the size.
+      budget: how many times the budget of the size a run has.
+    """
+
+    change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fine_tuning: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    after: str | None = None
+    text: float | None = None
+    budget: float = 1.0
+
+    def __post_init__(self):
+        if self.text is not None:
+            strict.positive_fraction(self, "text")
+        strict.above(self, 0, "budget")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,8 +202,7 @@ class Study:
       name: of the study.
       about: one line.
       sizes: by name.
-      variants: name → keys of the config that differ, and `fine_tuning`, `text` and `budget`. The
-        first one is the base.
+      variants: by name. The first one is the base.
       measures: by name. The first one that a variant has chooses its learning rate.
       claims: what the paper says, as orders of the variants.
       source: the paper and section.
@@ -197,7 +215,7 @@ class Study:
     name: str
     about: str
     sizes: Mapping[str, Size]
-    variants: Mapping[str, Any]
+    variants: Mapping[str, Variant]
     measures: Mapping[str, Measure]
     claims: tuple[Claim, ...] = ()
     source: str = ""
@@ -209,29 +227,15 @@ class Study:
     def __post_init__(self):
         if len(self.variants) < 2:
             raise ValueError("variants: a study compares at least two")
-        for name, change in self.variants.items():
-            if not isinstance(change, Mapping):
-                raise ValueError(f"variants.{name}: expected keys of the config, got {change!r}")
-            text, budget = change.get(TEXT, 1.0), change.get(BUDGET, 1.0)
-            if not isinstance(text, int | float) or not 0 < text <= 1:
+        tasks = [name for name, measure in self.measures.items() if measure.task]
+        for name, variant in self.variants.items():
+            if variant.fine_tuning and not tasks:
                 raise ValueError(
-                    f"variants.{name}.{TEXT}: expected a share of the text, got {text!r}"
-                )
-            if not isinstance(budget, int | float) or not budget > 0:
-                raise ValueError(
-                    f"variants.{name}.{BUDGET}: expected a positive number, got {budget!r}"
-                )
-            tuned = change.get(FINE_TUNING, {})
-            if not isinstance(tuned, Mapping):
-                raise ValueError(
-                    f"variants.{name}.{FINE_TUNING}: expected keys of the config of fine-tuning, "
-                    f"got {tuned!r}"
-                )
-            if tuned and not any(measure.task for measure in self.measures.values()):
-                raise ValueError(
-                    f"variants.{name}.{FINE_TUNING}: no measure has a task that is fine-tuned: add "
+                    f"variants.{name}.fine_tuning: no measure has a task that is fine-tuned: add "
                     "one, or remove the key"
                 )
+            if variant.after is not None:
+                strict.one_of(f"variants.{name}.after", variant.after, tasks)
         for name, measure in self.measures.items():
             for part in measure.mean_of:
                 strict.one_of(f"measures.{name}.mean_of", part, self.measures)
@@ -257,14 +261,9 @@ class Study:
             if not measure.task and not measure.mean_of
         }
 
-    def pretraining(self, variant: str) -> dict[str, Any]:
-        """Returns the keys of the pretraining config that differ in a variant."""
-        special = (FINE_TUNING, TEXT, BUDGET)
-        return {k: value for k, value in self.variants[variant].items() if k not in special}
-
     def fine_tuning(self, size: Size, variant: str, measure: Measure) -> list[str]:
         """Returns the values of `--override` for the fine-tuning of a variant on a task."""
-        own = overrides(self.variants[variant].get(FINE_TUNING, {}))
+        own = overrides(self.variants[variant].fine_tuning)
         return [*overrides(size.fine_tuning), *measure.override, *own]
 
     def higher(self) -> dict[str, bool]:
@@ -284,10 +283,21 @@ def load(path: str | os.PathLike) -> Study:
     """
     document = yaml_files.read(path)
     values = dict(document.values)
+    if isinstance(values.get("variants"), Mapping):
+        values["variants"] = {name: _parted(v) for name, v in values["variants"].items()}
     try:
         return strict.build(Study, values, str(document.path))
     except UserError as error:
         raise UserError(document.located(str(error))) from None
+
+
+def _parted(variant: Any) -> Any:
+    """Returns the values of a variant with the keys of the config as those of `change`."""
+    if not isinstance(variant, Mapping):
+        return variant
+    own = {field.name for field in dataclasses.fields(Variant)} - {"change"}
+    parted: dict[str, Any] = {key: value for key, value in variant.items() if key in own}
+    return parted | {"change": {k: value for k, value in variant.items() if k not in own}}
 
 
 def base_config(study_path: str | os.PathLike, size: Size) -> str:

@@ -9,7 +9,8 @@ OUTPUT/
   runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt;
                             of variants that share their pretraining, VARIANT is the first one
   runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
-  runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning
+  runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning; beside
+                            them `model`, if other tasks begin on it
   results.jsonl             the results of all runs of the page
 
 An ID is made of everything that decides about the contents: configs, seeds and the checksums of the
@@ -50,6 +51,7 @@ from tfrecords_tools.pretraining.settings import Settings
 RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"
 TUNED = "metrics.json"
+_MODEL = "model"  # beside these metrics
 # The features of shards that a corruption of phrases or entities needs.
 _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
 # The command of a run ends with this message if its gradients are not finite.
@@ -222,12 +224,12 @@ class Runner:
     def plan(self, variant: str, seed: int, rate: float | None) -> Run:
         """Returns a run with the config and the steps of each of its phases."""
         phases = []
-        times = self.study.variants[variant].get(study_page.BUDGET, 1)
+        own = self.study.variants[variant]
         chosen = {} if rate is None else {"recipe.optimizer.learning_rate": rate}
         for number, phase in enumerate(self.size.phases, 1):
             start = {"recipe.init_weights": "all"} if number > 1 else {}
             overrides = study_page.overrides(
-                self.size.change, self.study.pretraining(variant), start, phase.change, chosen,
+                self.size.change, own.change, start, phase.change, chosen,
                 {"seed": seed},
             )  # fmt: skip
             place = f"{self.place}: variants.{variant}"
@@ -246,7 +248,7 @@ class Runner:
             flops = self._flops[variant, number] * tokens
             budgets = {"steps": 1, "tokens": tokens, "flops": flops}
             kind = next(name for name in budgets if getattr(self.size, name) is not None)
-            budget = getattr(self.size, kind) * times * phase.share
+            budget = getattr(self.size, kind) * own.budget * phase.share
             steps = max(1, round(budget / budgets[kind]))
             overrides += study_page.overrides({"recipe.steps": steps})
             whole = study_page.run_config(self.config, overrides, place)
@@ -255,7 +257,8 @@ class Runner:
 
     def _share(self, variant: str) -> float:
         """Returns the share of the text that a variant reads."""
-        return self.study.variants[variant].get(study_page.TEXT, self.size.text)
+        share = self.study.variants[variant].text
+        return self.size.text if share is None else share
 
     def _check_fine_tuning(self) -> None:
         """Raises UserError if the config of a fine-tuning is not valid."""
@@ -429,8 +432,10 @@ class Runner:
         measures = dict(result.measures)
         for name, measure in self.study.measures.items():
             if measure.task:
-                values = [self._task(folder, model, run.variant, name, seed, cores)
-                          for seed in range(measure.seeds)]  # fmt: skip
+                values = [
+                    self._metric(name, self._tuned(folder, model, run.variant, name, seed, cores))
+                    for seed in range(measure.seeds)
+                ]
                 measures[name] = sum(values) / len(values)
         for name, measure in self.study.measures.items():
             if measure.mean_of and all(part in measures for part in measure.mean_of):
@@ -438,7 +443,7 @@ class Runner:
                 measures[name] = sum(parts) / len(parts)
         return dataclasses.replace(result, measures=measures)
 
-    def _task(
+    def _tuned(
         self,
         folder: Path,
         model: Path,
@@ -446,40 +451,58 @@ class Runner:
         name: str,
         seed: int,
         cores: frozenset[int] | None,
-    ) -> float:
-        """Returns a figure of the encoder, fine-tuned as a variant is, with one seed."""
+    ) -> Path:
+        """Fine-tunes on the task of a measure unless that is done.
+
+        Returns:
+          The folder of the metrics, and of the model if other tasks begin on it.
+        """
         measure = self.study.measures[name]
         assert measure.task is not None and self.options.tasks is not None
         data_set = downstream_sets.SETS[measure.task]
         overrides = [*self.study.fine_tuning(self.size, variant, measure), f"seed={seed}"]
-        key = _id([dataclasses.asdict(data_set), overrides])
-        output = folder / f"{name}-{seed}-{key}"
-        path = output / TUNED
-        if not path.exists():
-            shutil.rmtree(output, ignore_errors=True)  # of a command that was killed
-            options = argparse.Namespace(
-                data=self.options.tasks, init=model, output=output, override=overrides,
-                baselines=False,
-            )  # fmt: skip
-            command = functools.partial(self._command, folder / "log.txt", cores)
-            run = downstream_kinds.Run(data_set, options, command)
-            key = _id([dataclasses.asdict(data_set), self._tokenizer(cores).name, run.length])
-            with self._lock:
-                run.shards = self.options.output / f"tasks-{key}"
-                if not (run.shards / manifest.FILE).exists():
-                    run.make_shards()
-            run.fine_tune(evaluate=True)
-            held_out = [r for r in metrics_log.read(run.model) if r.split == "validation"]
-            if not held_out:
-                raise UserError(
-                    f"measures.{name}: the gradients of fine-tuning are not finite; lower "
-                    "recipe.optimizer.learning_rate by its `override`"
-                )
-            with atomic.file(path) as stream:
-                json.dump(dict(held_out[-1].metrics), stream, indent=1)
-            shutil.rmtree(run.folder)
-        values = json.loads(path.read_text(encoding="utf-8"))
-        metric = measure.metric or data_set.metrics[0]
+        key = [dataclasses.asdict(data_set), overrides]
+        after = self.study.variants[variant].after
+        if after not in (None, name):
+            before = self._tuned(folder, model, variant, after, 0, cores)
+            model = before / _MODEL
+            key.append(before.name)
+        kept = name in {other.after for other in self.study.variants.values()} and seed == 0
+        output = folder / f"{name}-{seed}-{_id(key)}"
+        if (output / TUNED).exists() and (not kept or (output / _MODEL).exists()):
+            return output
+        shutil.rmtree(output, ignore_errors=True)  # of a command that was killed
+        options = argparse.Namespace(
+            data=self.options.tasks, init=model, output=output, override=overrides,
+            baselines=False,
+        )  # fmt: skip
+        command = functools.partial(self._command, folder / "log.txt", cores)
+        run = downstream_kinds.Run(data_set, options, command)
+        shards = _id([dataclasses.asdict(data_set), self._tokenizer(cores).name, run.length])
+        with self._lock:
+            run.shards = self.options.output / f"tasks-{shards}"
+            if not (run.shards / manifest.FILE).exists():
+                run.make_shards()
+        run.fine_tune(evaluate=True)
+        held_out = [r for r in metrics_log.read(run.model) if r.split == "validation"]
+        if not held_out:
+            raise UserError(
+                f"measures.{name}: the gradients of fine-tuning are not finite; lower "
+                "recipe.optimizer.learning_rate by its `override`"
+            )
+        if kept:
+            run.model.rename(output / _MODEL)
+        with atomic.file(output / TUNED) as stream:
+            json.dump(dict(held_out[-1].metrics), stream, indent=1)
+        shutil.rmtree(run.folder)
+        return output
+
+    def _metric(self, name: str, tuned: Path) -> float:
+        """Returns the figure of a measure after fine-tuning."""
+        measure = self.study.measures[name]
+        assert measure.task is not None
+        values = json.loads((tuned / TUNED).read_text(encoding="utf-8"))
+        metric = measure.metric or downstream_sets.SETS[measure.task].metrics[0]
         if metric not in values:
             known = ", ".join(values)
             raise UserError(f"measures.{name}.metric: {measure.task} has no {metric} ({known})")

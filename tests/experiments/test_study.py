@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -39,11 +41,18 @@ measures:
 claims:
   - {order: without > with, by: masked_lm}
 """
-# Another variant, with the pretraining of `with`, and a task.
+# `with` also hides phrases; another variant has its pretraining; and there are tasks.
+CHANGE = "encoder.dropout: 0.1, corruption.unit: phrase"
 TUNED = PAGE.replace(
-    "  wild:",
-    "  tuned: {encoder.dropout: 0.1, fine_tuning: {objectives.0.bilstm: 4}}\n  wild:",
-).replace("claims:", "  cola: {task: cola, metric: accuracy, override: [recipe.epochs=1]}\nclaims:")
+    "with: {encoder.dropout: 0.1}",
+    f"with: {{{CHANGE}}}\n"
+    f"  tuned: {{{CHANGE}, fine_tuning: {{objectives.0.bilstm: 4}}, after: cola}}",
+).replace(
+    "claims:",
+    "  cola: {task: cola, metric: accuracy, override: [recipe.epochs=1]}\n"
+    "  again: {task: cola, metric: accuracy, override: [recipe.epochs=2]}\n"
+    "phrases: {min_count: 3}\nclaims:",
+)
 
 
 @pytest.fixture
@@ -132,20 +141,6 @@ def test_what_is_missing_is_said_before_anything_runs(texts):
     (texts / "held_out.txt").unlink()
     with pytest.raises(UserError, match="--held_out=.*there is no such file"):
         runner(texts)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_every_size_of_every_page_is_planned(texts):
-    options = study_runs.Options(
-        texts / "text.txt", texts / "held_out.txt", texts / "work", texts / "tasks"
-    )
-    for path in sorted((ROOT / "configs" / "studies").glob("*.yaml")):
-        page = study_page.load(path)
-        for size in page.sizes:
-            made = study_runs.Runner(page, str(path), size, options)
-            for variant, first in made.pretrained_as.items():
-                assert (made.expected[variant] > 0) == (variant == first), (path, size)
 
 
 def test_the_list_and_a_dry_run(texts, capsys):
@@ -238,7 +233,16 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     assert [r.id for r in with_] == [r.id for r in tuned] and not (runs / "tuned").exists()
     assert [r.seconds for r in with_] == [r.seconds for r in tuned]
     for result in with_[:2]:  # a fine-tuning of each variant
-        assert len(list((runs / "with" / result.id).glob("cola-0-*/metrics.json"))) == 2
+        folder = runs / "with" / result.id
+        models = [path.parent / "model" for path in folder.glob("cola-0-*/metrics.json")]
+        assert len(models) == 2 and all((model / "config.yaml").exists() for model in models)
+        log = (folder / "log.txt").read_text()
+        starts = re.findall(r"--init=(\S+) --model_dir=\S+/again-0-", log)
+        # The variant with the BiLSTM begins on the model of its own first task.
+        assert len(starts) == 2 and str(folder / "phase-2") == starts[0]
+        assert Path(starts[1]) in models
+        kept = [m for m in models if "bilstm: 4" in (m / "config.yaml").read_text()]
+        assert [Path(starts[1])] == kept
     assert len(list((texts / "work").glob("shards-*"))) == 4  # of two lengths, with phrases or not
     (lexicon,) = (texts / "work").glob("phrases-*.txt")
     assert all(len(line.split()) > 1 for line in lexicon.read_text().splitlines())

@@ -57,13 +57,15 @@ def test_a_page_and_its_defaults(tmp_path):
         ("steps: 1000, ", "", "expected one of steps, tokens and flops, got none"),
         ("{rate_15: 82.2}", "{rate_16: 82.2}", "'rate_16' is not one of rate_15, rate_40"),
         ("  rate_40: {corruption.mask_rate: 0.4}\n", "", "variants: a study compares at least"),
-        ("{corruption.mask_rate: 0.4}", "0.4", "variants.rate_40: expected keys of the config"),
+        ("{corruption.mask_rate: 0.4}", "0.4", "variants.rate_40: expected a mapping, got 0.4"),
         ("{corruption.mask_rate: 0.4}", "{fine_tuning: 3}",
-         "variants.rate_40.fine_tuning: expected keys of the config of fine-tuning, got 3"),
+         "variants.rate_40.fine_tuning: expected a mapping, got 3"),
+        ("{corruption.mask_rate: 0.4}", "{after: masked_lm}",
+         "variants.rate_40.after: 'masked_lm' is not one of sst2, mrpc"),
         ("{corruption.mask_rate: 0.4}", "{text: 1.5}",
-         "variants.rate_40.text: expected a share of the text, got 1.5"),
+         "variants.rate_40.text: 1.5 is not above 0 and at most 1"),
         ("{corruption.mask_rate: 0.4}", "{budget: 0}",
-         "variants.rate_40.budget: expected a positive number, got 0"),
+         "variants.rate_40.budget: 0.0 is not above 0"),
         ("seeds: 2,", "seeds: 2, text: 0,", "sizes.mini.text"),
         ("about:", "aboot:", "aboot: unknown key; did you mean 'about'"),
     ],
@@ -81,7 +83,7 @@ def test_a_variant_has_keys_of_fine_tuning_of_its_own(tmp_path):
         "{task: sst2}", "{task: sst2, override: [recipe.epochs=1]}"
     )
     study = load(tmp_path, page)
-    assert study.pretraining("rate_40") == {"corruption.mask_rate": 0.4}
+    assert study.variants["rate_40"].change == {"corruption.mask_rate": 0.4}
     sst2 = study.measures["sst2"]
     size = dataclasses.replace(study.sizes["mini"], fine_tuning={"recipe.batch_size": 8})
     overrides = [study.fine_tuning(size, name, sst2) for name in study.variants]
@@ -106,6 +108,6 @@ def test_published_pages(path):
         config = study_page.base_config(path, size)
         for variant in study.variants:
             for phase in size.phases:
-                change = study.pretraining(variant)
+                change = study.variants[variant].change
                 overrides = study_page.overrides(size.change, change, phase.change)
                 study_page.run_config(config, overrides, f"{name}, {variant}")
