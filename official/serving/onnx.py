@@ -60,6 +60,12 @@ def export(
         raise UserError(
             f"--format=onnx: {size / 2**30:.1f} GiB of weights: a file of ONNX holds at most 2 GiB"
         )
+    head = context.head
+    if head is not None and getattr(head, "bilstm", None) is not None:
+        raise UserError(
+            f"--format=onnx: {head.config.type}.bilstm: tf2onnx cannot convert the loop of "
+            "a BiLSTM: remove --format, and take the SavedModel"
+        )
     with atomic.folder(output, FILE.format("tokens")) as folder:
         for name, function in signatures.items():
             (folder / FILE.format(name)).write_bytes(_converted(function))

@@ -53,6 +53,9 @@ def test_outputs(tmp_path, name):
 
 
 def test_what_onnx_lacks_is_refused(tmp_path, monkeypatch):
+    load(tmp_path / "bilstm", {**CLASSIFICATION, "bilstm": 3})
+    with pytest.raises(UserError, match="--format=onnx: classification.bilstm: tf2onnx cannot"):
+        export.export(tmp_path / "bilstm", tmp_path / "onnx")
     load(tmp_path / "model", CLASSIFICATION)
     monkeypatch.setattr(export, "_MAX_BYTES", 1000)
     with pytest.raises(UserError, match="GiB of weights: a file of ONNX holds at most 2 GiB"):
