@@ -9,6 +9,7 @@ is typed by hand.
 
 import argparse
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def markdown(study: Study, results: Sequence[Result]) -> str:
     """Returns the section of a study: its table, verdicts, the paper's figures and the settings."""
     runs = chosen(study, results)
     values = measured(study, runs)
-    lines = [f"## {study.about[0].upper()}{study.about[1:]}", ""]
+    lines = [f"## {_title(study)}", ""]
     if study.source:
         lines += [f"{study.source}.", ""]
     lines += [*_table(study, runs, values), ""]
@@ -121,9 +122,13 @@ def _verdicts(study: Study, values: Mapping[str, Mapping[str, Values]]) -> list[
         tests = ", ".join(
             "-" if math.isnan(part.p_value) else f"{part.p_value:.2g}" for part in parts
         )
-        order = claim.order.replace(">=", "≥")
-        lines.append(f"| {order} | {claim.by} | {text} | {tests} |")
+        lines.append(f"| {_order(claim)} | {claim.by} | {text} | {tests} |")
     return lines
+
+
+def _order(claim: claims.Claim) -> str:
+    margin = f", within {claim.margin:g}" if claim.margin else ""
+    return claim.order.replace(">=", "≥") + margin
 
 
 def _paper(study: Study) -> list[str]:
@@ -153,6 +158,7 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
         + (" --tasks=DIR" if any(m.task for m in study.measures.values()) else "")
         + " --output=DIR`",
         "",
+        f"Config `{study.sizes[results[0].size].config}`. "
         f"{len(seconds)} runs, {hours:.1f} hours of pretraining. Steps of a run: "
         f"{', '.join(f'{s:,}' for s in steps)}. Tokens: {', '.join(f'{t:,}' for t in tokens)}.",
     ]
@@ -202,6 +208,22 @@ def plot(study: Study, results: Sequence[Result], path: Path) -> bool:
     return True
 
 
+def _title(study: Study) -> str:
+    return f"{study.about[0].upper()}{study.about[1:]}"
+
+
+def _summary(study: Study, results: Sequence[Result]) -> list[str]:
+    """Returns a row for each claim of a study, with a link to its section."""
+    values = measured(study, chosen(study, results))
+    # The anchor that Markdown gives to the title of the section.
+    anchor = re.sub(r"[^\w -]", "", study.about.lower()).replace(" ", "-")
+    judged = claims.judge(study.claims, values, study.higher())
+    return [
+        f"| [{study.name}](#{anchor}) | {_order(claim)} | {claim.by} | {verdict.verdict} |"
+        for claim, (verdict, _) in zip(study.claims, judged, strict=True)
+    ]
+
+
 def findings(folder: Path) -> str:
     """Returns the page of all studies whose results are in a folder.
 
@@ -212,9 +234,12 @@ def findings(folder: Path) -> str:
     if not files:
         raise UserError(f"{folder}: there are no results (NAME.jsonl) in it")
     sections = []
+    summary = ["| study | claim | by | verdict |", "|---|---|---|---|"]
     for file in files:
         study = study_page.load(_PAGES / f"{file.stem}.yaml")
-        sections.append(markdown(study, read_results(file)))
+        results = read_results(file)
+        sections.append(markdown(study, results))
+        summary += _summary(study, results)
     intro = (
         "# Findings\n\n"
         "What papers report, beside what this project measures at the size that each section "
@@ -224,7 +249,7 @@ def findings(folder: Path) -> str:
         "over all claims of a study); else it is *not resolved*. "
         "`python -m experiments.report` makes this page from `experiments/results`.\n"
     )
-    return "\n".join([intro, *sections])
+    return "\n".join([intro, *summary, "", *sections])
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,6 +8,7 @@ import pytest
 from experiments import report, study_page, study_runs
 from experiments.study_runs import Result
 from official.utils.errors import UserError
+from tests import ROOT
 
 PAGE = """\
 name: made
@@ -56,7 +57,7 @@ def test_the_table_has_means_errors_and_paired_differences(study):
 
 def test_the_settings_name_rates_runs_and_the_command(study):
     text = report.markdown(study, results())
-    assert "10 runs, 5.0 hours of pretraining" in text
+    assert "Config `bert_mini.yaml`. 10 runs, 5.0 hours of pretraining" in text
     assert "Learning rates 0.0001, 0.001 were tried with seed 0. Chosen: one 0.001," in text
     assert "--study=configs/studies/made.yaml --size=mini" in text and "--tasks=DIR" in text
     assert "Commit abc." in text
@@ -93,6 +94,20 @@ def test_the_curves_have_a_line_and_a_band_for_each_variant(study, tmp_path):
     flat = [dataclasses.replace(result, curve=()) for result in results()]
     assert not report.plot(study, flat, tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
+
+
+def test_findings_begin_with_all_verdicts(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "_PAGES", tmp_path)
+    lines = "".join(json.dumps(dataclasses.asdict(r)) + "\n" for r in results())
+    (tmp_path / "made.jsonl").write_text(lines)
+    page = report.findings(tmp_path)
+    assert "| [made](#a-study) | two > one | loss | holds |\n| [made](#a-study) | three" in page
+    assert page.index("| [made]") < page.index("## A study\n")
+
+
+def test_the_page_of_findings_is_made_of_the_results():
+    page = report.findings(ROOT / "experiments" / "results")
+    assert (ROOT / "docs" / "findings.md").read_text() == page
 
 
 def test_findings_need_results(tmp_path):
