@@ -340,7 +340,8 @@ class Predictor:
             if kind in OBJECTIVES[method]
         ]
         if not fitting:
-            names = " or ".join(OBJECTIVES[method])
+            *first, last = OBJECTIVES[method]
+            names = f"{', '.join(first)} or {last}" if first else last
             others = [name for name, types in OBJECTIVES.items() if set(types) & set(kinds)]
             raise UserError(
                 f"{method}: this model has no objective {names}, only {', '.join(kinds) or 'none'}"

@@ -122,7 +122,7 @@ def test_what_a_command_printed():
 def test_a_command_that_fails_ends_the_run(tmp_path):
     run = downstream_kinds.Run.__new__(downstream_kinds.Run)
     with pytest.raises(SystemExit, match="official.main ended with 2"):
-        run.command("official.main", "--mode=eval", f"--data={tmp_path}")
+        run._command("official.main", "--mode=eval", f"--data={tmp_path}")
 
 
 def test_rows_are_those_of_the_shards(tmp_path):
