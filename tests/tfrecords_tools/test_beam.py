@@ -112,6 +112,7 @@ def test_rows_of_sentences(tmp_path, text):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_several_processes_count_words(tmp_path, text):
     """The command, whose workers are processes that Beam starts."""
     command = (

@@ -69,7 +69,7 @@ def test_a_group_is_no_longer_than_an_epoch(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batches", [4, 9])
+@pytest.mark.parametrize("batches", [4, pytest.param(9, marks=pytest.mark.long)])
 def test_a_run_of_whole_epochs_has_each_example_as_often(tmp_path, monkeypatch, batches):
     """A group that went on behind the end would leave out some of the last epoch."""
     monkeypatch.setattr(length_groups, "MAX_BATCHES", batches)

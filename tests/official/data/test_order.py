@@ -105,7 +105,7 @@ def test_whole_epochs_are_not_read_to_be_left_out(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 16])
+@pytest.mark.parametrize("workers", [2, pytest.param(16, marks=pytest.mark.long)])
 def test_workers_read_their_own_shards_and_together_the_same_batches(tmp_path, workers):
     files = write(tmp_path, [20] * 64)
     whole = take(files, 80, 16)  # an epoch

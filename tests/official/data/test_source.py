@@ -447,7 +447,7 @@ def test_several_folders_are_counted_through(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("buckets", [(), (8, 11)])
+@pytest.mark.parametrize("buckets", [(), pytest.param((8, 11), marks=pytest.mark.long)])
 def test_folders_with_shares(tmp_path, buckets):
     a = write(tmp_path / "a", make_examples(70, seed=1), shards=4)
     b = write(tmp_path / "b", make_examples(50, seed=2), shards=4)
