@@ -122,11 +122,7 @@ def write_references(
     Returns:
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
-    records = (
-        {name: value for name, value in each._asdict().items() if value is not None}
-        for each in references
-    )
-    return _write(folder, f"references-{split}.jsonl", records)
+    return _write(folder, f"references-{split}.jsonl", map(_known, references))
 
 
 def read_references(
@@ -225,11 +221,7 @@ def write_compared(
     Returns:
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
-    records = (
-        {name: value for name, value in each._asdict().items() if value is not None}
-        for each in rows
-    )
-    return _write(folder, f"compared-{split}.jsonl", records)
+    return _write(folder, f"compared-{split}.jsonl", map(_known, rows))
 
 
 def read_compared(folder: str | os.PathLike, split: str, content: Manifest) -> list[ComparedRow]:
@@ -316,6 +308,11 @@ def _pairs(path: AnyPath) -> tuple[tuple[str, str], ...]:
             return tuple((cells[0], cells[2]) for cells in map(str.split, stream))
     except (IndexError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a run in TREC's format ({error}): {ADVICE}") from None
+
+
+def _known(row: Reference | ComparedRow) -> dict[str, Any]:
+    """Returns the fields of a row that are not None."""
+    return {name: value for name, value in row._asdict().items() if value is not None}
 
 
 def _write(
