@@ -51,7 +51,7 @@ TUNED = PAGE.replace(
     "claims:",
     "  cola: {task: cola, metric: accuracy, override: [recipe.epochs=1]}\n"
     "  again: {task: cola, metric: accuracy, override: [recipe.epochs=2]}\n"
-    "phrases: {min_count: 3}\nclaims:",
+    "phrases: {min_count: 2, threshold: 0.1}\nclaims:",
 )
 
 
