@@ -24,13 +24,13 @@ from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.data import shared_rows
 from official.shards import features, layer_states, parsing
+from official.shards.features import NO_CANDIDATE
 from official.tokenizers import pair_packing, windows, word_characters
 from official.utils import seeding
 
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 TAG_FEATURES = ("word_ids", "tag_ids")
 NO_TAG = -1
-NO_CANDIDATE = -1
 # Features that become other batch fields; all others are batch fields as they are. The features of
 # lexicons list positions, and become a flag for each token if the corruption reads them.
 LISTS = (

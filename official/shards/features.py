@@ -14,6 +14,8 @@ import numpy as np
 from official.shards import example_bytes
 from official.utils.errors import UserError
 
+NO_CANDIDATE = -1  # in `candidate_ids`, where a token is not of a candidate
+
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
@@ -128,7 +130,7 @@ FEATURES: dict[str, Feature] = {
         "ints",
         "pronouns: id of the candidate's token at each of its masks; -1 elsewhere",
         "ids",
-        low=-1,
+        low=NO_CANDIDATE,
         as_many_as="token_ids",
     ),
     "row": Feature("int", "number of the example's row in its source file, from 0"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from official.tasks import KINDS, Task, nearest
+from official.tasks import KINDS, Task, best_rows, nearest
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
@@ -106,7 +106,8 @@ def with_labels_of_train_file(
     """Returns a classification task with the labels that its train file has.
 
     Raises:
-      UserError: there is no train file, or it has less than two labels or too many.
+      UserError: there is no train file, or it has less than two labels or too many, or not those
+        that rows that are compared need.
     """
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
@@ -150,7 +151,10 @@ def with_labels_of_train_file(
         labels = sorted(values, key=int)
     except ValueError:
         labels = sorted(values)
-    return dataclasses.replace(task, labels=tuple(labels), values=())
+    task = dataclasses.replace(task, labels=tuple(labels), values=())
+    if task.best:
+        best_rows.check_labels(task)
+    return task
 
 
 def _examples(

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from official.shards import side_texts
-from official.tasks import best_rows, trec
+from official.tasks import trec
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import labelled_text, ranking
 from tfrecords_tools.tasks.splits import Splits
@@ -45,7 +45,6 @@ class Builder(ranking.TripleBuilder):
             self.task = labelled_text.with_labels_of_train_file(
                 self.task, self.files, self.format, self.skip_bad_rows
             )
-            best_rows.check_labels(self.task)
         self._compared: dict[str, list[side_texts.ComparedRow]] = {}
 
     def read(

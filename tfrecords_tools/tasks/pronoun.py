@@ -22,15 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from official.shards import side_texts
-from official.tasks import Description, best_rows, trec
+from official.shards.features import NO_CANDIDATE
+from official.tasks import Description, trec
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, labelled_text, pronouns_in_clauses, ranking
 from tfrecords_tools.tasks.splits import Example, Make, Splits
-
-NO_CANDIDATE = -1
 
 
 class Group(NamedTuple):
@@ -109,7 +108,6 @@ class Builder(builder.Builder[Compared, SplitCounts]):
             self.task = labelled_text.with_labels_of_train_file(
                 self.task, self.files, self.format, self.skip_bad_rows
             )
-            best_rows.check_labels(self.task)
         self._compared: dict[str, list[side_texts.ComparedRow]] = {}
         # The candidates of each pronoun in all files, by their text in lower case. Bad rows are
         # reported when their split is read.
