@@ -47,6 +47,13 @@ and ranks documents by the vectors of queries, exactly:
   python -m official.main --mode=search --model_dir=MODEL --queries=queries.tsv \
       --texts=documents.tsv --output=found.run --top_k=100
 
+A folder of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv) is searched and scored. A model of
+the objective ranking then scores the documents that were found, and orders them anew:
+
+  python -m official.main --mode=search --model_dir=MODEL --beir=FOLDER --output=found.run
+  python -m official.main --mode=search --model_dir=RANKER --beir=FOLDER --rerank=found.run \
+      --output=reranked.run
+
 Heads over a frozen encoder learn from its states, which are computed once:
 
   python -m official.main --mode=embed --layers=all --model_dir=MODEL --data=TASK_SHARDS \
@@ -60,6 +67,7 @@ command and share --model_dir. If one of them is stopped, all of them stop.
 """
 
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -69,6 +77,8 @@ from official.utils import errors, paths, progress
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from official.tasks import beir
 
 _MODES = ("train", "eval", "train_and_eval", "predict", "generate", "fill_mask", "embed", "search")
 FLAGS = flags.FLAGS
@@ -147,7 +157,7 @@ def _define_prediction_flags() -> None:
         "split",
         None,
         "train, validation, test, or another split of the shards. Default: all validation splits "
-        "(eval), test (predict), all test splits (predict with --submission).",
+        "(eval), test (predict; search with --beir), all test splits (predict with --submission).",
     )
     flags.DEFINE_string(
         "output",
@@ -192,7 +202,7 @@ def main(argv: list[str]) -> None:
         "generate": ("model_dir",),
         "fill_mask": ("model_dir", "texts", "output"),
         "embed": ("model_dir", "output"),
-        "search": ("model_dir", "queries", "texts", "output"),
+        "search": ("model_dir", "output"),
     }
     errors.require(FLAGS, *required.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
@@ -385,20 +395,54 @@ def _embed() -> None:
 
 
 def _search() -> None:
-    """Writes the documents that are nearest to queries, as a TREC run."""
-    from official.serving import loaded_model, search
+    """Writes the documents that suit queries best, as a TREC run, and its metrics if it has any."""
+    from official.serving import loaded_model, reranking, search
+    from official.tasks import beir, text_files, trec
 
     search.check_output(FLAGS.output)
-    model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
-    embedder, name = model.embedder, model.config.name
-    embedder.settings = embedder.settings.with_values(
-        FLAGS.pooling, FLAGS.normalize, FLAGS.max_length
-    )
     top_k = FLAGS.top_k if FLAGS["top_k"].present else search.TOP_K
-    queries, documents = search.write(
-        embedder, FLAGS.queries, FLAGS.texts, FLAGS.output, top_k, name, progress.say
-    )
-    print(f"wrote {FLAGS.output}: {queries:,} queries, {documents:,} documents")
+    search.check_top_k(top_k)
+    if bool(FLAGS.beir) == bool(FLAGS.queries or FLAGS.texts):
+        raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
+    judged = None
+    if FLAGS.beir:
+        judged = beir.read(FLAGS.beir, FLAGS.split or "test")
+        queries, documents = judged.queries, judged.documents
+    else:
+        errors.require(FLAGS, "queries", "texts", mode=FLAGS.mode)
+        queries, documents = dict(text_files.unique(FLAGS.queries)), paths.path(FLAGS.texts)
+    model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
+    options = (FLAGS.output, top_k, model.config.name, progress.say)
+    if FLAGS.rerank:
+        run = trec.read_run(paths.path(FLAGS.rerank), queries)
+        run = beir.without_own(run) if judged else run
+        known = reranking.write(model, queries, documents, run, *options)
+    else:
+        embedder = model.embedder
+        embedder.settings = embedder.settings.with_values(
+            FLAGS.pooling, FLAGS.normalize, FLAGS.max_length
+        )
+        known = search.write(embedder, queries, documents, *options, own=not judged)
+    print(f"wrote {FLAGS.output}: {len(queries):,} queries, {len(known):,} documents")
+    if judged:
+        _score(judged, known)
+
+
+def _score(judged: "beir.Judged", documents: Collection[str]) -> None:
+    """Prints the metrics of --output, and what the judgments lack."""
+    from official.evaluation import rankings
+    from official.tasks import beir, trec
+
+    for count, what in (
+        (judged.unjudged, "queries without judgments, which are left out"),
+        (judged.left_out, "judgments of unknown queries, which are left out"),
+        (judged.unknown(documents), "judgments of unknown documents, which count as not found"),
+    ):
+        if count:
+            print(f"{count:,} {what}")
+    metrics = rankings.compute(beir.METRICS, judged.qrels, trec.read_run(paths.path(FLAGS.output)))
+    for name, value in metrics.items():
+        print(f"{name:24} {value:.6f}")
 
 
 def _embed_shards() -> None:

@@ -11,11 +11,15 @@ Formats, and the files that --input must contain:
              interest) become 4 to 1, all others 0. .T is ignored, because .W begins with the title.
   cisi       CISI.ALL, CISI.QRY and CISI.REL; documents that CISI.REL lists are relevant.
   wikiqa     train.tsv, dev.tsv and test.tsv with qid, question, answer and label.
+  beir       corpus.jsonl, queries.jsonl and qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv.
+  ranking    what this command writes: queries.tsv, documents.tsv, qrels and a run for each split.
 
 It writes queries.tsv, documents.tsv, qrels, and a BM25 run for each split. For Cranfield and CISI,
 a run has the --depth best documents of each query, and --validation and --test are random shares of
-the queries. For WikiQA, a run has the answers of each question, in the splits of WikiQA. The
-metrics of the runs are a baseline.
+the queries. For WikiQA, a run has the answers of each question, in the splits of WikiQA. For BEIR,
+splits are those of the judgments. The metrics of the runs are a baseline.
+
+With --to=beir it writes a folder of BEIR, which `official.main --mode=search` searches and scores.
 
 Shapes: Q queries that are ranked at once, D documents.
 """
@@ -29,13 +33,14 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from absl import flags
 
-from official.tasks import SPLITS, trec
+from official.tasks import SPLITS, beir, text_files, trec
 from official.utils import atomic, errors, paths, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 _K1, _B = 1.2, 0.75  # The usual values.
 SCORES_AT_ONCE = 1 << 24  # Q x D, or D if that is more
+_BEIR_SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 _FIELD = re.compile(r"\.([A-Z])\s*")
 _NUMBER = re.compile(r"\.I\s+(\d+)\s*")
 
@@ -146,6 +151,43 @@ def read_wikiqa(folder: AnyPath) -> Collection:
     return _usable(collection)
 
 
+def read_beir(folder: AnyPath) -> Collection:
+    """Reads a folder of BEIR (see the module)."""
+    collection = Collection({}, {}, {})
+    for split, name in _BEIR_SPLITS.items():
+        if not (folder / beir.QRELS / f"{name}.tsv").exists():
+            continue
+        judged = beir.read(folder, name)
+        collection.documents = collection.documents or dict(text_files.unique(judged.documents))
+        collection.queries |= judged.queries
+        collection.splits[split] = dict.fromkeys(judged.queries)
+        collection.left_out["judgments of unknown queries"] += judged.left_out
+        collection.left_out["judgments of unknown documents"] += judged.unknown(
+            collection.documents
+        )
+        for query, grades in judged.qrels.items():
+            known = {name: grade for name, grade in grades.items() if name in collection.documents}
+            collection.qrels.setdefault(query, {}).update(known)
+    if not collection.splits:
+        names = ", ".join(f"{name}.tsv" for name in _BEIR_SPLITS.values())
+        raise UserError(f"{folder / beir.QRELS} has none of {names}")
+    return _usable(collection)
+
+
+def read_ranking(folder: AnyPath) -> Collection:
+    """Reads what `write` has written."""
+    queries, documents = (
+        dict(text_files.unique(folder / f"{name}.tsv")) for name in ("queries", "documents")
+    )
+    qrels = trec.read_qrels(folder / "qrels", queries, documents)
+    collection = Collection(queries, documents, qrels)
+    for split in SPLITS:
+        if (folder / f"{split}.run").exists():
+            run = trec.read_run(folder / f"{split}.run", queries, documents)
+            collection.splits[split] = {query: list(found) for query, found in run.items()}
+    return _usable(collection)
+
+
 def split_queries(
     queries: Iterable[str], validation: float, test: float, seed: int
 ) -> dict[str, dict[str, list[str] | None]]:
@@ -227,7 +269,13 @@ def _whole(location: str, text: str) -> int:
         raise UserError(f"{location}: {text!r} is not a whole number") from None
 
 
-READERS = {"cranfield": read_cranfield, "cisi": read_cisi, "wikiqa": read_wikiqa}
+READERS = {
+    "cranfield": read_cranfield,
+    "cisi": read_cisi,
+    "wikiqa": read_wikiqa,
+    "beir": read_beir,
+    "ranking": read_ranking,
+}
 
 
 def rank(
@@ -306,11 +354,29 @@ def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]
     return sizes
 
 
+def write_beir(collection: Collection, folder: AnyPath) -> dict[str, int]:
+    """Writes a folder of BEIR; returns the number of queries of each split."""
+    qrels = {
+        split: {query: collection.qrels[query] for query in collection.splits[split]}
+        for split in SPLITS
+        if split in collection.splits
+    }
+    beir.write(folder, collection.queries, collection.documents.items(), qrels)
+    return {split: len(judged) for split, judged in qrels.items()}
+
+
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
     flags.DEFINE_enum("format", None, list(READERS), "format of the collection", flag_values=values)
     flags.DEFINE_string("input", None, "folder of the files", flag_values=values)
     flags.DEFINE_string("output", None, "folder to create", flag_values=values)
+    flags.DEFINE_enum(
+        "to",
+        "ranking",
+        ["ranking", "beir"],
+        "what to write: the files of a ranking task, or a folder of BEIR",
+        flag_values=values,
+    )
     flags.DEFINE_integer(
         "depth", 100, "largest number of candidates of a query", 1, flag_values=values
     )
@@ -335,7 +401,10 @@ def main(argv: list[str]) -> None:
             collection.queries, options.validation, options.test, options.seed
         )
         collection.splits = {name: them for name, them in collection.splits.items() if them}
-    sizes = write(collection, paths.path(options.output), options.depth)
+    if options.to == "beir":
+        sizes = write_beir(collection, paths.path(options.output))
+    else:
+        sizes = write(collection, paths.path(options.output), options.depth)
     for reason, count in sorted(collection.left_out.items()):
         if count:
             print(f"left out: {count:,} {reason}")

@@ -1,7 +1,8 @@
 """Metrics of rankings, and their predictions as TREC runs.
 
-The metrics are those of ir-measures, which calls trec_eval. The expected reciprocal rank is
-computed here, because the library gets it from a Perl script that prints only five digits.
+The metrics are those of ir-measures, which calls trec_eval. Two are computed here: the expected
+reciprocal rank, which the library gets from a Perl script that prints only five digits, and the
+reciprocal rank with a cutoff, for which it breaks ties otherwise than trec_eval does.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,13 @@ from official.utils.paths import AnyPath
 
 # Measures of ir-measures by our names. Documents of grade 1 or more are relevant, and the gain of a
 # document is its grade.
-_MEASURES = {"ndcg_10": "nDCG@10", "ndcg_20": "nDCG@20", "mrr": "RR", "map": "AP"}
+_MEASURES = {
+    "ndcg_10": "nDCG@10",
+    "ndcg_20": "nDCG@20",
+    "mrr": "RR",
+    "map": "AP",
+    "recall_100": "R@100",
+}
 
 
 class Scorer:
@@ -166,4 +173,13 @@ def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:
     return total
 
 
-_FUNCTIONS: dict[str, Callable[[list[int]], float]] = {"err_20": expected_reciprocal_rank}
+def reciprocal_rank(grades: Iterable[int], cutoff: int = 10) -> float:
+    """Returns 1 / the rank of the first relevant document of one query; 0 beyond the cutoff."""
+    ranks = (rank for rank, grade in enumerate(list(grades)[:cutoff], 1) if grade > 0)
+    return 1 / next(ranks, float("inf"))
+
+
+_FUNCTIONS: dict[str, Callable[[list[int]], float]] = {
+    "err_20": expected_reciprocal_rank,
+    "mrr_10": reciprocal_rank,
+}

@@ -70,6 +70,18 @@ def define_embedding() -> None:
         "search: a file of queries: .tsv with the columns id and text, .jsonl with `_id` and "
         "`text` (and perhaps `title`), or a text on each line, whose id is the number of the line.",
     )
+    flags.DEFINE_string(
+        "beir",
+        None,
+        "search: a folder of BEIR with corpus.jsonl, queries.jsonl and qrels/, in place of "
+        "--queries and --texts. --split names the judgments; the metrics are printed.",
+    )
+    flags.DEFINE_string(
+        "rerank",
+        None,
+        "search: a TREC run, of which the model scores the --top_k best documents of each query; "
+        "it has the objective ranking. If not, all documents are compared by their vectors.",
+    )
     flags.DEFINE_multi_string(
         "target",
         [],

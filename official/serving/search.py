@@ -8,14 +8,14 @@ Shapes: Q queries, N documents, B documents of a block, D size of a vector, K do
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from official.serving.embedder import Embedder
 from official.serving.text_vectors import EmbeddingSettings
-from official.tasks import trec
-from official.utils import atomic, paths, text_lines
+from official.tasks import text_files, trec
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
@@ -136,8 +136,7 @@ def nearest(
     Raises:
       UserError: `top_k` is less than 1, there are no queries, or one text is given for the list.
     """
-    if top_k < 1:
-        raise UserError(f"top_k: {top_k} is less than 1")
+    check_top_k(top_k)
     settings = embedder.settings
     if settings.similarity == "cosine":
         settings = settings.with_values(normalize=True)
@@ -152,121 +151,61 @@ def nearest(
 
 def write(
     embedder: Embedder,
-    queries: str | os.PathLike,
-    documents: str | os.PathLike,
+    queries: Mapping[str, str],
+    documents: AnyPath,
     output: str | os.PathLike,
     top_k: int,
     name: str,
     report: Report | None = None,
-) -> tuple[int, int]:
-    """Searches a file of documents for a file of queries, and writes a TREC run.
+    own: bool = True,
+) -> list[str]:
+    """Searches a file of documents, and writes a TREC run.
 
     Args:
       embedder: as in `nearest`.
-      queries: a file with ids and texts: see `texts_of`.
-      documents: a file with ids and texts.
+      queries: id → text.
+      documents: a file of ids and texts: see `official.tasks.text_files`.
       output: the file, which appears when it is complete.
       top_k: as in `nearest`.
       name: the name of the run.
       report: as in `nearest`.
+      own: whether a document may be found whose id is that of the query.
 
     Returns:
-      Q and N.
+      The ids of the documents.
 
     Raises:
-      UserError: a file cannot be read, or an id occurs twice.
+      UserError: the file cannot be read, or an id occurs twice.
     """
     check_output(output)
-    query_texts = dict(_unique(queries))
-    count = sum(1 for _ in texts_of(documents))
+    check_top_k(top_k)
+    count = sum(1 for _ in text_files.texts_of(documents))
     ids: list[str] = []
 
     def texts() -> Iterator[str]:
-        for identity, text in _unique(documents):
+        for identity, text in text_files.unique(documents):
             ids.append(identity)
             yield text
 
-    best = nearest(embedder, list(query_texts.values()), texts(), top_k, report=report, count=count)
+    wanted = top_k if own else top_k + 1
+    best = nearest(embedder, list(queries.values()), texts(), wanted, report=report, count=count)
     with atomic.file(output) as stream:
-        for query, numbers, scores in zip(query_texts, best.numbers, best.scores, strict=True):
-            found = {ids[number]: score for number, score in zip(numbers, scores, strict=True)}
-            trec.write_run(stream, {query: found}, name, 0)
-    return len(query_texts), len(ids)
+        for query, numbers, scores in zip(queries, best.numbers, best.scores, strict=True):
+            pairs = zip((ids[number] for number in numbers), scores, strict=True)
+            found = [pair for pair in pairs if own or pair[0] != query]
+            trec.write_run(stream, {query: dict(found[:top_k])}, name)
+    return ids
+
+
+def check_top_k(top_k: int) -> None:
+    """Raises UserError for a number of documents below 1."""
+    if top_k < 1:
+        raise UserError(f"top_k: {top_k} is less than 1")
 
 
 def check_output(output: str | os.PathLike) -> None:
     """Refuses a file whose name is not that of a run."""
     paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
-
-
-def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    """Yields the ids and texts of a file.
-
-    A name in `.jsonl` has an object on each line, with `_id` or `id`, `text`, and perhaps `title`,
-    which is put before the text with a blank (the files of BEIR). One in `.tsv` has the columns id
-    and text, and a first line with these names may be there. Any other has a text on each line,
-    whose id is the number of the line, from 1. `.gz` may follow.
-
-    Raises:
-      UserError: the file cannot be read or has no texts, or a line is not as it should be.
-    """
-    path = paths.path(path)
-    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
-    rows = {".jsonl": _objects, ".tsv": _columns}.get(suffix, _plain)(path)
-    empty = True
-    for where, identity, text in rows:
-        try:
-            yield trec.check_id(identity), text
-        except ValueError as error:
-            raise UserError(f"{where}: {error}") from None
-        empty = False
-    if empty:
-        raise UserError(f"{path} has no texts")
-
-
-def _plain(path: AnyPath) -> Iterator[tuple[str, str, str]]:
-    """Yields the place of each line, its number and the line."""
-    damaged: list[int] = []
-    for number, line in enumerate(text_lines.lines(path, damaged), 1):
-        where = f"{path}, line {number}"
-        if damaged:
-            raise UserError(f"{where}: not UTF-8: convert the file")
-        yield where, str(number), line
-
-
-def _columns(path: AnyPath) -> Iterator[tuple[str, str, str]]:
-    for where, number, line in _plain(path):
-        if not line.strip() or (number == "1" and line.split("\t") == ["id", "text"]):
-            continue
-        identity, tab, text = line.partition("\t")
-        if not tab:
-            raise UserError(f"{where}: no tab: expected an id and a text")
-        yield where, identity, text
-
-
-def _objects(path: AnyPath) -> Iterator[tuple[str, str, str]]:
-    for _, number, value in text_lines.objects(path, text_lines.refuse):
-        where = f"{path}, line {number}"
-        yield where, *_of_object(value, where)
-
-
-def _of_object(value: dict, where: str) -> tuple[str, str]:
-    identity, text, title = (value.get(name) for name in ("_id", "text", "title"))
-    identity = value.get("id") if identity is None else identity
-    if isinstance(identity, int):
-        identity = str(identity)
-    if not isinstance(identity, str) or not isinstance(text, str):
-        raise UserError(f"{where}: expected the texts `_id` and `text`")
-    return identity, f"{title} {text}" if isinstance(title, str) and title else text
-
-
-def _unique(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
-    for identity, text in texts_of(path):
-        if identity in seen:
-            raise UserError(f"{path}: the id {identity!r} occurs twice")
-        seen.add(identity)
-        yield identity, text
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -160,6 +160,44 @@ def test_bm25_holds_the_scores_of_few_queries(monkeypatch):
     assert peaks[2] < peaks[1] + 100_000  # a dense matrix of 100 queries has 400,000 bytes
 
 
+def test_a_folder_of_beir_and_back(tmp_path):
+    """From Cranfield to a folder of BEIR, to a ranking task, and to a folder of BEIR."""
+    cranfield = build_ranking_data.read_cranfield(write(tmp_path / "in", CRANFIELD))
+    cranfield.splits = {"train": {"1": None}, "validation": {"2": None}, "test": {"3": None}}
+    sizes = build_ranking_data.write_beir(cranfield, tmp_path / "beir")
+    assert sizes == {"train": 1, "validation": 1, "test": 1}
+    files = sorted(file.name for file in (tmp_path / "beir" / "qrels").iterdir())
+    assert files == ["dev.tsv", "test.tsv", "train.tsv"]
+    read = build_ranking_data.read_beir(tmp_path / "beir")
+    assert read == cranfield.__class__(
+        cranfield.queries, cranfield.documents, cranfield.qrels, cranfield.splits, read.left_out
+    )
+    assert not +read.left_out
+    build_ranking_data.write(read, tmp_path / "ranking", 10)
+    again = build_ranking_data.read_ranking(tmp_path / "ranking")
+    assert (again.queries, again.documents) == (cranfield.queries, cranfield.documents)
+    assert again.qrels == cranfield.qrels
+    assert {split: list(them) for split, them in again.splits.items()} == {
+        "train": ["1"], "validation": ["2"], "test": ["3"]
+    }  # fmt: skip
+    build_ranking_data.write_beir(again, tmp_path / "again")
+    for name in ("corpus.jsonl", "queries.jsonl", *(f"qrels/{name}" for name in files)):
+        old, new = ((tmp_path / x / name).read_text() for x in ("beir", "again"))
+        assert old == new
+    with (tmp_path / "beir" / "qrels" / "dev.tsv").open("a") as stream:
+        stream.write("2\tgone\t1\n9\t1\t1\n")
+    read = build_ranking_data.read_beir(tmp_path / "beir")
+    assert read.qrels == cranfield.qrels
+    assert +read.left_out == {
+        "judgments of unknown documents": 1,
+        "judgments of unknown queries": 1,
+    }
+    for name in files:
+        (tmp_path / "beir" / "qrels" / name).unlink()
+    with pytest.raises(UserError, match="qrels has none of train.tsv, dev.tsv, test.tsv"):
+        build_ranking_data.read_beir(tmp_path / "beir")
+
+
 def test_shares_of_the_queries():
     names = [f"q{i}" for i in range(50)]
     shares = build_ranking_data.split_queries(names, 0.2, 0.1, seed=1)
@@ -236,6 +274,11 @@ def test_the_command_line(tmp_path):
     assert qrels["1"] == {"1": 4, "4": 1, "3": 0}
     runs = [trec.read_run(tmp_path / "out" / f"{s}.run") for s in ("train", "validation", "test")]
     assert sorted(query for run in runs for query in run) == ["1", "2", "3"]
+    command[-1] += "-beir"
+    done = commands.run(*command, "--validation=0.34", "--test=0.33", "--to=beir")
+    assert done.returncode == 0, done.stderr
+    assert "3 documents; queries: train 1, validation 1, test 1; 6 judgments" in done.stdout
+    assert len((tmp_path / "out-beir" / "corpus.jsonl").read_text().splitlines()) == 3
     done = commands.run(*command, "--validation=0.5", "--test=0.5")
     assert done.returncode == 2
     assert "leave nothing to learn from: their sum must be less than 1" in done.stderr

@@ -7,12 +7,13 @@ import types
 import ir_measures
 import numpy as np
 import pytest
-from ir_measures import AP, ERR, RR, nDCG
+import pytrec_eval
+from ir_measures import AP, ERR, RR, R, nDCG
 
 from official import tasks
 from official.evaluation import rankings
 from official.shards import side_texts
-from official.tasks import trec
+from official.tasks import beir, trec
 from official.utils.errors import UserError
 
 
@@ -40,11 +41,32 @@ def _known(qrels, run):
 def test_figures_are_those_of_ir_measures(seed):
     qrels, run = _random(seed)
     computed = rankings.compute(tasks.METRICS["ranking"], qrels, run)
-    assert list(computed) == ["ndcg_20", "err_20", "mrr", "map"]
-    theirs = ir_measures.calc_aggregate([nDCG @ 20, RR, AP], qrels, _known(qrels, run))
-    assert computed["ndcg_20"] == pytest.approx(theirs[nDCG @ 20], abs=1e-9)
-    assert computed["mrr"] == pytest.approx(theirs[RR], abs=1e-9)
-    assert computed["map"] == pytest.approx(theirs[AP], abs=1e-9)
+    assert list(computed) == list(tasks.METRICS["ranking"])
+    measures = {"ndcg_20": nDCG @ 20, "ndcg_10": nDCG @ 10, "mrr": RR, "map": AP}
+    measures["recall_100"] = R @ 100
+    theirs = ir_measures.calc_aggregate(measures.values(), qrels, _known(qrels, run))
+    for name, measure in measures.items():
+        assert computed[name] == pytest.approx(theirs[measure], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_figures_of_beir_are_those_of_trec_eval(seed):
+    """With ties, grades, and queries that have no relevant document or none that is found."""
+    qrels, run = _random(seed)
+    computed = rankings.compute(beir.METRICS, qrels, run)
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recall.100", "recip_rank"})
+    whole = evaluator.evaluate(_known(qrels, run))
+    first = {query: dict(trec.ordered(scores)[:10]) for query, scores in run.items()}
+    cut = evaluator.evaluate(_known(qrels, first))
+    theirs = {
+        "ndcg_10": [values["ndcg_cut_10"] for values in whole.values()],
+        "mrr_10": [values["recip_rank"] for values in cut.values()],
+        "recall_100": [values["recall_100"] for values in whole.values()],
+    }
+    assert len(whole) == len(qrels) - 1  # of query 3, whose run is missing, all are 0
+    expected = {name: sum(values) / len(qrels) for name, values in theirs.items()}
+    assert computed == pytest.approx(expected, abs=1e-9)
+    assert any(max(grades.values()) > 1 for grades in qrels.values())
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval is a Perl script")
@@ -85,6 +107,9 @@ def test_by_hand():
         "err_20": 15 / 16 / 2 + 1 / 16 * 1 / 16 / 3,
         "mrr": 1 / 2,
         "map": (1 / 2 + 2 / 3) / 2,
+        "ndcg_10": actual / ideal,
+        "mrr_10": 1 / 2,
+        "recall_100": 1,
     }
     assert computed == pytest.approx({name: value / 2 for name, value in expected.items()})
 
@@ -97,10 +122,12 @@ def test_ties_are_broken_by_id():
         assert computed == pytest.approx({"mrr": 1 / 3, "err_20": 15 / 16 / 3})
 
 
-def test_only_the_first_20_count():
+def test_only_the_first_ones_count():
     assert rankings.expected_reciprocal_rank([0] * 20 + [4]) == 0
     assert rankings.expected_reciprocal_rank([0] * 19 + [4]) == 15 / 16 / 20
     assert rankings.expected_reciprocal_rank([-1, 1]) == 1 / 32
+    assert rankings.reciprocal_rank([0] * 10 + [1]) == 0
+    assert rankings.reciprocal_rank([-1] * 9 + [2]) == 1 / 10
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
 """Exact search: against a sort of all scores, in bounded memory, from files to a TREC run."""
 
-import gzip
 import json
 import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import pytrec_eval
 
 import official
 from official.conversion import converted_model, huggingface
-from official.serving import search
+from official.evaluation import rankings
+from official.serving import reranking, search
 from official.serving.text_vectors import EmbeddingSettings
+from official.tasks import beir, trec
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 
@@ -93,36 +95,64 @@ def test_search_compares_the_vectors_of_encode(folder, tmp_path):
             model.search(*given)
 
 
-def test_files_of_texts(tmp_path):
-    files = {
-        "a.txt": "one\ntwo\n",
-        "b.tsv": "id\ttext\nd1\tone\ta\n\nd2\ttwo\n",
-        "c.tsv": "d1\tone\n",
-        "d.jsonl": '{"_id": "x", "title": "T", "text": "one"}\n{"id": 7, "text": "b"}\n',
+def test_a_folder_of_beir_is_scored_as_pytrec_eval_does(tmp_path):
+    """With ties, grades, hits that are the queries themselves, and judgments of other ids."""
+    draw = np.random.default_rng(0)
+    names = [f"d{i}" for i in range(300)] + [f"q{i}" for i in range(20)]
+    vectors = {name: draw.integers(-2, 3, 3).astype(np.float32) for name in names}
+    words = {name: " ".join(map(str, vector)) for name, vector in vectors.items()}
+    qrels = {}
+    for query in names[300:]:
+        judged = [*draw.choice(names, 30, replace=False), query, "gone"]
+        qrels[query] = {str(name): int(draw.integers(0, 4)) for name in judged}
+    queries = {name: words[name] for name in names[300:]}
+    beir.write(tmp_path / "set", queries, words.items(), {"test": qrels})
+    embedder = SimpleNamespace(
+        settings=EmbeddingSettings(similarity="dot"),
+        texts=lambda texts, *_, **__: np.float32([[float(x) for x in t.split()] for t in texts]),
+    )
+    judged = beir.read(tmp_path / "set")
+    output = tmp_path / "x.run"
+    search.write(embedder, judged.queries, judged.documents, output, 100, "x", own=False)
+    # Their run is that of all scores, of which trec_eval takes the best. Equal scores at the end of
+    # a run of 100 are the earlier documents.
+    theirs = {}
+    for query in queries:
+        scores = {n: float(vectors[query] @ vectors[n]) for n in names if n != query}
+        theirs[query] = dict(sorted(scores.items(), key=lambda item: -item[1])[:100])
+    run = trec.read_run(output)
+    assert run == theirs
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recall.100"})
+    each = evaluator.evaluate(theirs).values()
+    computed = rankings.compute(beir.METRICS, judged.qrels, run)
+    for name, other in (("ndcg_10", "ndcg_cut_10"), ("recall_100", "recall_100")):
+        assert computed[name] == pytest.approx(np.mean([values[other] for values in each]))
+    assert judged.unknown(names) == 20
+
+
+def test_a_cross_encoder_orders_the_best_of_a_run_anew(tmp_path):
+    (tmp_path / "documents.tsv").write_text("".join(f"d{i}\t{'x' * i}\n" for i in range(1, 7)))
+    run = {"a": {f"d{i}": -float(i) for i in range(1, 5)}, "b": {"d6": 1.0, "d5": 1.0}}
+    asked = []
+
+    def rank(queries, documents):
+        asked.extend(zip(queries, documents, strict=True))
+        return np.float32([len(document) for document in documents])
+
+    queries, output = {"a": "first", "b": "second", "c": "third"}, tmp_path / "new.run"
+    given = (SimpleNamespace(rank=rank), queries, tmp_path / "documents.tsv", run, output)
+    assert reranking.write(*given, 3, "x") == [f"d{i}" for i in range(1, 7)]
+    assert asked == [(queries["a"], "x" * i) for i in (1, 2, 3)] + [
+        ("second", "x" * 6), ("second", "x" * 5)
+    ]  # fmt: skip
+    found = trec.read_run(output)
+    assert {query: list(scores) for query, scores in found.items()} == {
+        "a": ["d3", "d2", "d1"],
+        "b": ["d6", "d5"],
     }
-    read = {}
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-        read[name] = list(search.texts_of(tmp_path / name))
-    assert read == {
-        "a.txt": [("1", "one"), ("2", "two")],
-        "b.tsv": [("d1", "one\ta"), ("d2", "two")],
-        "c.tsv": [("d1", "one")],
-        "d.jsonl": [("x", "T one"), ("7", "b")],
-    }
-    (tmp_path / "e.tsv.gz").write_bytes(gzip.compress(files["b.tsv"].encode()))
-    assert list(search.texts_of(tmp_path / "e.tsv.gz")) == read["b.tsv"]
-    for name, content, message in (
-        ("f.tsv", "d1 one\n", "line 1: no tab: expected an id and a text"),
-        ("g.tsv", "a b\tone\n", "line 1: 'a b' cannot be an id"),
-        ("h.jsonl", '{"text": "one"}\n', "line 1: expected the texts `_id` and `text`"),
-        ("i.jsonl", "one\n", "line 1: not JSON"),
-        ("j.tsv", "id\ttext\n", "has no texts"),
-        ("k.tsv", "a\tone\na\ttwo\n", "the id 'a' occurs twice"),
-    ):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(UserError, match=message):
-            list(search._unique(tmp_path / name))
+    run["a"]["d9"] = 0.0
+    with pytest.raises(UserError, match="documents.tsv: document 'd9' of the run is missing"):
+        reranking.write(*given, 3, "x")
 
 
 @pytest.mark.slow
@@ -151,3 +181,30 @@ def test_command(folder, tmp_path):
     assert done.stdout.split() == ["queries", "2", "ndcg_10", "1.000000", "mrr", "1.000000"]
     done = commands.run("official.main", *options, f"--output={tmp_path}/found.tsv", status=2)
     assert "TREC runs are written as .run: name such a file" in done.stderr
+    # The same as a folder of BEIR, with a query that is not judged.
+    texts = {f"d{i}": text for i, text in enumerate(TEXTS)}
+    judgments = {"validation": {q: {d: 1, "gone": 1} for q, d in best.items()}}
+    asked = {"q1": "a cat", "q2": "the tree", "q3": "a dog"}
+    beir.write(tmp_path / "set", asked, texts.items(), judgments)
+    options = [*options[:2], f"--beir={tmp_path}/set"]
+    given = ["--top_k=2", f"--output={tmp_path}/again.run"]
+    done = commands.run("official.main", *options, "--split=validation", *given, status=0)
+    assert (tmp_path / "again.run").read_text() == run.read_text()
+    said = done.stdout.splitlines()
+    assert said[1:3] == [
+        "1 queries without judgments, which are left out",
+        "2 judgments of unknown documents, which count as not found",
+    ]
+    ideal = 1 + 1 / np.log2(3)
+    figures = {line.split()[0]: float(line.split()[1]) for line in said[3:]}
+    assert figures == pytest.approx(
+        {"ndcg_10": 1 / ideal, "mrr_10": 1, "recall_100": 0.5}, abs=1e-6
+    )
+    done = commands.run("official.main", *options, *given, status=2)
+    assert "test.tsv is missing: the splits of" in done.stderr
+    done = commands.run(
+        "official.main", *options, "--split=dev", f"--rerank={run}", *given, status=2
+    )
+    assert "rank: this model has no objective ranking" in done.stderr
+    done = commands.run("official.main", *options, f"--texts={run}", *given, status=2)
+    assert "give either --beir=FOLDER or --queries=FILE and --texts=FILE" in done.stderr

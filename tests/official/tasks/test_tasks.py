@@ -92,7 +92,7 @@ def test_generic_defaults():
 
 def test_a_ranking_has_all_of_its_metrics_and_no_labels():
     task = tasks.ranking()
-    assert task.metrics == ("ndcg_20", "err_20", "mrr", "map")
+    assert task.metrics == tasks.METRICS["ranking"]
     assert (task.kind, task.labels, task.description().pair) == ("ranking", (), True)
     assert tasks.ranking(["map"]).metrics == ("map",)
     with pytest.raises(UserError, match="ranking has no metric 'accuracy': its metrics are 'ndcg"):
