@@ -112,10 +112,11 @@ parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .pa
 parity: .venv/.ready parity-environments
 	GARDEN_PARITY=required $(PYTEST) tests/parity
 
-bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
+bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready .parity/tokenizers/.ready
 	$(PY) -m benchmarks.preprocess
 	$(PY) -m benchmarks.train_step
 	$(PY) -m benchmarks.masks
+	$(PY) -m benchmarks.tokenizers
 	$(PY) -m benchmarks.serving
 	$(PY) -m benchmarks.generation
 	$(PY) -m benchmarks.lstm

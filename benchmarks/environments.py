@@ -19,8 +19,9 @@ def python(name: str) -> str:
     """Returns the Python of a reference environment, and creates the environment if needed.
 
     Args:
-      name: `hf` (PyTorch and transformers), `tfm` (tf-models-official) or `tfa`
-        (tensorflow-addons). `GARDEN_<NAME>_PYTHON` names another Python that has them.
+      name: `hf` (PyTorch and transformers), `tfm` (tf-models-official), `tfa`
+        (tensorflow-addons) or `tokenizers` (tokenizers, nanotoken and gigatoken).
+        `GARDEN_<NAME>_PYTHON` names another Python that has them.
     """
     if named := os.environ.get(f"GARDEN_{name.upper()}_PYTHON"):
         return named

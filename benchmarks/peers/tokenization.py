@@ -1,29 +1,50 @@
-"""Tokenizers of other packages, for `benchmarks.byte_bpe` and `benchmarks.sentencepiece_ids`."""
+"""Tokenizers of other packages, for `benchmarks.tokenizers` and `benchmarks.sentencepiece_ids`."""
 
+import functools
+import importlib
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import server
 
 
-def byte_bpe(settings: dict) -> None:
-    """The `tokenizers` package with the byte-level BPE of a `folder`.
+def timed(settings: dict) -> None:
+    """The `package` tokenizers, nanotoken or gigatoken, with a tokenizer.json, the `file`.
 
-    For each list of texts it answers with the seconds of this process and the ids of all texts.
+    For each list of texts it answers with the seconds of all processors, the ids of all texts, and
+    the number of ids of each.
     """
-    # One process and one thread, like one worker of ours.
+    # One thread, like one worker of ours.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    package, file = importlib.import_module(settings["package"]), settings["file"]
 
-    files = (f"{settings['folder']}/{name}" for name in ("vocab.json", "merges.txt"))
-    tokenizer = Tokenizer(models.BPE.from_file(*files))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    def encoder() -> Callable[[list[str]], Any]:
+        if settings["package"] == "tokenizers":
+            hugging_face = package.Tokenizer.from_file(file)
+            # `encode_batch` finds the offsets too, which the other sides do not.
+            return lambda texts: [
+                each.ids for each in hugging_face.encode_batch_fast(texts, add_special_tokens=False)
+            ]
+        encode = package.Tokenizer(file).encode_batch
+        if settings["package"] == "nanotoken":
+            return functools.partial(encode, parallel=False, add_special_tokens=False)
+        return functools.partial(encode, parallel=False)
+
+    encode = encoder()
+    encode(["start-up is not counted"])
 
     def answer(texts: list[str]) -> dict:
         started = time.process_time()
-        encoded = tokenizer.encode_batch(texts)
+        rows = encode(texts)
         seconds = time.process_time() - started
-        return {"seconds": seconds, "ids": [i for each in encoded for i in each.ids]}
+        ids = [list(map(int, row)) for row in rows]
+        return {
+            "seconds": seconds,
+            "ids": [i for row in ids for i in row],
+            "lengths": list(map(len, ids)),
+        }
 
     server.serve(answer)
 
@@ -41,4 +62,4 @@ def slow(settings: dict) -> None:
 
 
 if __name__ == "__main__":
-    server.main(byte_bpe, slow)
+    server.main(timed, slow)
