@@ -5,7 +5,14 @@ import types
 from collections.abc import Iterable
 from typing import TypeVar
 
-from official.config import corruptions, distillation, encoders, heads, objectives
+from official.config import (
+    corruptions,
+    distillation,
+    encoders,
+    heads,
+    objectives,
+    sentence_embedding,
+)
 from official.config.parts import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
 P = TypeVar("P", bound=Part)
@@ -17,7 +24,9 @@ def _by_type(*parts: type[P]) -> dict[str, type[P]]:
 
 CORRUPTIONS = _by_type(*corruptions.PARTS)
 ENCODERS = _by_type(*encoders.PARTS)
-OBJECTIVES = _by_type(*objectives.PARTS, *heads.PARTS, *distillation.PARTS)
+OBJECTIVES = _by_type(
+    *objectives.PARTS, *heads.PARTS, *sentence_embedding.PARTS, *distillation.PARTS
+)
 # The packages of the layers or functions.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",

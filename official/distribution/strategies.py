@@ -70,6 +70,31 @@ def mirrored(devices: list[str]) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 
 
+def all_rows(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
+    """Returns the rows of all replicas, in their order, and the number of the first own one.
+
+    The gradient of a row is the sum of its gradients on all replicas. Call it in `strategy.run`.
+
+    Args:
+      x: [B, ...], with the same shape on each replica.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
+    if replicas == 1:
+        return x, 0
+    rows = context.all_gather(x, axis=0)
+    shape = tf.TensorShape([x.shape[0] and replicas * x.shape[0], *x.shape[1:]])
+    first = context.replica_id_in_sync_group * tf.shape(x)[0]
+    return tf.ensure_shape(rows, shape), first
+
+
+def compare_all_rows(model: Model) -> None:
+    """Lets the objectives of a model that compare rows compare those of all replicas."""
+    for objective in model.objectives:
+        if objective.compares_rows:
+            objective.all_rows = all_rows
+
+
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether this process writes files: it is worker 0, or the only worker."""
     return _worker(strategy)[0] == 0

@@ -21,7 +21,7 @@ from official.data.mixture import Data, Mixture
 from official.distribution import memory, numerics
 from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.statistics import Statistics
-from official.distribution.strategies import can_lose, distribute
+from official.distribution.strategies import can_lose, compare_all_rows, distribute
 from official.evaluation import language_models, rows
 from official.modeling import token_loop
 from official.modeling.model import Model
@@ -199,6 +199,7 @@ class Evaluator:
         self.strategy = strategy
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self.statistics = Statistics()
+        compare_all_rows(model)
         self._before_batch = before_batch
         self._report = report
         dtype = keras.config.dtype_policy().variable_dtype

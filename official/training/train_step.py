@@ -5,10 +5,17 @@ its weights over the same examples. Replicas and accumulation steps compute part
 they change only the rounding. The weight sums are computed first, because they need no network.
 They are summed over replicas and scale the loss of each part before its gradient is computed.
 
-Shapes: A accumulation steps, K statistics of a step.
+An objective that compares the rows of a batch with each other needs the vectors of all rows at
+once, but not the layers behind them (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch
+Size under Memory Limited Setup"). With `cached_rows`, the vectors of the parts of a batch are
+computed first, without a gradient, then the gradient of the loss with respect to the vectors of
+all rows, and then each part again, with the product of its vectors and their gradients as its loss.
+Dropout is a function of the number of a row, so both passes have the same.
+
+Shapes: B examples of a replica, A accumulation steps, P parts of a batch, K statistics of a step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import keras
@@ -21,8 +28,10 @@ from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.training.optimizers import Optimizer
+from official.utils.errors import UserError
 
 _GOLDEN = 0x9E3779B1  # 2^32 / golden ratio, odd: spreads seeds over the 32-bit counter
+_SLOPES = "vector_slopes"  # the batch field with the gradients of cached vectors
 
 
 def draws(seed: int, step: tf.Tensor, first: tf.Tensor, examples: int | tf.Tensor) -> Draws:
@@ -89,9 +98,17 @@ class TrainStep:
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
         self._sparse: list[bool] = []  # Whether the gradient of each of `updated` is sparse.
-        self._compute = self._gradients
-        if jit_compile:
-            self._compute = tf.function(self._gradients, jit_compile=True, autograph=False)
+        strategies.compare_all_rows(model)
+        cached = [o for o in model.objectives if getattr(o.config, "cached_rows", None)]
+        self._cached = cached[0] if cached else None  # It is then the only objective.
+        compare = any(objective.compares_rows for objective in model.objectives)
+        # XLA does not compile what replicas exchange. With cached rows, it is between the passes.
+        exchanges = compare and strategy.num_replicas_in_sync > 1 and not cached
+        self._compute, self._vectors = self._gradients, self._vectors_of
+        if jit_compile and (strategies.is_tpu(strategy) or not exchanges):
+            compiled = {"jit_compile": True, "autograph": False}
+            self._compute = tf.function(self._gradients, **compiled)
+            self._vectors = tf.function(self._vectors_of, **compiled)
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(self, iterator, steps: int) -> Steps:
@@ -122,10 +139,17 @@ class TrainStep:
             for name, total in totals.items()
         }
         step = tf.cast(self.optimizer.iterations.value, tf.int32)
-        first = context.replica_id_in_sync_group * self.accumulation
+        parts = self._parts(batch)
+        first = context.replica_id_in_sync_group * parts
         if self.memory is not None:
             batch = self.memory.read(batch)
-        (dense, statistics), joined = self._accumulated(batch, scales, step, first)
+        statistics = None
+        if self._cached is not None:
+            batch, statistics = self._with_slopes(batch, scales, step, first, parts)
+        (dense, of_parts), joined = self._summed(
+            lambda part, number: self._compute(part, scales, step, number), batch, first, parts
+        )
+        statistics = of_parts if statistics is None else statistics
         gradients, memory = self._with_rows(dense, joined)
         if self.memory is not None:
             self.memory.write(*memory)
@@ -146,21 +170,53 @@ class TrainStep:
         totals = context.all_reduce(tf.distribute.ReduceOp.SUM, local)
         return {name: totals[i] for i, name in enumerate(weights)}
 
-    def _accumulated(self, batch, scales, step, first):
-        """Returns what `_gradients` returns for a replica's batch, from its parts.
+    def _parts(self, batch: Mapping[str, tf.Tensor]) -> int:
+        """Returns P, the number of parts that the batch of a replica is computed in."""
+        if self._cached is None:
+            return self.accumulation
+        rows, share = batch["example_weights"].shape[0], self._cached.config.cached_rows
+        if rows % share:
+            raise UserError(
+                f"{self._cached.name}: cached_rows: {share} does not divide the {rows} examples of "
+                "a replica (recipe.batch_size divided by the number of replicas)"
+            )
+        return rows // share
 
-        The first result is summed over the parts, and the tensors of the second are joined. `first`
-        is the number of the first part, over all replicas.
+    def _with_slopes(self, batch, scales, step, first, parts: int):
+        """Returns a batch with the gradients of the cached vectors of its rows, and statistics.
+
+        The statistics are those of `_gradients` for the whole batch.
+        """
+        _, (vectors,) = self._summed(
+            lambda part, number: self._vectors(part, step, number), batch, first, parts
+        )
+        terms = self._cached.terms_of(vectors, batch)
+        loss = tf.add_n([loss * scales[name] for name, loss in terms.losses.items()])
+        (slopes,) = tf.gradients(loss, [vectors])
+        weights = self.model.weight_sums(batch)
+        statistics = self.statistics.pack(terms.losses, weights, terms.metrics, batch)
+        return {**batch, _SLOPES: slopes}, statistics
+
+    def _summed(self, compute: Callable, batch, first, parts: int):
+        """Returns what `compute` returns for a replica's batch, from its parts.
+
+        The first result is summed over the parts, and the tensors of the second are joined.
+
+        Args:
+          compute: a function of a part of the batch and of its number.
+          batch: the batch.
+          first: the number of the first part, over all replicas.
+          parts: P.
         """
 
         def part(a):
-            return self._compute(self._part(batch, a), scales, step, first + a)
+            return compute(self._part(batch, a, parts), first + a)
 
         sums, joined = part(0)
-        if self.accumulation == 1:
+        if parts == 1:
             return sums, joined
-        shapes = [[self.accumulation * x.shape[0], *x.shape[1:]] for x in joined]
-        arrays = [tf.TensorArray(x.dtype, self.accumulation, element_shape=x.shape) for x in joined]
+        shapes = [[parts * x.shape[0], *x.shape[1:]] for x in joined]
+        arrays = [tf.TensorArray(x.dtype, parts, element_shape=x.shape) for x in joined]
 
         def write(arrays, a, tensors):
             return [array.write(a, x) for array, x in zip(arrays, tensors, strict=True)]
@@ -170,7 +226,7 @@ class TrainStep:
             return a + 1, tf.nest.map_structure(tf.add, sums, more), write(arrays, a, tensors)
 
         _, sums, arrays = tf.while_loop(
-            lambda a, *_: a < self.accumulation,
+            lambda a, *_: a < parts,
             add,
             (tf.constant(1), sums, write(arrays, 0, joined)),
             parallel_iterations=1,
@@ -180,36 +236,54 @@ class TrainStep:
             for array, shape in zip(arrays, shapes, strict=True)
         ]
 
-    def _part(self, batch: Mapping[str, tf.Tensor], a) -> dict[str, tf.Tensor]:
-        if self.accumulation == 1:
+    def _part(self, batch: Mapping[str, tf.Tensor], a, count: int) -> dict[str, tf.Tensor]:
+        """Returns part a of `count` parts of a batch."""
+        if count == 1:
             return dict(batch)
 
         def rows(x):
-            return tf.reshape(x, tf.concat([[self.accumulation, -1], tf.shape(x)[1:]], axis=0))
+            return tf.reshape(x, tf.concat([[count, -1], tf.shape(x)[1:]], axis=0))
 
         parts = {}
         for name, value in batch.items():
             part = rows(value)[a]
             size = value.shape[0]
             if size is not None:
-                part = tf.ensure_shape(part, [size // self.accumulation, *value.shape[1:]])
+                part = tf.ensure_shape(part, [size // count, *value.shape[1:]])
             parts[name] = part
         return parts
 
-    def _gradients(self, batch, scales, step, number):
-        """Returns gradients and statistics of a part of a batch, and what parts do not add up.
+    def _encoded(self, batch, step, number):
+        """Returns a part of a batch after `prepare`, the outputs of the encoder, and the draws.
 
-        This is the memory of its rows, then the values and the row numbers of each sparse gradient.
         `number` is that of the part, over all replicas.
         """
         weights = batch["example_weights"]
         examples = weights.shape[0] or tf.shape(weights)[0]
         rng = draws(self.seed, step, number * examples, examples)
-        variables = self.model.trainable_variables
         prepared = self.model.prepare(batch, rng)
-        encoded = self.model.encode_as_read(prepared, rng)
-        losses, metrics = self.model.terms(prepared, rng, encoded)
-        loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))
+        return prepared, self.model.encode_as_read(prepared, rng), rng
+
+    def _vectors_of(self, batch, step, number):
+        """Returns the vectors of a part of a batch, as parts are joined."""
+        return (), [self._cached.vectors(*self._encoded(batch, step, number))]
+
+    def _gradients(self, batch, scales, step, number):
+        """Returns gradients and statistics of a part of a batch, and what parts do not add up.
+
+        This is the memory of its rows, then the values and the row numbers of each sparse gradient.
+        With cached vectors the statistics are known before, and there are none here.
+        """
+        variables = self.model.trainable_variables
+        prepared, encoded, rng = self._encoded(batch, step, number)
+        if _SLOPES in batch:
+            loss = tf.reduce_sum(self._cached.vectors(prepared, encoded, rng) * batch[_SLOPES])
+            statistics = tf.zeros([0])
+        else:
+            losses, metrics = self.model.terms(prepared, rng, encoded)
+            loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))
+            weights = self.model.weight_sums(batch)
+            statistics = self.statistics.pack(losses, weights, metrics, batch)
         gradients = tf.gradients(
             loss,
             [variable.value for variable in variables],
@@ -220,8 +294,6 @@ class TrainStep:
         self._sparse = [takes_rows(gradients[i], variables[i]) for i in reached]
         # Variables that no loss depends on (a pooler without its objective) are not updated.
         self.updated = [variables[i] for i in reached]
-        weights = self.model.weight_sums(batch)
-        statistics = self.statistics.pack(losses, weights, metrics, batch)
         joined = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
         dense = []
         for i, sparse in zip(reached, self._sparse, strict=True):

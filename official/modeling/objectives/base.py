@@ -12,7 +12,7 @@ from keras import ops
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import accurate, cross_entropy, take_positions
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.types import Batch, Encoded, Tensor
+from official.modeling.types import Batch, Encoded, Size, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +84,42 @@ class Objective(keras.Layer):
     def uses_all_layers(self) -> bool:
         """Whether the objective reads the states or the attention of all layers."""
         return False
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether the loss of an example depends on the others, by `vectors` and `terms_of`."""
+        return False
+
+    def all_rows(self, x: Tensor) -> tuple[Tensor, Size]:
+        """Returns the rows of all replicas, with their gradient, and the number of the first own.
+
+        Where a model runs on several replicas, `official.distribution.strategies.all_rows` takes
+        the place of this function.
+
+        Args:
+            x: [B, ...], those of this replica.
+        """
+        return x, 0
+
+    def vectors(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        """Returns what the losses of an objective that `compares_rows` compare: [B, ...].
+
+        Args:
+            batch: the batch after `prepare`.
+            encoded: the outputs of the encoder for the batch.
+            rng: `Draws`, or None for inference (no dropout).
+        """
+        raise NotImplementedError
+
+    def terms_of(self, vectors: Tensor, batch: Batch, training: bool = True) -> Terms:
+        """Returns the `terms` of an objective that `compares_rows`, by the `vectors` of a batch.
+
+        Args:
+            vectors: [B, ...].
+            batch: the batch, before or after `prepare`.
+            training: whether the model is trained with this batch.
+        """
+        raise NotImplementedError
 
     def attach(self, encoder: Encoder) -> None:
         """Makes networks that share layers with the encoder; called before `build()`."""
@@ -265,6 +301,17 @@ def sequences_apart(batch: Batch) -> Batch:
     }
     rows_of = ops.reshape(ops.arange(rows * count, dtype="int32"), (rows, count))
     return {**batch, **flat, "example_rows": rows_of}
+
+
+def repeated(batch: Batch, count: int) -> Batch:
+    """Returns a batch with every sequence of an example `count` times, one after the other.
+
+    Args:
+        batch: has fields [B, C, T].
+        count: how often.
+    """
+    fields = {name: batch[name] for name in _SEQUENCE_FIELDS if name in batch}
+    return {**batch, **{name: ops.repeat(each, count, axis=1) for name, each in fields.items()}}
 
 
 def class_terms(name: str, logits: Tensor, labels: Tensor, weights: Tensor) -> Terms:

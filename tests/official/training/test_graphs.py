@@ -50,6 +50,7 @@ from official.config.objectives import (
     SpanBoundaryConfig,
 )
 from official.config.registry import ENCODERS, OBJECTIVES
+from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.distribution import numerics
 from official.modeling.model import Model
 from official.training import optimizers, train_step
@@ -89,6 +90,9 @@ SEQUENCES = (
     RankingConfig(pooling="mean", mix=Mix(dropout=0.1)),
     KernelRankingConfig(loss="pointwise"),
     MultipleChoiceConfig(pooling="mean"),
+)
+VECTORS = SentenceEmbeddingConfig(
+    pooling="mean,max,last", symmetric=True, sizes=(2, 4), projection=Projection(size=4)
 )
 HEADS = (
     ClassificationConfig(num_labels=3, bilstm=4),
@@ -140,7 +144,7 @@ CASES = {
         ),
     ),
     "albert_heads": Case(ALBERT, HEADS),
-    "bert_sequences": Case(BERT, (*SEQUENCES, CandidateLMConfig()), ("sequences",)),
+    "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS, CandidateLMConfig()), ("sequences",)),
     "minilm": Case(BERT, (MaskedLMConfig(), EVERY)),
     "gpt2": Case(GPT2, (CausalLMConfig(direction="backward"), REGROUPED)),
     "xlnet": Case(STREAM, (PermutationLMConfig(),), (*MEMORY, "permutation_mask", "backward")),
@@ -152,7 +156,7 @@ CASES = {
             DistillationConfig(head="masked_lm", **OUTPUTS, **STATES),
         ),
     ),
-    "xlnet_sequences": Case(XLNET, SEQUENCES, ("sequences",)),
+    "xlnet_sequences": Case(XLNET, (*SEQUENCES, VECTORS), ("sequences",)),
     "transformer_xl": Case(UNI, (CausalLMConfig(),), MEMORY),
     "t5": Case(
         T5,
@@ -165,7 +169,7 @@ CASES = {
         ),
     ),
     "vaswani": Case(VASWANI, (Seq2SeqLMConfig(), REGROUPED)),
-    "t5_sequences": Case(T5, (*SEQUENCES, CandidateLMConfig()), ("sequences",)),
+    "t5_sequences": Case(T5, (*SEQUENCES, VECTORS, CandidateLMConfig()), ("sequences",)),
     "elmo": Case(
         ELMO, (BidirectionalLMConfig(samples=9),),
         (*MEMORY, "character_ids", "backward_character_ids"),
@@ -176,7 +180,9 @@ CASES = {
         ("character_ids",),
     ),
     "elmo_sequences": Case(
-        dataclasses.replace(ELMO, memory_length=0, tokens="words"), SEQUENCES, ("sequences",)
+        dataclasses.replace(ELMO, memory_length=0, tokens="words"),
+        (*SEQUENCES, dataclasses.replace(VECTORS, mix=Mix(dropout=0.1))),
+        ("sequences",),
     ),
 }  # fmt: skip
 # What rounding changes in a graph and under XLA, as a part of the largest value of a result. XLA

@@ -1,0 +1,217 @@
+"""Config of the objective `sentence_embedding`: the vectors of texts, compared with each other."""
+
+import dataclasses
+
+from official.config.encoders import BilmConfig
+from official.config.heads import Mix, ReaderConfig
+from official.config.parts import Config, EncoderConfig
+from official.utils.strict import above, at_least, nearest, omitted, one_of
+
+# How the states of the tokens become a vector; see `official.modeling.layers.pooling`.
+POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")
+ACTIVATIONS = ("tanh", "gelu_tanh", "gelu", "relu", "silu")
+# The losses of pairs with a score, and those of texts without one. A loss of several rows compares
+# the rows of a batch with each other.
+SCORED = ("cosent", "angle", "cosine", "contrastive")
+LOSSES = ("multiple_negatives", "triplet", *SCORED)
+OF_SEVERAL_ROWS = ("multiple_negatives", "cosent", "angle")
+_MARGINS = {"triplet": 5.0, "contrastive": 0.5}
+
+
+def check_poolings(poolings: tuple[str, ...]) -> None:
+    """Raises ValueError for a pooling that does not exist, or for none."""
+    if not poolings:
+        raise ValueError(f"pooling: is empty: take {POOLINGS[0]}")
+    for name in poolings:
+        if name not in POOLINGS:
+            raise ValueError(
+                f"pooling: {name!r} is not one of {', '.join(POOLINGS)}{nearest(name, POOLINGS)}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Projection:
+    """A dense layer after the pooling.
+
+    Attributes:
+      size: the size of its output; None = that of its input.
+      activation: the activation after it; None = there is none.
+      bias: whether it has a bias.
+      keep: whether the vectors of the trained model have it. The release of SimCSE learns with one,
+        and drops it where it learnt without labels (Gao et al., 2021, section 6.1).
+    """
+
+    size: int | None = omitted()
+    activation: str | None = "tanh"
+    bias: bool = True
+    keep: bool = True
+
+    def __post_init__(self):
+        at_least(self, 1, "size")
+        if self.activation is not None:
+            one_of("activation", self.activation, ACTIVATIONS)
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceEmbeddingConfig(ReaderConfig):
+    """The vectors of texts, which are compared with each other.
+
+    An example has C texts. `multiple_negatives` takes a query, its document and any number of hard
+    negatives, or a text alone, which dropout makes two vectors of; `triplet` takes a query, its
+    document and other documents. All other losses take two texts and their score from 0 to 1.
+
+    Attributes:
+      loss: `multiple_negatives` = the cross-entropy of the own document among the documents of all
+        rows, by their cosines (Henderson et al., 2017; of a text alone SimCSE, Gao et al., 2021);
+        `triplet` = max(0, distance to the document - distance to the other + margin), Euclidean
+        (Reimers and Gurevych, 2019, section 3); `cosine` = the squared error of the cosine;
+        `contrastive` = half the square of the distance 1 - cosine of pairs with the score 1, and of
+        max(0, margin - distance) of those with 0 (Hadsell et al., 2006); `cosent` = log(1 + sum of
+        exp(scale (cosine - other cosine))) over all pairs whose score is lower than the other's,
+        (Su, 2022); `angle` = the same with the angle of complex vectors (Li and Li, 2023).
+      scale: the factor of cosines and angles before the softmax, 1 / temperature.
+      symmetric: of `multiple_negatives`, whether the loss is the mean of this direction and of the
+        query among the queries of all rows.
+      hard_negative_weight: of `multiple_negatives`, what is added to the scaled cosine of a query
+        and its own hard negatives.
+      margin: of `triplet` and `contrastive`; None = 5 and 0.5.
+      pooling: one of `POOLINGS`, or several joined by commas, whose vectors are joined.
+      projection: a dense layer after the pooling; None = there is none.
+      normalize: whether the vectors of the trained model have the length 1. The losses of cosines
+        are the same without. `triplet` learns of vectors of this length.
+      sizes: the numbers of first dimensions that are vectors by themselves, the whole vector among
+        them. The loss is the sum of those of all sizes (Kusupati et al., 2022). Empty = the whole
+        vector alone.
+      cached_rows: of losses over several rows, the number of examples of a replica whose vectors
+        are computed together. Memory is needed for the layers of so many, and all layers are
+        computed twice (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size"). It does
+        not change the gradient. None = all examples together.
+      mix: of an ELMo, the mix of its layers that is pooled.
+      weight: factor of this loss in the sum.
+    """
+
+    type = "sentence_embedding"
+
+    loss: str = "multiple_negatives"
+    scale: float = 20.0
+    symmetric: bool = False
+    hard_negative_weight: float = 0.0
+    margin: float | None = omitted()
+    pooling: str = "mean"
+    projection: Projection | None = omitted()
+    normalize: bool = True
+    sizes: tuple[int, ...] = ()
+    cached_rows: int | None = omitted()
+    mix: Mix | None = omitted()
+    weight: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        one_of("loss", self.loss, LOSSES)
+        check_poolings(self.poolings)
+        above(self, 0, "scale")
+        at_least(self, 1, "cached_rows")
+        for name in ("scale", "symmetric", "hard_negative_weight", "margin", "cached_rows"):
+            self._check_key(name)
+        if self.margin is None:
+            object.__setattr__(self, "margin", _MARGINS.get(self.loss))
+        else:
+            above(self, 0, "margin")
+        if self.cached_rows and self.mix is not None and self.mix.penalty:
+            raise ValueError("cached_rows: not supported with mix.penalty; remove one of them")
+        if any(size < 1 for size in self.sizes) or len(set(self.sizes)) < len(self.sizes):
+            raise ValueError(f"sizes: expected different numbers from 1 on, got {list(self.sizes)}")
+        if self.sizes and self.projection is not None and not self.projection.keep:
+            raise ValueError(
+                "sizes: those of a vector that the trained model has not: set projection.keep to "
+                "true, or remove sizes"
+            )
+
+    def _check_key(self, name: str) -> None:
+        """Raises ValueError if a key is given that the loss does not have."""
+        takers = {
+            "scale": OF_SEVERAL_ROWS,
+            "symmetric": ("multiple_negatives",),
+            "hard_negative_weight": ("multiple_negatives",),
+            "margin": tuple(_MARGINS),
+            "cached_rows": OF_SEVERAL_ROWS,
+        }
+        value = getattr(self, name)
+        if value != type(self).__dataclass_fields__[name].default:
+            if self.loss not in takers[name]:
+                more = ", or take recipe.accumulation" if name == "cached_rows" else ""
+                raise ValueError(
+                    f"{name}: {value}: not supported for the loss {self.loss}; remove it{more}"
+                )
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """The names of the poolings."""
+        return tuple(name.strip() for name in self.pooling.split(",") if name.strip())
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether a vector is the output of the encoder's pooler."""
+        return "pooled" in self.poolings
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether the loss of a row depends on the other rows of the batch."""
+        return self.loss in OF_SEVERAL_ROWS
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"score"} if self.loss in SCORED else ())
+
+    def vector_size(self, encoder: EncoderConfig) -> int:
+        """Returns the size of the vectors that are compared."""
+        if self.projection is not None and self.projection.size is not None:
+            return self.projection.size
+        return encoder.hidden_size * len(self.poolings)
+
+    def check(self, whole: Config) -> None:
+        """Raises ValueError if the rows of a batch are not compared with each other."""
+        recipe = whole.recipe
+        if not self.compares_rows:
+            return
+        if recipe.accumulation > 1:
+            raise ValueError(
+                f"loss: {self.loss} compares all rows of a batch, and recipe.accumulation: "
+                f"{recipe.accumulation} computes their losses apart: take accumulation: 1, and "
+                "cached_rows for the memory that it saves"
+            )
+        if recipe.batch_size < 2:
+            raise ValueError(
+                f"loss: {self.loss} compares the rows of a batch, and recipe.batch_size: "
+                f"{recipe.batch_size} has no other row: raise it"
+            )
+        if self.cached_rows and len(whole.objectives) > 1:
+            raise ValueError(
+                "cached_rows: not supported beside other objectives: remove it, or them"
+            )
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder has no such vectors."""
+        super().check_encoder(encoder)
+        if self.reads_pooler and not encoder.pooler:
+            raise ValueError(
+                "pooling: reads the pooled output: set encoder.pooler to true, or take another"
+            )
+        if isinstance(encoder, BilmConfig) and self.mix is None:
+            raise ValueError("mix: missing: an ELMo has the vectors of a mix: give one, as mix: {}")
+        if not isinstance(encoder, BilmConfig) and self.mix is not None:
+            raise ValueError(f"mix: not supported for {encoder.type}, only for bilm; remove it")
+        size = self.vector_size(encoder)
+        if self.sizes and max(self.sizes) > size:
+            raise ValueError(f"sizes: {max(self.sizes)} is larger than the vector, of size {size}")
+        if self.sizes and size not in self.sizes:
+            raise ValueError(f"sizes: {list(self.sizes)} lacks {size}, that of the whole vector")
+        odd = [n for n in self.sizes or (size,) if n % 2]
+        if self.loss == "angle" and odd:
+            raise ValueError(
+                f"loss: angle: reads a vector as complex numbers, and its size {odd[0]} is odd: "
+                "set projection.size, or sizes, to even numbers"
+            )
+
+
+PARTS = (SentenceEmbeddingConfig,)

@@ -1,0 +1,270 @@
+"""Vectors of texts that are compared with each other, with the losses of sentence encoders.
+
+The vector of a text is pooled from the states of its tokens, and may be projected. The losses are
+those of `official.config.sentence_embedding`, which names their papers. What is compared with all
+rows of a batch is compared with those of all replicas: each replica has the losses of its own rows,
+so their sum, and that of their gradients, is that of one device.
+
+Shapes: B examples, C texts of an example, N examples of all replicas, T length, D hidden, V size of
+a vector.
+"""
+
+from keras import ops
+
+from official.modeling.encoders.base import Encoder
+from official.modeling.layers import pooling
+from official.modeling.layers.activation import POOLER_ACTIVATIONS
+from official.modeling.layers.kernels import times_transposed
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
+from official.modeling.objectives import base, heads
+from official.modeling.types import Batch, Encoded, Tensor
+from official.utils.errors import UserError
+
+_OF_TOKENS = ("first", "last")  # poolings that read one position
+_LEAST = 1e-12  # lower limit of a squared distance, whose root has a gradient
+_NEVER = -1e9  # a score that the softmax makes 0
+
+
+class Objective(heads.Reader):
+    """Pools vectors of texts, and computes the loss of each example from those of all.
+
+    A batch has fields [B, C, T], or already [B * C, T] with `example_rows` [B, C]. In training, an
+    example of one text is read twice, with different dropout: C is then 2.
+    """
+
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.projection = None
+        if config.projection is not None:
+            self.projection = Linear(
+                self.width * len(config.poolings),
+                config.vector_size(encoder_config),
+                initializer=self.initializer,
+                use_bias=config.projection.bias,
+                name="projection",
+                dtype=self.dtype_policy,
+            )
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        super().build(input_shape)
+        if self.projection is not None:
+            self.projection.build()
+
+    @property
+    def compares_rows(self) -> bool:
+        """See `base.Objective`."""
+        return self.config.compares_rows
+
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
+        """Gives every text its own row; in training a text that is alone has two."""
+        if rng is not None and len(batch["token_ids"].shape) == 3:
+            batch = base.repeated(batch, 2) if batch["token_ids"].shape[1] == 1 else batch
+        return base.sequences_apart(batch)
+
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
+        """See `base.Objective`."""
+        if self.uses_all_layers or set(self.config.poolings) - {*_OF_TOKENS, "pooled"}:
+            return None
+        names = [name for name in self.config.poolings if name in _OF_TOKENS]
+        return tuple(pooling.position(name, batch["padding_mask"]) for name in names)
+
+    def pool(self, encoded: Encoded, real: Tensor | None = None) -> Tensor:
+        """Returns the pooled vector of each row: [B * C, D * number of poolings].
+
+        Args:
+            encoded: the outputs of the encoder.
+            real: bool [B * C, T], False for padding.
+        """
+        names = self.config.poolings
+        if "states_read" in encoded:
+            at = iter(encoded["states_read"][self.name])
+            parts = [next(at)[:, 0] if n in _OF_TOKENS else encoded["pooled_output"] for n in names]
+            return self.as_loss(ops.concatenate(parts, axis=-1))
+        counted = pooling.words(real) if self.encoder_config.type == "bilm" else None
+        return pooling.pooled(
+            encoded["sequence_output"], real, names, counted, encoded.get("pooled_output")
+        )
+
+    def projected(self, pooled: Tensor) -> Tensor:
+        """Returns vectors after the projection, if any: [..., V], in the dtype of losses."""
+        if self.projection is None:
+            return self.as_loss(pooled)
+        x = self.as_loss(self.projection(pooled))
+        activation = self.config.projection.activation
+        return x if activation is None else POOLER_ACTIVATIONS[activation](x)
+
+    def served(self, pooled: Tensor) -> Tensor:
+        """Returns the vectors of the trained model, before they are normalized."""
+        dropped = self.projection is not None and not self.config.projection.keep
+        return self.as_loss(pooled) if dropped else self.projected(pooled)
+
+    def vectors(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        """See `base.Objective`: [B, C, V]."""
+        return self._of_texts(self.projected(self._pooled(batch, encoded, rng)), batch)
+
+    def _pooled(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
+        return self.pool(self.read_mix(encoded, rng), batch["padding_mask"])
+
+    def _of_texts(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """Returns vectors of rows by example: [B, C, V]."""
+        return ops.reshape(vectors, (*ops.shape(batch["example_rows"]), vectors.shape[-1]))
+
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
+        """See `base.Objective`."""
+        return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
+
+    def terms(
+        self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
+    ) -> base.Terms:
+        """See `base.Objective`."""
+        return self.terms_of(self.vectors(batch, encoded, rng), batch, training=rng is not None)
+
+    def terms_of(self, vectors: Tensor, batch: Batch, training: bool = True) -> base.Terms:
+        """See `base.Objective`.
+
+        An evaluation of examples that the loss does not take has no term: the metrics of the task
+        are of the vectors.
+
+        Raises:
+            UserError: the examples of a training do not have the texts that the loss takes.
+        """
+        config, weights = self.config, self.example_weights(batch)
+        count = vectors.shape[1]
+        if wrong := self._wrong(count, batch):
+            if training:
+                raise UserError(f"{self.name}: loss: {config.loss}: {wrong}")
+            return base.Terms(losses={}, metrics={})
+        metrics, losses = {}, 0.0
+        for size in sorted(config.sizes) or [vectors.shape[2]]:
+            loss, hits = self._compared(vectors[..., :size], weights, batch)  # [B] each
+            losses += loss
+        if hits is not None:  # of the whole vector
+            hits = ops.sum(ops.cast(hits, weights.dtype) * weights)
+            metrics[f"{self.name}_accuracy"] = hits, ops.sum(weights)
+        terms = base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
+        return self.with_penalty(terms, batch)
+
+    def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
+        """Returns `vectors` [B, C, V], as the trained model serves them."""
+        del encoder
+        vectors = self.served(self._pooled(batch, encoded))
+        vectors = pooling.normalized(vectors) if self.config.normalize else vectors
+        return {"vectors": self._of_texts(vectors, batch)}
+
+    def _wrong(self, count: int, batch: Batch) -> str:
+        """Returns why the loss does not take examples of `count` texts; empty = it does."""
+        loss = self.config.loss
+        if "score" in self.config.needs():
+            if count != 2:
+                return f"takes two texts and a score, and an example has {count}"
+            return "" if "score" in batch else "needs a score, and the examples have none"
+        least = 3 if loss == "triplet" else 2
+        return "" if count >= least else f"takes at least {least} texts, and an example has {count}"
+
+    def _compared(self, x: Tensor, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Returns the loss of each example [B], and where it is a hit, bool [B] or None.
+
+        Args:
+            x: vectors [B, C, V].
+            weights: those of the examples, [B].
+            batch: the batch, for its scores.
+        """
+        config = self.config
+        if config.loss == "triplet":
+            x = pooling.normalized(x) if config.normalize else x
+            away = _distance(x[:, :1], x[:, 1:])  # [B, C - 1]
+            return ops.mean(ops.relu(away[:, :1] - away[:, 1:] + config.margin), axis=1), None
+        if config.loss == "multiple_negatives":
+            return self._ranked(pooling.normalized(x), weights)
+        scores = self.as_loss(batch["score"])
+        if config.loss == "angle":
+            return self._ordered(_angles(x[:, 0], x[:, 1]), scores, weights), None
+        one, other = ops.unstack(pooling.normalized(x), 2, axis=1)
+        cosines = ops.sum(one * other, axis=-1)  # [B]
+        if config.loss == "cosent":
+            return self._ordered(cosines, scores, weights), None
+        if config.loss == "cosine":
+            return ops.square(cosines - scores), None
+        away = 1 - cosines
+        apart = ops.square(ops.relu(config.margin - away))
+        return (scores * ops.square(away) + (1 - scores) * apart) / 2, None
+
+    def _ranked(self, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the cross-entropies of the own documents among all, and where they are first.
+
+        The candidates of a query are the documents of all rows, and then all hard negatives of all
+        rows. Examples without weight are none.
+
+        Args:
+            x: normalized vectors [B, C, V].
+            weights: those of the examples, [B].
+        """
+        every, first = self.all_rows(x)  # [N, C, V]
+        real = self.all_rows(weights)[0] > 0  # [N]
+        texts, rows = x.shape[1], ops.shape(every)[0]
+        if texts == 2 and every.shape[0] == 1:
+            raise UserError(
+                f"{self.name}: loss: multiple_negatives: a batch of one example has no negatives: "
+                "raise recipe.batch_size"
+            )
+        own = ops.arange(ops.shape(x)[0], dtype="int32") + first  # [B]
+        is_own = ops.equal(ops.expand_dims(own, 1), ops.arange(rows, dtype="int32"))  # [B, N]
+        hidden = ops.where(real, 0.0, self.as_loss(_NEVER))
+
+        def scores(queries, column, added=0.0):
+            cosines = times_transposed(queries, every[:, column])  # [B, N]
+            return self.config.scale * cosines + hidden + added
+
+        added = self.config.hard_negative_weight * self.as_loss(is_own)
+        logits = [scores(x[:, 0], 1), *(scores(x[:, 0], c, added) for c in range(2, texts))]
+        losses, hits = _cross_entropy(ops.concatenate(logits, axis=1), own)
+        if self.config.symmetric:
+            losses = (losses + _cross_entropy(scores(x[:, 1], 0), own)[0]) / 2
+        return losses, hits
+
+    def _ordered(self, values: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
+        """Returns the loss of pairs in the wrong order, which is one for all examples: [B].
+
+        Args:
+            values: the similarities of the pairs of texts, [B].
+            scores: what they should be ordered by, [B].
+            weights: those of the examples, [B].
+        """
+        every = [self.all_rows(each)[0] for each in (values, scores, weights)]
+        values, scores, real = *every[:2], every[2] > 0  # [N] each
+        lower = scores[:, None] < scores[None]  # [N, N]
+        counted = ops.logical_and(lower, ops.logical_and(real[:, None], real[None]))
+        gaps = self.config.scale * (values[:, None] - values[None])
+        gaps = ops.reshape(ops.where(counted, gaps, self.as_loss(_NEVER)), (-1,))
+        loss = ops.logsumexp(ops.concatenate([ops.zeros((1,), gaps.dtype), gaps]))
+        return ops.broadcast_to(loss, ops.shape(weights))
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the losses of rows of logits, and whether none is larger than that of the target."""
+    right = ops.take_along_axis(logits, ops.expand_dims(targets, 1), axis=1)[:, 0]
+    return ops.logsumexp(logits, axis=1) - right, right >= ops.max(logits, axis=1)
+
+
+def _distance(x: Tensor, y: Tensor) -> Tensor:
+    """Returns the Euclidean distances of vectors [..., V]."""
+    return ops.sqrt(ops.maximum(ops.sum(ops.square(x - y), axis=-1), _LEAST))
+
+
+def _angles(x: Tensor, y: Tensor) -> Tensor:
+    """Returns the similarity of AnglE (Li and Li, 2023, section 3.3): [B].
+
+    The halves of a vector are the real and imaginary parts of complex numbers. The similarity is
+    the absolute sum of both parts of their quotients, where y is divided as a whole.
+
+    Args:
+        x: [B, V].
+        y: [B, V].
+    """
+    a, b = ops.split(x, 2, axis=-1)
+    c, d = ops.split(y, 2, axis=-1)
+    total = ops.sum(a * c + b * d + b * c - a * d, axis=-1)
+    squares = ops.sum(ops.square(x), axis=-1) * ops.sum(ops.square(y), axis=-1)
+    return ops.abs(total) * ops.rsqrt(ops.maximum(squares, 1e-24))
