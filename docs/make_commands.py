@@ -32,6 +32,7 @@ COMMANDS = {
     "official.students": "",
     "official.extend_vocabulary": "",
     "official.augment": "",
+    "official.mine_negatives": "",
     "official.teacher_outputs": "",
     "official.submission": "",
     "official.score_answers": "",

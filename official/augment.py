@@ -67,9 +67,10 @@ def main(argv: list[str]) -> None:
     from official.serving import augmentation, loaded_model
     from official.serving.mask_filler import MaskFiller
     from official.serving.word_neighbors import WordNeighbors
+    from official.tasks import text_rows
     from official.utils import text_lines
 
-    rows = augmentation.Rows(paths.path(FLAGS.input), FLAGS.columns, FLAGS.header)
+    rows = text_rows.Rows(paths.path(FLAGS.input), FLAGS.columns, FLAGS.header)
     paths.check_suffix(FLAGS.output, "rows of this --input", (rows.format,))
     kept = text_lines.read(FLAGS.kept_words, "words") if FLAGS.kept_words else []
     neighbors = WordNeighbors(FLAGS.vectors, FLAGS.max_vectors) if FLAGS.vectors else None

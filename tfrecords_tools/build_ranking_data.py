@@ -20,26 +20,21 @@ the queries. For WikiQA, a run has the answers of each question, in the splits o
 splits are those of the judgments. The metrics of the runs are a baseline.
 
 With --to=beir it writes a folder of BEIR, which `official.main --mode=search` searches and scores.
-
-Shapes: Q queries that are ranked at once, D documents.
 """
 
 import collections
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from absl import flags
 
-from official.tasks import SPLITS, beir, text_files, trec
+from official.tasks import SPLITS, beir, bm25, text_files, trec
 from official.utils import atomic, errors, paths, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-_K1, _B = 1.2, 0.75  # The usual values.
-SCORES_AT_ONCE = 1 << 24  # Q x D, or D if that is more
 _BEIR_SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 _FIELD = re.compile(r"\.([A-Z])\s*")
 _NUMBER = re.compile(r"\.I\s+(\d+)\s*")
@@ -281,38 +276,19 @@ READERS = {
 def rank(
     collection: Collection, candidates: Mapping[str, list[str] | None], depth: int
 ) -> trec.Run:
-    """Returns a ranking by BM25 (Robertson and Zaragoza, 2009) over words of letters and digits.
+    """Returns a ranking by BM25.
 
     Args:
       collection: the queries and documents; the word counts are those of its documents.
       candidates: query → the documents to rank; None = all that share a word with it.
       depth: the largest number of documents of a query.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    vectorizer = CountVectorizer(token_pattern=r"(?u)\w+", dtype=np.float64)
-    counts = vectorizer.fit_transform(collection.documents.values()).tocsr()  # [documents, words]
-    lengths = np.asarray(counts.sum(axis=1))[:, 0]
-    frequencies = np.diff(counts.tocsc().indptr)
-    weights = np.log1p((len(lengths) - frequencies + 0.5) / (frequencies + 0.5))
-    norms = _K1 * (1 - _B + _B * lengths / lengths.mean())
-    rows = np.repeat(np.arange(len(lengths)), np.diff(counts.indptr))
-    counts.data *= (_K1 + 1) * weights[counts.indices] / (counts.data + norms[rows])
-    by_word = counts.T.tocsr()
     names = list(collection.documents)
     numbers = {name: i for i, name in enumerate(names)}
-
-    def score_rows() -> Iterator[np.ndarray]:
-        """Yields the scores of each query, float64 [D]."""
-        queries, size = iter(candidates), max(1, SCORES_AT_ONCE // len(names))
-        while some := list(itertools.islice(queries, size)):
-            words = vectorizer.transform(collection.queries[query] for query in some)
-            scores = words @ by_word  # sparse [Q, D]
-            for i in range(len(some)):
-                yield scores[i].toarray()[0]
-
+    scorer = bm25.Scorer(collection.documents.values())
+    rows = scorer.scores(collection.queries[query] for query in candidates)
     run: trec.Run = {}
-    for (query, given), row in zip(candidates.items(), score_rows(), strict=True):
+    for (query, given), row in zip(candidates.items(), rows, strict=True):
         among = np.nonzero(row)[0]
         if given is not None:
             among = np.array([numbers[name] for name in given], np.int64)

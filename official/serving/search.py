@@ -52,6 +52,8 @@ class Best:
     Of documents with the same score, the earlier one is kept.
 
     Attributes:
+      queries: the vectors, float32 [Q, D].
+      kind: as in `similarity`.
       numbers: the numbers of the documents, int64 [Q, K], the best first.
       scores: their scores, float32 [Q, K].
     """
@@ -64,7 +66,7 @@ class Best:
           top_k: the maximum of K.
           kind: as in `similarity`.
         """
-        self._queries, self._top_k, self._kind = queries, top_k, kind
+        self.queries, self.kind, self._top_k = queries, kind, top_k
         self._seen = 0
         self.numbers = np.zeros((len(queries), 0), np.int64)
         self.scores = np.zeros((len(queries), 0), np.float32)
@@ -73,15 +75,15 @@ class Best:
         """Compares the next documents, float32 [B, D]."""
         count = len(documents)
         kept = min(self._top_k, self._seen + count)
-        numbers = np.empty((len(self._queries), kept), np.int64)
-        scores = np.empty((len(self._queries), kept), np.float32)
+        numbers = np.empty((len(self.queries), kept), np.int64)
+        scores = np.empty((len(self.queries), kept), np.float32)
         step = max(1, SCORES // max(count, 1))
-        for start in range(0, len(self._queries), step):
+        for start in range(0, len(self.queries), step):
             rows = slice(start, start + step)
-            new = similarity(self._queries[rows], documents, self._kind)
+            new = similarity(self.queries[rows], documents, self.kind)
             both = np.concatenate([self.scores[rows], new], axis=1)
             # A stable order: the documents that were there come first.
-            order = _first_of(both, kept)
+            order = first_of(both, kept)
             scores[rows] = np.take_along_axis(both, order, axis=1)
             old = self.scores.shape[1]
             fresh = self._seen + order - old
@@ -93,10 +95,17 @@ class Best:
         self._seen += count
 
 
-def _first_of(scores: np.ndarray, count: int) -> np.ndarray:
-    """Returns the columns of the `count` highest scores of each row, the highest first.
+def first_of(scores: np.ndarray, count: int) -> np.ndarray:
+    """Returns the columns of the highest scores of each row, the highest first.
 
     Of equal scores, the columns on the left come first.
+
+    Args:
+      scores: [Q, N].
+      count: K, at most N.
+
+    Returns:
+      int64 [Q, K].
     """
     width = scores.shape[1]
     if count < width:
@@ -136,17 +145,40 @@ def nearest(
     Raises:
       UserError: `top_k` is less than 1, there are no queries, or one text is given for the list.
     """
+    best, blocks = compared(embedder, queries, documents, top_k, batch_size, report, count)
+    for vectors in blocks:
+        best.add(vectors)
+    return best
+
+
+def compared(
+    embedder: Embedder,
+    queries: Sequence[str],
+    documents: Iterable[str],
+    top_k: int,
+    batch_size: int = 32,
+    report: Report | None = None,
+    count: int | None = None,
+) -> tuple[Best, Iterator[np.ndarray]]:
+    """Returns an empty `Best`, and the vectors of the documents in blocks, float32 [B, D].
+
+    Arguments and errors are those of `nearest`, which adds all blocks.
+    """
     check_top_k(top_k)
     settings = embedder.settings
     if settings.similarity == "cosine":
         settings = settings.with_values(normalize=True)
-    vectors = _encoded(embedder, queries, settings, "queries", batch_size)
-    best = Best(vectors, top_k, settings.similarity)
-    progress = Progress(count, report, unit="documents")
-    for block in _blocks(documents):
-        best.add(_encoded(embedder, block, settings, "documents", batch_size))
-        progress(len(block))
-    return best
+    best = Best(
+        _encoded(embedder, queries, settings, "queries", batch_size), top_k, settings.similarity
+    )
+
+    def vectors() -> Iterator[np.ndarray]:
+        progress = Progress(count, report, unit="documents")
+        for block in _blocks(documents):
+            yield _encoded(embedder, block, settings, "documents", batch_size)
+            progress(len(block))
+
+    return best, vectors()
 
 
 def write(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from official.tasks import trec
+from official.tasks import bm25, trec
 from official.utils.errors import UserError
 from tests import commands, small
 from tfrecords_tools import build_ranking_data
@@ -128,7 +128,7 @@ def dense(result, wanted, depth):
 @pytest.mark.parametrize("scores_at_once", [1, 90, 10**9])
 @pytest.mark.parametrize("depth", [1, 7, 40])
 def test_bm25_is_that_of_a_dense_matrix(monkeypatch, scores_at_once, depth):
-    monkeypatch.setattr(build_ranking_data, "SCORES_AT_ONCE", scores_at_once)
+    monkeypatch.setattr(bm25, "SCORES_AT_ONCE", scores_at_once)
     rng = np.random.default_rng(0)
     text = lambda words: " ".join(rng.choice(words, rng.integers(1, 5)))  # noqa: E731
     # Few words give many equal scores.
@@ -147,7 +147,7 @@ def test_bm25_is_that_of_a_dense_matrix(monkeypatch, scores_at_once, depth):
 
 def test_bm25_holds_the_scores_of_few_queries(monkeypatch):
     """The memory does not grow with the number of queries."""
-    monkeypatch.setattr(build_ranking_data, "SCORES_AT_ONCE", 1000)
+    monkeypatch.setattr(bm25, "SCORES_AT_ONCE", 1000)
     documents = {f"d{i}": "ba be" for i in range(500)}
     peaks = []
     for count in (2, 10, 100):  # the first call imports

@@ -11,10 +11,11 @@ from official.config import ResolvedConfig
 from official.conversion import converted_model, huggingface
 from official.modeling.model import Model
 from official.serving import augmentation
-from official.serving.augmentation import Augmenter, Rows, Settings
+from official.serving.augmentation import Augmenter, Settings
 from official.serving.mask_filler import MaskFiller
 from official.serving.served_model import ServedModel
 from official.serving.word_neighbors import WordNeighbors
+from official.tasks.text_rows import Rows
 from official.utils import host_seeding
 from official.utils.errors import UserError
 from tests import ROOT, commands, small
