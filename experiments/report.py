@@ -174,7 +174,7 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
 
 
 def plot(study: Study, results: Sequence[Result], path: Path) -> bool:
-    """Draws the first measure over the tokens: a line for each variant, with the range of its runs.
+    """Draws the curves over the tokens: a line for each variant, with the range of its runs.
 
     Returns:
       Whether there was anything to draw.
@@ -201,7 +201,7 @@ def plot(study: Study, results: Sequence[Result], path: Path) -> bool:
             axes.plot(shared, values.mean(0), "o-", markersize=3, color=color, label=variant)
             axes.fill_between(shared, values.min(0), values.max(0), color=color, alpha=0.2)
         axes.set_xlabel("tokens")
-        axes.set_ylabel(next(iter(study.held_out)))
+        axes.set_ylabel(next(iter(study.held_out), "loss"))
         axes.grid(alpha=0.3)
         axes.legend()
         figures.save(figure, path)

@@ -15,7 +15,7 @@
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
 first variant is the base, with which tables compare the others. The keys of `Variant` are not of
 that config: `lstm: {fine_tuning: {objectives.0.bilstm: 128}}`. Variants that differ in
-`fine_tuning` and `after` alone share their pretraining.
+`fine_tuning`, `after` and `teacher` alone share their pretraining.
 """
 
 import dataclasses
@@ -68,8 +68,8 @@ class Size:
       text: the share of the text that is read: the documents at its beginning.
       vocab_size: of the vocabulary; None = that of the page.
       seeds: the number of runs of each variant. Their seeds are 0, 1, ...
-      rates: the learning rates to choose from, for each variant by its run of seed 0; none = that
-        of the config.
+      rates: the learning rates to choose from, for each variant by the loss of its run of seed 0 on
+        the held-out text; none = that of the config.
       change: keys of the config that differ in all variants.
       fine_tuning: keys of the config of fine-tuning that differ in all tasks.
       phases: what a run does one after the other, each with a schedule of its own and from the
@@ -111,6 +111,8 @@ class Variant:
       fine_tuning: keys of the config of fine-tuning, in all tasks.
       after: the measure with the task on whose model the fine-tuning on the other tasks begins;
         None = it begins on the pretrained model.
+      teacher: the variant whose model of the same task gives the targets of fine-tuning, in place
+        of the labels (Turc et al., 2019, section 3); it stands before this one. None = the labels.
       text: the share of the text that is read; None = that of the size.
       budget: how many times the budget of the size a run has.
     """
@@ -118,6 +120,7 @@ class Variant:
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fine_tuning: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     after: str | None = None
+    teacher: str | None = None
     text: float | None = None
     budget: float = 1.0
 
@@ -203,7 +206,7 @@ class Study:
       about: one line.
       sizes: by name.
       variants: by name. The first one is the base.
-      measures: by name. The first one that a variant has chooses its learning rate.
+      measures: by name.
       claims: what the paper says, as orders of the variants.
       source: the paper and section.
       vocabulary: of all variants.
@@ -228,14 +231,22 @@ class Study:
         if len(self.variants) < 2:
             raise ValueError("variants: a study compares at least two")
         tasks = [name for name, measure in self.measures.items() if measure.task]
-        for name, variant in self.variants.items():
-            if variant.fine_tuning and not tasks:
-                raise ValueError(
-                    f"variants.{name}.fine_tuning: no measure has a task that is fine-tuned: add "
-                    "one, or remove the key"
-                )
+        for number, (name, variant) in enumerate(self.variants.items()):
+            for key in ("fine_tuning", "teacher"):
+                if getattr(variant, key) and not tasks:
+                    raise ValueError(
+                        f"variants.{name}.{key}: no measure has a task that is fine-tuned: add "
+                        "one, or remove the key"
+                    )
             if variant.after is not None:
                 strict.one_of(f"variants.{name}.after", variant.after, tasks)
+            if variant.teacher is not None:
+                earlier = list(self.variants)[:number]
+                if variant.teacher not in earlier:
+                    raise ValueError(
+                        f"variants.{name}.teacher: {variant.teacher!r} is not a variant that "
+                        f"stands before it ({', '.join(earlier) or 'none'})"
+                    )
         for name, measure in self.measures.items():
             for part in measure.mean_of:
                 strict.one_of(f"measures.{name}.mean_of", part, self.measures)

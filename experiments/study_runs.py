@@ -10,7 +10,7 @@ OUTPUT/
                             of variants that share their pretraining, VARIANT is the first one
   runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
   runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning; beside
-                            them `model`, if other tasks begin on it
+                            them `model`, if other tasks begin on it or students learn from it
   results.jsonl             the results of all runs of the page
 
 An ID is made of everything that decides about the contents: configs, seeds and the checksums of the
@@ -39,7 +39,7 @@ from typing import Any
 
 from benchmarks.environments import ROOT
 from experiments import downstream_kinds, downstream_sets, study_page
-from experiments.study_page import Size, Study
+from experiments.study_page import Measure, Size, Study
 from official import config as configs
 from official.modeling import weight_counts
 from official.saving import metrics_log
@@ -52,6 +52,8 @@ RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"
 TUNED = "metrics.json"
 _MODEL = "model"  # beside these metrics
+# The terms of distillation that a student learns from the outputs of its teacher, by its objective.
+_TERMS = {"classification": "cross_entropy", "regression": "logits"}
 # The features of shards that a corruption of phrases or entities needs.
 _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
 # The command of a run ends with this message if its gradients are not finite.
@@ -94,7 +96,9 @@ class Result:
       seconds: of pretraining, by the clock, since its last start.
       diverged: whether the gradients stopped being finite. There are no measures then.
       measures: the values of the measures that the variant has.
-      curve: tokens and the value of the first measure of the held-out text, of each evaluation.
+      curve: tokens, and the first measure of the held-out text or else the loss, of each
+        evaluation.
+      loss: of the held-out text at the end; None if the run diverged. It chooses the learning rate.
     """
 
     study: str
@@ -110,6 +114,7 @@ class Result:
     diverged: bool
     measures: Mapping[str, float]
     curve: Sequence[tuple[float, float]] = ()
+    loss: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,17 +209,34 @@ class Runner:
             )
         self.commit = _commit()
         self._flops: dict[tuple[str, int], float] = {}
+        self._folders: dict[tuple[str, int], Path] = {}  # of the runs that are fine-tuned
         self._hashes: dict[Path, str] = {}
         self._processes: set[subprocess.Popen] = set()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         first = {variant: self.plan(variant, 0, self._rates()[0]) for variant in study.variants}
         self.pretrained_as = _shared_pretraining(first)
+        self._groups = self._in_turn()
         self.expected = {
             variant: run.flops * self.num_runs if self.pretrained_as[variant] == variant else 0.0
             for variant, run in first.items()
         }
         self._check_fine_tuning()
+
+    def _in_turn(self) -> list[list[str]]:
+        """Returns the variants in groups. Those of a group run one after the other.
+
+        They share their pretraining, or one is the teacher of another.
+        """
+        label = dict(self.pretrained_as)
+        for name, variant in self.study.variants.items():
+            if variant.teacher is not None:
+                joined, other = label[variant.teacher], label[name]
+                label = {k: joined if v == other else v for k, v in label.items()}
+        groups: dict[str, list[str]] = {}
+        for name in self.study.variants:
+            groups.setdefault(label[name], []).append(name)
+        return list(groups.values())
 
     @property
     def num_runs(self) -> int:
@@ -265,13 +287,12 @@ class Runner:
         for variant in self.study.variants:
             for name, measure in self.study.measures.items():
                 if measure.task:
-                    data_set = downstream_sets.SETS[measure.task]
                     overrides = self.study.fine_tuning(self.size, variant, measure)
-                    study_page.run_config(
-                        downstream_kinds.config_file(data_set),
-                        [*data_set.overrides, *overrides],
-                        f"{self.place}: variants.{variant}, measures.{name}",
-                    )
+                    place = f"{self.place}: variants.{variant}, measures.{name}"
+                    config = _task_config(measure, overrides, place)
+                    if self.study.variants[variant].teacher is not None:
+                        overrides += _soft_labels(config, Path("TEACHER"), place)
+                        _task_config(measure, overrides, place)
 
     def _token_flops(self, config: configs.Config) -> float:
         """Returns the operations of training on one token: six for each weight of the encoders.
@@ -291,8 +312,7 @@ class Runner:
     def run(self) -> list[Result]:
         """Makes all runs that have not been made, and writes `results.jsonl`.
 
-        Variants run at the same time, as many as `jobs`; those that share their pretraining run
-        one after the other.
+        Groups of variants run at the same time, as many as `jobs`.
 
         Returns:
           The results in the order of the page.
@@ -307,13 +327,12 @@ class Runner:
             cores.put(share)
         results: dict[str, list[Result]] = {}
 
-        def variants(first: str) -> None:
+        def variants(group: Sequence[str]) -> None:
             share = cores.get()
             try:
-                for name in self.study.variants:
-                    if self.pretrained_as[name] == first:
-                        results[name] = self._variant(name, share)
-                        report(name)
+                for name in group:
+                    results[name] = self._variant(name, share)
+                    report(name)
             finally:
                 cores.put(share)
 
@@ -327,8 +346,7 @@ class Runner:
                 )
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            pretrained = dict.fromkeys(self.pretrained_as.values())
-            futures = [pool.submit(variants, first) for first in pretrained]
+            futures = [pool.submit(variants, group) for group in self._groups]
             try:
                 for future in concurrent.futures.as_completed(futures):
                     future.result()
@@ -350,26 +368,14 @@ class Runner:
     def _variant(self, name: str, cores: frozenset[int] | None) -> list[Result]:
         """Makes the runs of a variant: its rates with seed 0, then its seeds with the best rate."""
         tried = [self._pretrained(self.plan(name, 0, rate), cores) for rate in self._rates()]
-        rate = self._rates()[self._best(tried)]
-        runs = [self.plan(name, seed, rate) for seed in range(self.size.seeds)]
+        best = min(tried, key=lambda result: math.inf if result.loss is None else result.loss)
+        runs = [self.plan(name, seed, best.rate) for seed in range(self.size.seeds)]
         chosen = [self._pretrained(run, cores) for run in runs]
         finished = [
             self._with_tasks(run, result, cores) for run, result in zip(runs, chosen, strict=True)
         ]
         ids = {result.id for result in finished}
         return finished + [result for result in tried if result.id not in ids]
-
-    def _best(self, tried: Sequence[Result]) -> int:
-        """Returns the number of the best of the runs that differ in the learning rate."""
-        for name, measure in self.study.measures.items():
-            values = [result.measures.get(name, math.nan) for result in tried]
-            if any(math.isfinite(value) for value in values):
-                sign = 1 if measure.higher else -1
-                return max(
-                    (i for i, value in enumerate(values) if math.isfinite(value)),
-                    key=lambda i: sign * values[i],
-                )
-        return 0
 
     def _pretrained(self, run: Run, cores: frozenset[int] | None) -> Result:
         """Pretrains unless that is done, and returns the result without those of tasks."""
@@ -384,7 +390,7 @@ class Runner:
         init: list[str] = []
         curve: list[tuple[float, float]] = []
         measures: dict[str, float] = {}
-        tokens, seconds, diverged = 0, 0.0, False
+        tokens, seconds, diverged, loss = 0, 0.0, False, math.nan
         for number, phase in enumerate(run.phases, 1):
             shards = self._shards(phase, self._text(run.text), tokenizer, cores)
             model = folder / f"phase-{number}"
@@ -404,20 +410,20 @@ class Runner:
                 for name, metric in self.study.held_out.items()
                 if metric in held_out[-1].metrics
             }
-            if measures:
-                metric = self.study.held_out[next(iter(measures))]
-                curve += [
-                    (tokens + record.step * phase.tokens, record.metrics[metric])
-                    for record in held_out
-                    if metric in record.metrics
-                ]
+            loss = held_out[-1].metrics["loss"]
+            metric = self.study.held_out[next(iter(measures))] if measures else "loss"
+            curve += [
+                (tokens + record.step * phase.tokens, record.metrics[metric])
+                for record in held_out
+                if metric in record.metrics
+            ]
             tokens += phase.steps * phase.tokens
             init = [f"--init={model}"]
         result = Result(
             study=self.study.name, size=self.name, variant=run.variant, seed=run.seed,
             rate=run.rate, id=id_, commit=self.commit, steps=sum(p.steps for p in run.phases),
             tokens=tokens, seconds=round(seconds, 1), diverged=diverged,
-            measures={} if diverged else measures, curve=curve,
+            measures={} if diverged else measures, curve=curve, loss=None if diverged else loss,
         )  # fmt: skip
         with atomic.file(path) as stream:
             json.dump(dataclasses.asdict(result), stream, indent=1)
@@ -425,15 +431,14 @@ class Runner:
 
     def _with_tasks(self, run: Run, result: Result, cores: frozenset[int] | None) -> Result:
         """Fine-tunes on each task unless that is done, and returns the whole result."""
-        folder = self._folder(run, result.id)
         if result.diverged:
             return result
-        model = folder / f"phase-{len(run.phases)}"
+        self._folders[run.variant, run.seed] = self._folder(run, result.id)
         measures = dict(result.measures)
         for name, measure in self.study.measures.items():
             if measure.task:
                 values = [
-                    self._metric(name, self._tuned(folder, model, run.variant, name, seed, cores))
+                    self._metric(name, self._tuned(run.variant, run.seed, name, seed, cores))
                     for seed in range(measure.seeds)
                 ]
                 measures[name] = sum(values) / len(values)
@@ -445,9 +450,8 @@ class Runner:
 
     def _tuned(
         self,
-        folder: Path,
-        model: Path,
         variant: str,
+        pretraining_seed: int,
         name: str,
         seed: int,
         cores: frozenset[int] | None,
@@ -455,19 +459,33 @@ class Runner:
         """Fine-tunes on the task of a measure unless that is done.
 
         Returns:
-          The folder of the metrics, and of the model if other tasks begin on it.
+          The folder of the metrics, and of the model if other tasks begin on it or students learn
+          from it.
         """
-        measure = self.study.measures[name]
+        measure, own = self.study.measures[name], self.study.variants[variant]
         assert measure.task is not None and self.options.tasks is not None
+        folder = self._folders[variant, pretraining_seed]
+        model = folder / f"phase-{len(self.size.phases)}"
         data_set = downstream_sets.SETS[measure.task]
         overrides = [*self.study.fine_tuning(self.size, variant, measure), f"seed={seed}"]
-        key = [dataclasses.asdict(data_set), overrides]
-        after = self.study.variants[variant].after
-        if after not in (None, name):
-            before = self._tuned(folder, model, variant, after, 0, cores)
+        key: list[Any] = [dataclasses.asdict(data_set), list(overrides)]
+        if own.after not in (None, name):
+            before = self._tuned(variant, pretraining_seed, own.after, 0, cores)
             model = before / _MODEL
             key.append(before.name)
-        kept = name in {other.after for other in self.study.variants.values()} and seed == 0
+        if own.teacher is not None:
+            place = f"variants.{variant}.teacher"
+            if (own.teacher, pretraining_seed) not in self._folders:
+                raise UserError(
+                    f"{place}: {own.teacher} with seed {pretraining_seed} diverged: lower its "
+                    "learning rate"
+                )
+            taught = self._tuned(own.teacher, pretraining_seed, name, 0, cores)
+            config = _task_config(measure, overrides, place)
+            overrides += _soft_labels(config, taught / _MODEL, place)
+            key.append([own.teacher, taught.parent.name, taught.name])
+        others = self.study.variants.values()
+        kept = seed == 0 and any(o.after == name or o.teacher == variant for o in others)
         output = folder / f"{name}-{seed}-{_id(key)}"
         if (output / TUNED).exists() and (not kept or (output / _MODEL).exists()):
             return output
@@ -640,6 +658,32 @@ class Runner:
         if self._stopped.is_set() or status in (-signal.SIGTERM, 128 + signal.SIGTERM):
             raise UserError("stopped: the same command goes on")
         raise UserError(f"{module} ended with {status}; see {log}:\n  {last}")
+
+
+def _task_config(measure: Measure, overrides: Sequence[str], place: str) -> configs.Config:
+    """Returns the config of the fine-tuning on the task of a measure."""
+    assert measure.task is not None
+    data_set = downstream_sets.SETS[measure.task]
+    path = downstream_kinds.config_file(data_set)
+    return study_page.run_config(path, [*data_set.overrides, *overrides], place)
+
+
+def _soft_labels(config: configs.Config, teacher: Path, place: str) -> list[str]:
+    """Returns the overrides with which a fine-tuning learns the outputs of a teacher alone.
+
+    Raises:
+      UserError: the task is learnt in another way than by one objective of `_TERMS`.
+    """
+    heads = configs.to_dict(config)["objectives"]
+    if len(heads) != 1 or heads[0]["type"] not in _TERMS:
+        found = ", ".join(head["type"] for head in heads)
+        raise UserError(
+            f"{place}: a student learns one objective of {', '.join(_TERMS)}; the task has {found}"
+        )
+    terms = {"teachers": [str(teacher)], "temperature": 1.0, _TERMS[heads[0]["type"]]: 1.0}
+    return study_page.overrides(
+        {"objectives": [{**heads[0], "weight": 0.0}, {"type": "distillation", **terms}]}
+    )
 
 
 def read_results(path: Path) -> list[Result]:

@@ -53,6 +53,8 @@ TUNED = PAGE.replace(
     "  again: {task: cola, metric: accuracy, override: [recipe.epochs=2]}\n"
     "phrases: {min_count: 2, threshold: 0.1}\nclaims:",
 )
+# A student of the first variant.
+TAUGHT = TUNED.replace("  wild:", "  taught: {encoder.num_layers: 1, teacher: without}\n  wild:")
 
 
 @pytest.fixture
@@ -122,6 +124,38 @@ def test_variants_that_differ_in_fine_tuning_share_their_pretraining(texts):
     assert made.expected["tuned"] == 0 < made.expected["with"] == made.expected["without"]
     said = study.estimate(made, [])
     assert "\ntuned                    the runs of with, fine-tuned in another way\n" in said
+
+
+def test_the_rate_is_the_one_with_the_lowest_loss_on_the_held_out_text(texts, monkeypatch):
+    """Also of a study that measures tasks alone; a run that diverged is not chosen."""
+    made = runner(texts)
+    losses = {("without", 1e-3): 3.0, ("without", 3e-3): 2.5, ("with", 1e-3): 4.0}
+
+    def pretrained(run, cores):
+        return study_runs.Result(
+            study="trial", size="mini", variant=run.variant, seed=run.seed, rate=run.rate, id="",
+            commit="", steps=8, tokens=1, seconds=1.0, diverged=False, measures={},
+            loss=losses.get((run.variant, run.rate)),
+        )  # fmt: skip
+
+    monkeypatch.setattr(made, "_pretrained", pretrained)
+    monkeypatch.setattr(made, "_with_tasks", lambda run, result, cores: result)
+    assert [r.rate for r in made._variant("without", None)[:2]] == [3e-3, 3e-3]
+    assert [r.rate for r in made._variant("with", None)[:2]] == [1e-3, 1e-3]
+
+
+def test_a_student_learns_the_outputs_of_a_variant_before_it(texts):
+    made = runner(texts, TAUGHT)
+    assert made._groups == [["without", "taught"], ["with", "tuned"], ["wild"]]
+    later = TAUGHT.replace("teacher: without", "teacher: wild")
+    with pytest.raises(UserError, match=r"variants.taught.teacher: 'wild' is not a variant that"):
+        runner(texts, later)
+    alone = PAGE.replace("{encoder.dropout: 0.1}", "{teacher: without}")
+    with pytest.raises(UserError, match=r"variants.with.teacher: no measure has a task"):
+        runner(texts, alone)
+    spans = TAUGHT.replace("  again:", "  squad: {task: squad1}\n  again:")
+    with pytest.raises(UserError, match="measures.squad: a student learns one objective of class"):
+        runner(texts, spans)
 
 
 def test_what_is_missing_is_said_before_anything_runs(texts):
@@ -199,7 +233,7 @@ def test_a_variant_that_hides_phrases_has_a_lexicon(texts, monkeypatch):
 @pytest.mark.long
 def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     """Stopped in the middle; the same command ends it, and then has nothing to do."""
-    (texts / "page.yaml").write_text(TUNED)
+    (texts / "page.yaml").write_text(TAUGHT)
     cola = texts / "tasks" / "glue" / "CoLA"
     cola.mkdir(parents=True)
     for name, count in (("train", 64), ("dev", 20)):
@@ -221,7 +255,7 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     results = study_runs.read_results(texts / "work" / "results.jsonl")
     # Two rates with seed 0, and seed 1 with the better one; a rate cannot save the wild variant.
-    for variant in ("without", "with", "tuned", "wild"):
+    for variant in ("without", "with", "tuned", "taught", "wild"):
         own = [result for result in results if result.variant == variant]
         assert sorted((r.seed, r.rate) for r in own)[:2] == [(0, 1e-3), (0, 3e-3)]
         assert len(own) == 3 and {r.diverged for r in own} == {variant == "wild"}
@@ -243,6 +277,12 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         assert Path(starts[1]) in models
         kept = [m for m in models if "bilstm: 4" in (m / "config.yaml").read_text()]
         assert [Path(starts[1])] == kept
+    without, taught = ([r for r in results if r.variant == n] for n in ("without", "taught"))
+    for teacher, student in zip(without[:2], taught[:2], strict=True):  # by seed
+        (labels,) = (runs / "without" / teacher.id).glob("cola-0-*/model")
+        log = (runs / "taught" / student.id / "log.txt").read_text()
+        assert re.findall(r"teachers: \['?([^\]']+)'?\], temperature: 1.0", log)[0] == str(labels)
+        assert "weight: 0.0" in log
     assert len(list((texts / "work").glob("shards-*"))) == 4  # of two lengths, with phrases or not
     (lexicon,) = (texts / "work").glob("phrases-*.txt")
     assert all(len(line.split()) > 1 for line in lexicon.read_text().splitlines())
