@@ -28,6 +28,13 @@ context, question, choices and answer (choice):
 Any task but a ranking as text in and text out, for an encoder-decoder:
   python -m tfrecords_tools.build_task_shards --task=mnli --text_to_text --input=DIR \
     --tokenizer=DIR --output=DIR
+Texts whose vectors are learned (TSV, CSV, JSON Lines): a query, a text that suits it, and others
+that do not; and pairs with scores or labels:
+  python -m tfrecords_tools.build_task_shards --task=embedding --train_file=train.jsonl \
+    --text_column=query --text_pair_column=positive --negative_columns=negatives \
+    --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=stsb --embed_as=scores --input=DIR \
+    --tokenizer=DIR --output=DIR
 Words and tags (CoNLL, or JSON Lines):
   python -m tfrecords_tools.build_task_shards --task=tagging --train_file=train.conll \
     --validation_file=dev.conll --tokenizer=DIR --output=DIR
@@ -50,9 +57,11 @@ from official.tasks import (
     GENERIC,
     KINDS,
     SPLITS,
+    Columns,
     Task,
     best_rows,
     choice,
+    embeddings,
     find,
     generic,
     named_tasks,
@@ -91,14 +100,24 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     if options.task == "ranking":
         task, names = _plan_ranking(options, given)
     else:
-        named = _plan_generic if options.task in (*GENERIC, "generation") else _plan_named
+        generic_names = (*GENERIC, "generation", "embedding")
+        named = _plan_generic if options.task in generic_names else _plan_named
         task, names = named(options, given)
     for kind, flag in best_rows.FLAGS.items():
         if (best := options[flag.removeprefix("--")].value) is not None:
             if options.metrics:
                 raise UserError(f"--metrics is not supported with {flag}: remove it")
             task = best_rows.of_task(task, kind, best)
+    if options.embed_as:
+        task = embeddings.of_task(
+            task, options.embed_as, _score_range(options), options.metrics or ()
+        )
+        names = {
+            split: name for split, name in names.items() if given[split] or split in task.files
+        }
     _check_kind(options, task)
+    if options.task_name:
+        task = dataclasses.replace(task, name=options.task_name)
     if task.kind == "tagging":
         task = dataclasses.replace(task, split_words=options.split_words)
     if options.text_to_text:
@@ -159,6 +178,8 @@ def _plan_generic(
         raise UserError(f"--task={options.task} needs --text_column, the name or index of the text")
     if options.task == "generation":
         task = _plan_generation(options)
+    elif options.task == "embedding":
+        task = _plan_embedding(options)
     else:
         default_label = named_tasks.CONLL_COLUMNS.label if options.task == "tagging" else None
         task = generic(
@@ -167,7 +188,7 @@ def _plan_generic(
             text_pair=options.text_pair_column,
             label=options.label_column or default_label,
             labels=[label.strip() for label in options.labels or ()],
-            metrics=options.metrics or (),
+            metrics=() if options.embed_as else options.metrics or (),
             header=options.header,
         )
     names = {split: name for split, name in given.items() if name}
@@ -176,7 +197,7 @@ def _plan_generic(
             f"--task={options.task} needs its files: --train_file, --validation_file, --test_file"
         )
     free = {"test", "train"} if options.unlabelled_train else {"test"}
-    if task.columns.label is None and not set(names) <= free:
+    if task.columns.label is None and task.kind != "embedding" and not set(names) <= free:
         raise UserError(
             "--label_column is missing: only a test file may lack labels, and with "
             "--unlabelled_train the train file"
@@ -199,6 +220,36 @@ def _plan_generation(options: flags.FlagValues) -> Task:
         options.metrics or (),
         options.header,
     )
+
+
+def _plan_embedding(options: flags.FlagValues) -> Task:
+    """Returns a task of the vectors of texts, whose columns the flags name."""
+    if options["labels"].present:
+        raise UserError(
+            "--labels is not for --task=embedding: for texts with labels use "
+            "--task=classification with --embed_as"
+        )
+    return embeddings.of_columns(
+        Columns(
+            options.text_column, options.text_pair_column, options.label_column, options.header
+        ),
+        options.negative_columns or (),
+        _score_range(options),
+        options.metrics or (),
+    )
+
+
+def _score_range(options: flags.FlagValues) -> tuple[float, float] | None:
+    """Returns the lowest and the highest score; None = not given."""
+    if not options.score_range:
+        return None
+    try:
+        low, high = map(float, options.score_range)
+    except ValueError:
+        raise UserError(
+            f"--score_range={','.join(options.score_range)}: expected two numbers, such as 0,5"
+        ) from None
+    return low, high
 
 
 def _plan_named(
@@ -315,7 +366,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "task",
         None,
         "a task of official.tasks, or classification, regression, tagging, ranking, choice, "
-        "generation",
+        "generation, embedding",
     )
     text("input", "", "folder of the files")
     text("tokenizer", None, "tokenizer folder")
@@ -380,6 +431,32 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         None,
         "classification of sentences and of their clauses with a candidate in place of a pronoun "
         "(wnli): the label of the right candidate; a masked LM compares the candidates",
+    )
+
+    one_of(
+        "embed_as",
+        None,
+        list(embeddings.OF_KINDS),
+        "learn vectors of texts from pairs with scores (stsb); from pairs that have the positive "
+        "label, which is entailment or else the second one, and pairs that have not (binary: qqp, "
+        "mrpc); from those that have it (pairs; of single texts, two with one label); or from "
+        "these with a contradiction (triples: mnli)",
+    )
+    names(
+        "negative_columns",
+        None,
+        "embedding: columns of texts that do not suit the query; in JSON Lines also lists of texts",
+    )
+    names(
+        "score_range",
+        None,
+        "embedding: lowest and highest score in the files, which become 0 and 1; default: 0,1, of "
+        "stsb 0,5",
+    )
+    text(
+        "task_name",
+        None,
+        "embedding: name of the task, in metrics of several; default: that of --task",
     )
 
     boolean(

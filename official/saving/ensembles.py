@@ -20,7 +20,12 @@ from official.utils import paths
 from official.utils.errors import UserError
 
 # The objectives whose outputs have a mean, and those of them that read windows.
-_MEANS = (o for kind in KINDS.values() if not kind.generates for o in kind.objectives)
+_MEANS = (
+    objective
+    for kind in KINDS.values()
+    if kind.signatures and not kind.generates
+    for objective in kind.objectives
+)
 HEADS = tuple(dict.fromkeys(_MEANS))
 WINDOWED = ("span_answer", "token_classification")
 # What decides the predictions, in the config of a head and in `task.json`.

@@ -14,6 +14,7 @@ import numpy as np
 from official.shards import example_bytes
 from official.utils.errors import UserError
 
+HASH_BITS = 31  # of `text_hashes`, which are read as int32
 NO_CANDIDATE = -1  # in `candidate_ids`, where a token is not of a candidate
 
 
@@ -50,6 +51,11 @@ FEATURES: dict[str, Feature] = {
     ),
     "sequence_lengths": Feature(
         "ints", "tokens of each sequence, where an example has several", low=1, sum_of="token_ids"
+    ),
+    "text_hashes": Feature(
+        "ints",
+        f"embeddings: a hash of each text, of {HASH_BITS} bits; the same text has the same",
+        as_many_as="sequence_lengths",
     ),
     "part_lengths": Feature(
         "ints", "packing: tokens of each example that shares the row", low=1, sum_of="token_ids"
@@ -122,7 +128,7 @@ FEATURES: dict[str, Feature] = {
     "label_flags": Feature(
         "ints", "several labels: 1 for each of the task's labels that the text has, else 0", 2
     ),
-    "score": Feature("float", "target of a regression"),
+    "score": Feature("float", "target of a regression; of a pair of texts, from 0 to 1"),
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"
     ),

@@ -67,6 +67,8 @@ class TaskSettings:
       max_query_length: of spans, the largest number of tokens of a question.
       candidates: of a ranking, the SHA-256 of each file of `official.shards.side_texts`, by name.
       negatives: of a ranking, documents that are not relevant for each relevant one in training.
+      form: of embeddings, how rows became examples; see `official.tasks.embeddings`.
+      score_range: of embeddings, the lowest and the highest score of the source files.
     """
 
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -75,6 +77,8 @@ class TaskSettings:
     max_query_length: int | None = omitted()
     candidates: Mapping[str, str] | None = omitted()
     negatives: int | None = omitted()
+    form: str | None = omitted()
+    score_range: tuple[float, ...] | None = omitted()
 
 
 @dataclasses.dataclass(frozen=True)

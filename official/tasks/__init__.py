@@ -4,7 +4,8 @@
 `generic("regression", ...)` with the user's columns, labels and files, `ranking()`, and `choice()`
 for JSON Lines. A task of the kind "span" has questions whose answers are parts of a text, in files
 of SQuAD's format. A task of the kind "choice" has questions with several choices, and one of the
-kind "tagging" has a tag for each word.
+kind "tagging" has a tag for each word. One of the kind "embedding" has texts whose vectors are
+compared (`official.tasks.embeddings`).
 """
 
 from collections.abc import Iterable
@@ -105,5 +106,5 @@ def find(name: str) -> Task:
     """
     if name in TASKS:
         return TASKS[name]
-    known = (*TASKS, *GENERIC, "ranking", "choice")
+    known = (*TASKS, *GENERIC, "ranking", "choice", "embedding")
     raise UserError(f"there is no task {name!r}{nearest(name, known)}: tasks are {listed(known)}")

@@ -131,6 +131,16 @@ KINDS = {
         max_length=512,
         flags=("choice_first", "max_choice_length"),
     ),
+    "embedding": Kind(
+        targets=("score",),
+        objectives=("sentence_embedding",),
+        metrics=("spearman", "pearson", "average_precision", "accuracy", "mrr"),
+        method="encode",
+        builder="tfrecords_tools.tasks.embedding",
+        scorer="official.evaluation.embeddings",
+        signatures="",
+        flags=("negative_columns", "score_range", "task_name"),
+    ),
     "tagging": Kind(
         targets=("tag_ids",),
         objectives=("token_classification",),

@@ -77,6 +77,7 @@ GLUE = (
         {},
         "pearson spearman",
         ("STS-B.tsv", 1379),
+        score_range=(0.0, 5.0),
     ),
     _glue(
         "qqp",

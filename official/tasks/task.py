@@ -193,6 +193,9 @@ class Task:
       fields: of text to text, the name of each text in the inputs, in the order of the columns.
       punctuation: of questions as text to text, the characters with blanks around them: a key of
         `official.tasks.text_to_text.PUNCTUATION`.
+      form: of embeddings, how rows become examples; see `official.tasks.embeddings`.
+      negative_columns: of embeddings, the columns of texts that do not suit the first one.
+      score_range: the lowest and the highest score in the files; None = unknown.
     """
 
     name: str
@@ -216,6 +219,9 @@ class Task:
     prefix: str = ""
     fields: tuple[str, ...] = ()
     punctuation: str = ""
+    form: str = ""
+    negative_columns: tuple[str, ...] = ()
+    score_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         """Checks the values that a user of `generic` gives."""
@@ -242,6 +248,7 @@ class Task:
                     f"its metrics are {listed(METRICS[self.kind])}"
                 )
         named = [c for c in dataclasses.astuple(self.columns)[:3] if c is not None]
+        named += self.negative_columns
         for column in named:
             if named.count(column) > 1:
                 raise UserError(
@@ -250,6 +257,11 @@ class Task:
                 )
         object.__setattr__(self, "values", self.values or self.labels)
         object.__setattr__(self, "metrics", self.metrics or METRICS[self.kind][:1])
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the labels of the files are numbers."""
+        return self.kind == "regression" or self.form == "scores"
 
     def columns_for(self, split: str, format: str = "tsv") -> Columns:
         """Returns the columns of the file of a split, which has the given format."""

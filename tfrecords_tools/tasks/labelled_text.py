@@ -25,6 +25,9 @@ from tfrecords_tools.tasks import builder, tables
 from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
 MAX_INFERRED_LABELS = 1000
+# What joins the labels, or the texts, of a list in JSON Lines; no text has the second one.
+TEXT_SEPARATOR = "\x1e"
+_SEPARATORS = {"multi_label": SEPARATOR, "embedding": TEXT_SEPARATOR}
 
 # The number of the row, its one or two texts, and the id of its label, its score, a flag for each
 # label, or None.
@@ -210,8 +213,22 @@ def usable(
       bad: is called with rows that cannot be used.
       labelled: whether the file has labels or scores.
     """
+    for row, _ in located(task, split, path, format, bad, labelled):
+        yield row
+
+
+def located(
+    task: Task,
+    split: str,
+    path: AnyPath,
+    format: str | None,
+    bad: BadRows,
+    labelled: bool = True,
+) -> Iterator[tuple[UsableRow, str]]:
+    """Yields the rows of `usable`, each with its place in the file, for messages."""
     columns = task.columns_for(split, tables.file_format(path, format))
-    text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
+    named = (columns.text, columns.text_pair, *task.negative_columns)
+    text_columns = [c for c in named if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
     test = split.startswith("test")
     rows = tables.read(
@@ -223,7 +240,7 @@ def usable(
         format=format,
         bad=bad,
         labels=task.labels,
-        lists=SEPARATOR if task.kind == "multi_label" else None,
+        lists=_SEPARATORS.get(task.kind),
     )
     ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
     for number, line, cells, cell in rows:
@@ -238,9 +255,9 @@ def usable(
         if empty and not test:
             bad("empty text", f"{where}: column {empty[0]!r} is empty")
         elif label is None:
-            yield number, texts, None
+            yield (number, texts, None), where
         elif (value := _value(task, label, ids)) is not None:
-            yield number, texts, value
+            yield (number, texts, value), where
         elif task.kind == "multi_label":
             unknown = next(name for name in _several(label) if name not in ids)
             bad(
@@ -249,7 +266,7 @@ def usable(
                 f"{', '.join(map(repr, task.values))}{nearest(unknown, task.values)}; "
                 f"{SEPARATOR!r} separates the labels of a text",
             )
-        elif task.kind == "regression":
+        elif task.has_scores:
             bad(
                 "score not a number",
                 f"{where}: {label!r} in column {columns.label!r} is not a number",
@@ -272,7 +289,7 @@ def _value(task: Task, label: str, ids: Mapping[str, int]) -> int | float | list
     if task.kind == "multi_label":
         numbers = [ids.get(name) for name in _several(label)]
         return None if None in numbers else [int(i in numbers) for i in range(len(task.labels))]
-    if task.kind != "regression":
+    if not task.has_scores:
         return ids.get(label)
     score = _score(label)
     return score if math.isfinite(score) else None

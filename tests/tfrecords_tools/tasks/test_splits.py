@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from official import tasks, tokenizers
 from official.shards import manifest, shard_folder, side_texts
+from official.tasks import embeddings, trec
 from official.tasks import text_to_text as forms
-from official.tasks import trec
 from official.utils.errors import UserError
 from tests import choices, commands, small, squads
 from tfrecords_tools.tasks import builder as task_builder
 from tfrecords_tools.tasks import (
+    embedding,
     labelled_text,
     multiple_choice,
     ranking,
@@ -40,7 +41,8 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def several_chunks(monkeypatch):
     """Few rows are several chunks; their examples are several shards."""
-    for module in (labelled_text, text_to_text, multiple_choice, span, tagging, ranking):
+    modules = labelled_text, text_to_text, multiple_choice, span, tagging, ranking, embedding
+    for module in modules:
         monkeypatch.setattr(module.Builder, "rows_at_once", 7)
     monkeypatch.setattr(ranking, "ENCODE_AT_ONCE", 7)
 
@@ -65,6 +67,12 @@ def tables_of(folder, pair=False):
 def build_labelled(folder, tokenizer, output, pair=False, **options):
     task = tasks.generic("classification", "text", "other" if pair else None, "label")
     return task_builder.build(task, tables_of(folder, pair), tokenizer, output, **options)
+
+
+def build_embedding(folder, tokenizer, output, **options):
+    task = tasks.generic("classification", "text", None, "label")
+    task = embeddings.of_task(task, "pairs")
+    return task_builder.build(task, tables_of(folder), tokenizer, output, **options)
 
 
 def build_text_to_text(folder, tokenizer, output, **options):
@@ -128,6 +136,7 @@ def build_ranking(folder, tokenizer, output, **options):
 KINDS = {
     "labelled": build_labelled,
     "pairs": functools.partial(build_labelled, pair=True),
+    "embedding": build_embedding,
     "choices": build_choices,
     "spans": build_spans,
     "tags": build_tags,
