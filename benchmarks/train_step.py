@@ -1,4 +1,4 @@
-"""Times one pretraining step of BERT: ours, tf-models-official's and PyTorch transformers'.
+"""Times one pretraining step of BERT: ours, and those of TensorFlow and PyTorch.
 
   python -m benchmarks.train_step
 
@@ -9,12 +9,14 @@ and of other systems here against BERT at the same sizes:
   python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, T5' \
       'PyTorch transformers, T5'
 
-Same sizes, same random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in
-its own process and environment (made as by `make parity` when missing), in float32 and in mixed
-bfloat16; the processes take turns, round after round, on the same cores. What is shown is the
-median of the rounds, peak memory as the system counted it, and for each side its better precision
-against our BERT, beside what the FLOPs of the two say. 'its products alone' are the matrix products
-of our BERT's step, with the same shapes: the share of its time that the processor needs. T5 has as
+The other sides are tf-models-official, PyTorch transformers, and a BERT written by hand in PyTorch
+with joined projections, SDPA and the masked LM at the predicted positions alone. Same sizes, same
+random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in its own process
+and environment (made as by `make parity` when missing), in float32 and in mixed bfloat16; the
+processes take turns, round after round, on the same cores. What is shown is the median of the
+rounds, peak memory as the system counted it, and for each side its better precision against our
+BERT, beside what the FLOPs of the two say. 'its products alone' are the matrix products of our
+BERT's step, with the same shapes: the share of its time that the processor needs. T5 has as
 many layers in its decoder as in its encoder, and as many targets as span corruption gives (29 for
 128 tokens).
 """
@@ -34,6 +36,7 @@ SIDES = {
     "encoder garden, XLNet": (None, "train_step_ours.step", "XLNet"),
     "tf-models-official": ("tfm", "tf_models.step", "BERT"),
     "PyTorch transformers": ("hf", "train_step_transformers.bert", "BERT"),
+    "PyTorch by hand": ("hf", "train_step_torch.step", "BERT"),
     "encoder garden, T5": (None, "train_step_ours.step", "T5"),
     "PyTorch transformers, T5": ("hf", "train_step_transformers.t5", "T5"),
 }
