@@ -195,7 +195,7 @@ class TrainStep:
         (slopes,) = tf.gradients(loss, [vectors])
         weights = self.model.weight_sums(batch)
         statistics = self.statistics.pack(terms.losses, weights, terms.metrics, batch)
-        return {**batch, _SLOPES: slopes}, statistics
+        return {**batch, _SLOPES: tf.stop_gradient(slopes)}, statistics
 
     def _summed(self, compute: Callable, batch, first, parts: int):
         """Returns what `compute` returns for a replica's batch, from its parts.

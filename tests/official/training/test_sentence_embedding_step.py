@@ -1,0 +1,130 @@
+"""Steps of vectors of texts: two devices, and cached vectors, change nothing."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.distribution import numerics, strategies
+from official.training import optimizers
+from official.training.train_step import TrainStep
+from official.utils.errors import UserError
+
+ENCODER = TransformerConfig(
+    vocab_size=30, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=16,
+    max_positions=8, dropout=0.2, attention_dropout=0.2, initializer_range=0.5, pooler=False,
+)  # fmt: skip
+ROWS, LENGTH, STEPS = 8, 7, 2
+RECIPE = configs.Recipe(
+    steps=10, batch_size=ROWS, optimizer=configs.Optimizer(learning_rate=0.1, clip_norm=1.0)
+)
+# The options of the objective, and the number of texts of an example.
+CASES = {
+    "hard_negatives": ({"symmetric": True, "hard_negative_weight": 0.3}, 3),
+    "text_alone": ({"pooling": "first", "projection": Projection(keep=False)}, 1),
+    "ordered": ({"loss": "cosent", "sizes": (4, 8), "scale": 5.0}, 2),
+}
+
+
+@pytest.fixture
+def float64():
+    numerics.set_precision("float64")
+    yield
+    numerics.set_precision("float32")
+
+
+def batches(count):
+    rng = np.random.default_rng(3)
+    for _ in range(STEPS):
+        real = np.arange(LENGTH) < rng.integers(3, LENGTH + 1, (ROWS, count, 1))
+        weights = np.ones(ROWS, "float32")
+        weights[5] = 0
+        yield {
+            "token_ids": (rng.integers(5, 30, (ROWS, count, LENGTH)) * real).astype("int32"),
+            "segment_ids": np.zeros((ROWS, count, LENGTH), "int32"),
+            "padding_mask": real,
+            "score": rng.random(ROWS).astype("float32"),
+            "example_weights": weights,
+        }
+
+
+def train(strategy, options, count, jit_compile=False):
+    """The variables after some steps, and the statistics and norms of the steps."""
+    objective = SentenceEmbeddingConfig(**options)
+    config = configs.Config("x", encoder=ENCODER, objectives=(objective,), recipe=RECIPE)
+    resolved = configs.ResolvedConfig.of(config)
+    model = strategies.build_model(resolved, strategy)
+    with strategy.scope():
+        optimizer = optimizers.make(RECIPE, 10, model)
+    step = TrainStep(model, optimizer, strategy, seed=1, jit_compile=jit_compile)
+    replicas = strategy.num_replicas_in_sync
+    share = ROWS // replicas
+    run = tf.function(lambda batch: strategy.run(step.replica_step, (batch,)), autograph=False)
+    rows = []
+    for batch in batches(count):
+        value = strategy.experimental_distribute_values_from_function(
+            lambda context, batch=batch: {
+                name: tf.constant(each[context.replica_id_in_sync_group * share :][:share])
+                for name, each in batch.items()
+            }
+        )
+        rows.append(strategy.experimental_local_results(run(value))[0].numpy())
+    state = {path: variable.numpy() for path, variable in model.variables_by_path().items()}
+    return state, np.array(rows), step
+
+
+def assert_same(result, expected):
+    np.testing.assert_allclose(result[1], expected[1], rtol=1e-9)
+    for path, value in expected[0].items():
+        np.testing.assert_allclose(result[0][path], value, rtol=1e-7, atol=1e-9, err_msg=path)
+
+
+def test_cached_vectors_have_the_plain_gradient(float64):
+    one = tf.distribute.get_strategy()
+    options, count = CASES["hard_negatives"]
+    plain = train(one, options, count)
+    start = strategies.build_model(
+        configs.ResolvedConfig.of(
+            configs.Config("x", encoder=ENCODER, objectives=(SentenceEmbeddingConfig(**options),))
+        ),
+        one,
+    )
+    moved = plain[0]["encoder/layer_0/attention/query_key_value/kernel"]
+    before = start.variables_by_path()["encoder/layer_0/attention/query_key_value/kernel"]
+    assert np.abs(moved - before.numpy()).max() > 0.01
+    assert plain[2].statistics.names[0] == "loss/sentence_embedding"
+    assert_same(train(one, {**options, "cached_rows": 2}, count), plain)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_two_devices_and_cached_vectors_change_nothing(float64, mirrored, name):
+    one, two = tf.distribute.get_strategy(), mirrored(2)
+    options, count = CASES[name]
+    plain = train(one, options, count)
+    assert_same(train(two, options, count), plain)
+    if name != "hard_negatives":
+        assert_same(train(one, {**options, "cached_rows": 2}, count), plain)
+    assert_same(train(two, {**options, "cached_rows": 2}, count), plain)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.xla
+def test_passes_of_cached_vectors_are_compiled(float64, mirrored):
+    options, count = CASES["hard_negatives"]
+    plain = train(tf.distribute.get_strategy(), options, count)
+    compiled = train(mirrored(2), {**options, "cached_rows": 4}, count, jit_compile=True)
+    assert_same(compiled, plain)
+    assert compiled[2]._compute != compiled[2]._gradients
+    # Without cached vectors, what the replicas exchange is in the middle of the step.
+    plain_step = train(mirrored(2), options, count, jit_compile=True)[2]
+    assert plain_step._compute == plain_step._gradients
+
+
+def test_cached_rows_that_do_not_divide_the_examples():
+    with pytest.raises(UserError, match="cached_rows: 3 does not divide the 8 examples of a rep"):
+        train(tf.distribute.get_strategy(), {"cached_rows": 3}, 2)
