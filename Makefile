@@ -107,7 +107,8 @@ install-parity-%: tests/parity/requirements-%.txt
 
 always:
 
-parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready
+parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready \
+  .parity/mteb/.ready
 
 parity: .venv/.ready parity-environments
 	GARDEN_PARITY=required $(PYTEST) tests/parity

@@ -20,6 +20,7 @@ from official.serving import (
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
+from official.serving.mteb_encoder import MTEBEncoder
 from official.serving.predictor import Predictor
 from official.serving.served_model import ServedModel
 from official.utils.progress import Report
@@ -123,6 +124,19 @@ class LoadedModel(Predictor):
         count = len(documents)
         best = search.nearest(self.embedder, queries, documents, top_k, batch_size, report, count)
         return best.numbers, best.scores
+
+    def for_mteb(self, name: str | None = None, revision: str | None = None) -> MTEBEncoder:
+        """Returns an object for `mteb.evaluate`, which compares encoders on many tasks (mteb 2).
+
+        Prompts of `embedding.json` are chosen by task and type of text, as mteb does it.
+
+        Args:
+          name: the name of the results, `ORGANIZATION/MODEL`; None = `local/` and that of the
+            config.
+          revision: the version of the results, which mteb does not compute again; None = a checksum
+            of the weights and the settings.
+        """
+        return MTEBEncoder(self.embedder, name or f"local/{self.config.name}", revision)
 
     def tokens(
         self,

@@ -23,8 +23,8 @@ from official.utils.progress import Progress, Report
 TOP_K = 100
 BLOCK = 2048  # documents of a block
 SCORES = 1 << 22  # scores that are computed at a time, 16 MB
-# The prompts of queries and of documents in embedding.json, as in sentence-transformers.
-_PROMPTS = {"queries": ("query",), "documents": ("document", "passage", "corpus")}
+# The prompts of each kind of text in embedding.json, as in sentence-transformers.
+PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndarray:
@@ -169,13 +169,13 @@ def compared(
     if settings.similarity == "cosine":
         settings = settings.with_values(normalize=True)
     best = Best(
-        _encoded(embedder, queries, settings, "queries", batch_size), top_k, settings.similarity
+        _encoded(embedder, queries, settings, "query", batch_size), top_k, settings.similarity
     )
 
     def vectors() -> Iterator[np.ndarray]:
         progress = Progress(count, report, unit="documents")
         for block in _blocks(documents):
-            yield _encoded(embedder, block, settings, "documents", batch_size)
+            yield _encoded(embedder, block, settings, "document", batch_size)
             progress(len(block))
 
     return best, vectors()
@@ -258,6 +258,6 @@ def _encoded(
     kind: str,
     batch_size: int,
 ) -> np.ndarray:
-    """Returns the vectors of queries or of documents, with their prompt."""
-    prompt = next((name for name in _PROMPTS[kind] if name in settings.prompts), None)
+    """Returns the vectors of texts with the prompt of their kind, one of `PROMPTS`."""
+    prompt = next((name for name in PROMPTS[kind] if name in settings.prompts), None)
     return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)

@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 
 
 def python_of(name: str) -> Path:
-    """The Python of a reference environment: `hf`, `hf5`, `tfm` or `tfa`; `jax`: that of the tests.
+    """The Python of `hf`, `hf5`, `tfm`, `tfa` or `mteb`; `jax`: that of the tests.
 
     `GARDEN_<NAME>_PYTHON` names another one than `.parity/<name>`. Where there is none the test
     is skipped, or fails under `GARDEN_PARITY=required`, which `make parity` sets.
@@ -86,6 +86,12 @@ def tfm() -> Reference:
 def tfa() -> Reference:
     """tensorflow-addons."""
     return Reference("tfa")
+
+
+@pytest.fixture(scope="session")
+def mteb() -> Reference:
+    """MTEB and the project."""
+    return Reference("mteb")
 
 
 def pytest_collection_modifyitems(items):
