@@ -106,12 +106,14 @@ def _define_run_flags() -> None:
         "data",
         None,
         "Folder of shards. For several tasks at once: their folders, separated by commas. For "
-        "several corpora: FOLDER=SHARE,FOLDER=SHARE, the share that each has of every batch.",
+        "several corpora: FOLDER=SHARE,FOLDER=SHARE, the share that each has of every batch; for "
+        "several tasks, the share that each has of the batches.",
     )
     flags.DEFINE_string(
         "validation_data",
         None,
-        "Folder of held-out shards, for pretraining. Task shards contain a validation split.",
+        "Folder of held-out shards, for pretraining. Task shards contain a validation split; it is "
+        "that of this folder, if one is given.",
     )
     flags.DEFINE_string("model_dir", None, "Model folder: config, checkpoints, metrics, events.")
     flags.DEFINE_string(

@@ -174,6 +174,8 @@ class Recipe:
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
       bucket_lengths: the lengths that batches are padded to; empty = always the longest.
+      distinct_texts: whether no text stands twice in a batch, of examples of the kind embedding: it
+        would be a negative of itself. See `official.data.batch_groups`.
       task_sampling: how the task of each batch is drawn, if there are several: in proportion to
         their sizes (`proportional`), equally often (`equal`), or more and more evenly
         (`annealed`); see `official.data.mixture`.
@@ -209,6 +211,7 @@ class Recipe:
     layer_states: str = ""
     max_bad_steps: int = 10
     bucket_lengths: tuple[int, ...] = ()
+    distinct_texts: bool = False
     task_sampling: str = "proportional"
     task_limit: int = 0
     task_temperature: float = 1.0

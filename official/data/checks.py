@@ -30,6 +30,7 @@ def shards(shards: Shards, config: configs.Config, training: bool, shares: Seque
     _bare_rows(shards, config)
     _stream(shards, config)
     _shares(shards, training, shares)
+    _distinct_texts(shards, config, training)
     if shards.static_masks:
         _static_masks(shards, config)
     else:
@@ -127,13 +128,22 @@ def _shares(shards: Shards, training: bool, shares: Sequence[float]) -> None:
         raise UserError(f"{shards.folder}: shares are not supported outside training: remove them")
     if shards.manifest.task:
         raise UserError(
-            f"{shards.folder}: shares are not supported for tasks: remove them; "
-            "recipe.task_sampling says how often each task is drawn"
+            f"{shards.folder}: folders of one task cannot have shares of a batch: remove them, or "
+            "give each folder a task of its own (build_task_shards --task_name)"
         )
     if shards.rows is not None:
         raise UserError(
             f"{shards.folder} is a stream, each row of which continues one text, so folders cannot "
             "have shares of a batch: make one stream of the texts of all corpora"
+        )
+
+
+def _distinct_texts(shards: Shards, config: configs.Config, training: bool) -> None:
+    """Checks that the texts of examples are known, if no text may stand twice in a batch."""
+    if training and config.recipe.distinct_texts and "text_hashes" not in shards.features:
+        raise UserError(
+            f"{shards.folder} has no text_hashes, which recipe.distinct_texts needs: name shards "
+            "of a task of the kind embedding, or remove it"
         )
 
 

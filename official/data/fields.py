@@ -37,7 +37,8 @@ LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
     | {"token_ids", "segment_lengths", "part_lengths", "sequence_lengths", "target_ids"}
-    | {"masked_positions", "masked_ids", "label_flags", "candidate_ids", *TAG_FEATURES}
+    | {"masked_positions", "masked_ids", "label_flags", "candidate_ids", "text_hashes"}
+    | set(TAG_FEATURES)
 )
 
 Batch = dict[str, tf.Tensor]
@@ -292,6 +293,23 @@ class Candidates(FieldMaker):
         made = candidate_fields(ids.to_tensor(NO_CANDIDATE, shape=shape), self.length)
         size = [examples.size, self.sequences, self.length]
         return {name: tf.reshape(value, size) for name, value in made.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class TextHashes(FieldMaker):
+    """A hash of each text of an example; the same text has the same: int32 [B, C].
+
+    Attributes:
+      sequences: C.
+    """
+
+    sequences: int
+    needs = gives = frozenset({"text_hashes"})
+
+    def make(self, examples: Examples, batch: Batch) -> Batch:
+        """See `FieldMaker`."""
+        shape = [examples.size, self.sequences]
+        return {"text_hashes": tf.reshape(examples.parsed["text_hashes"].flat_values, shape)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,22 +1,23 @@
 """Reads several tasks as one data set: the task of each batch is drawn at random.
 
-Tasks of text to text share the objective `seq2seq_lm`. Of classifications and regressions, every
-head names its task (`objectives: [{type: classification, task: rte}, ...]`) and reads the
-batch fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks.
-These batches do not change the head or its moments. The task of a step is a function of (seed,
-step), so a run that resumes reads the same batches.
+Tasks of text to text share the objective `seq2seq_lm`, and those of embeddings the objective
+`sentence_embedding`. Of classifications and regressions, every head names its task (`objectives:
+[{type: classification, task: rte}, ...]`) and reads the batch fields `rte/label` and
+`rte/example_weights`, which are zeros in the batches of other tasks. These batches do not change
+the head or its moments. The task of a step is a function of (seed, step), so a run that resumes
+reads the same batches.
 
 A task of N examples is drawn in proportion to `min(N, K)^(1 / T)`, with the limit K of
 `recipe.task_limit` and the temperature T of `recipe.task_temperature` (Raffel et al., 2020, section
 3.5.2). `recipe.task_sampling: equal` draws all tasks equally often. `annealed` takes
 `min(N, K)^alpha`, where alpha falls from 1 to 0.2, so that the tasks are drawn almost equally often
 at the end (Stickland and Murray, 2019; their release lowers alpha once per epoch, this program at
-each step).
+each step). Folders with shares (`--data=FOLDER=0.7,FOLDER=0.3`) are drawn by these.
 """
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,11 +27,13 @@ from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset
 from official.data.shards import Shards
+from official.shards import manifest
 from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import checksums, host_seeding, paths, seeding
 from official.utils.errors import UserError
 
-# A folder of shards, several, or several with the share that each has of a batch.
+# A folder of shards, several, or several with shares: of a corpus its part of each batch, of a task
+# its part of the batches.
 Paths: TypeAlias = str | os.PathLike | Sequence[str | os.PathLike] | Mapping[Any, float]
 _LOWEST = 0.2  # the last alpha of annealing
 
@@ -68,7 +71,7 @@ def parse(text: str) -> list[str] | dict[str, float]:
 
 
 # The kinds of tasks that one model can learn together.
-LEARNT_TOGETHER = ("classification", "regression", "text_to_text")
+LEARNT_TOGETHER = ("classification", "regression", "text_to_text", "embedding")
 
 
 class Mixture:
@@ -87,16 +90,23 @@ class Mixture:
 
     rows = None
 
-    def __init__(self, sources: Sequence[ShardDataset], config: configs.Config):
+    def __init__(
+        self,
+        sources: Sequence[ShardDataset],
+        config: configs.Config,
+        shares: Sequence[float] = (),
+    ):
         """Checks that the sources can be mixed.
 
         Args:
           sources: data sets of the same split.
           config: the config, whose seed and recipe are used.
+          shares: how often each source is drawn, up to a factor; empty = as the recipe says.
 
         Raises:
           UserError: two sources have the same task, or different tokenizers or lengths, or one has
-            a task of a kind that is learnt by itself, or some are text to text and some are not.
+            a task of a kind that is learnt by itself, or tasks that share an objective are mixed
+            with others.
         """
         self.sources = list(sources)
         first = self.sources[0]
@@ -111,8 +121,9 @@ class Mixture:
             if task is None or task.name in tasks:
                 what = "no task" if task is None else f"the task {task.name} again"
                 raise UserError(
-                    f"{source.folder} is of {what}: name a folder for each task, or corpora for "
-                    "pretraining with their shares (--data=FOLDER=0.7,FOLDER=0.3)"
+                    f"{source.folder} is of {what}: name a folder for each task (of embeddings, "
+                    "build_task_shards --task_name gives them names), or corpora for pretraining "
+                    "with their shares (--data=FOLDER=0.7,FOLDER=0.3)"
                 )
             tasks[task.name] = task
             for kind, ours, theirs in (
@@ -124,7 +135,8 @@ class Mixture:
                         f"{first.folder} and {source.folder} cannot be read together: {kind} "
                         f"{ours} in the first, {theirs} in the second; make both in the same way"
                     )
-        self._texts = _text_to_text(tasks, [source.folder for source in self.sources])
+        self._shared = _share_objective(tasks, [source.folder for source in self.sources])
+        _check_texts(self.sources)
         self.folder = ", ".join(source.folder for source in self.sources)
         self.manifest = dataclasses.replace(
             first.manifest, task=MixtureDescription((AVERAGE,), tasks)
@@ -132,16 +144,21 @@ class Mixture:
         self.tokenizer = first.tokenizer
         self.num_examples = sum(source.num_examples for source in self.sources)
         prints = ",".join(source.fingerprint for source in self.sources)
-        self.fingerprint = checksums.hash_bytes(prints.encode())
         recipe = config.recipe
-        shares = rates(
-            [source.num_examples for source in self.sources],
-            recipe.total_steps(self.num_examples),
-            recipe.task_sampling,
-            recipe.task_limit,
-            recipe.task_temperature,
-        )
-        self._choices = choices(shares, config.seed)
+        steps = recipe.total_steps(self.num_examples)
+        if shares:
+            prints += f",{list(map(float, shares))}"
+            drawn = np.tile(np.asarray(shares, np.float64), (steps, 1))
+        else:
+            drawn = rates(
+                [source.num_examples for source in self.sources],
+                steps,
+                recipe.task_sampling,
+                recipe.task_limit,
+                recipe.task_temperature,
+            )
+        self.fingerprint = checksums.hash_bytes(prints.encode())
+        self._choices = choices(drawn, config.seed)
 
     def check(
         self, config: configs.ResolvedConfig, replicas: int = 1, predicting: bool = False
@@ -149,7 +166,7 @@ class Mixture:
         """Checks that every task has a head and every head a task, and each source; see there."""
         heads = {objective.task for objective in config.objectives}
         tasks = set(self.tasks)
-        if self._texts:
+        if self._shared:
             heads = tasks
         if not tasks <= heads or (heads != tasks and self.sources[0].training):
             raise UserError(
@@ -217,7 +234,8 @@ class Opened:
 
     Attributes:
       shards: the shards of each task, or those of all corpora together.
-      shares: the share that each corpus has of a batch; empty = none is given.
+      shares: the share that each corpus has of a batch, or each task of the batches; empty = none
+        is given.
     """
 
     shards: Sequence[Shards]
@@ -248,11 +266,14 @@ class Opened:
         Raises:
           UserError: the shards do not match the config, or one another.
         """
-        split, shares = self.shards[0].split, self.shares
+        split, several = self.shards[0].split, len(self.shards) > 1
+        shares = () if several else self.shares  # of corpora
         sources = [
             ShardDataset(shards, config, split, training, shares=shares) for shards in self.shards
         ]
-        return sources[0] if len(sources) == 1 else Mixture(sources, config)
+        if not several:
+            return sources[0]
+        return Mixture(sources, config, self.shares if training else ())
 
 
 def open_shards(data: Paths, split: str, deep: bool = True) -> Opened:
@@ -267,10 +288,19 @@ def open_shards(data: Paths, split: str, deep: bool = True) -> Opened:
     Raises:
       UserError: a folder or split does not exist, or a shard has changed since it was written.
     """
+    shares: tuple[float, ...] = ()
     if isinstance(data, Mapping):
-        return Opened([Shards.open(list(data), split, deep)], tuple(data.values()))
+        shares = tuple(data.values())
+        if not _of_tasks(data):
+            return Opened([Shards.open(list(data), split, deep)], shares)
     folders = [data] if isinstance(data, str | os.PathLike) else data
-    return Opened([Shards.open(folder, split, deep) for folder in folders])
+    return Opened([Shards.open(folder, split, deep) for folder in folders], shares)
+
+
+def _of_tasks(folders: Iterable[Any]) -> bool:
+    """Returns whether folders with shares are of several tasks, and no corpora."""
+    tasks = [manifest.read(folder).task for folder in folders]
+    return None not in tasks and len({name for task in tasks for name in task.by_name}) > 1
 
 
 def open_data(
@@ -283,17 +313,45 @@ def open_data(
     return open_shards(data, split, deep).read(config)
 
 
-def _text_to_text(tasks: Mapping[str, Description], folders: Sequence[str]) -> bool:
-    """Returns whether the tasks, one in each folder, are text to text: all or none of them are."""
-    pairs = zip(folders, tasks.values(), strict=True)
-    others = [(folder, task.kind) for folder, task in pairs if task.kind != "text_to_text"]
-    if 0 < len(others) < len(tasks):
-        folder, kind = others[0]
-        raise UserError(
-            f"{folder} is of the kind {kind}, and other folders "
-            "are text to text: make all of them with --text_to_text, or none"
+# The kinds whose tasks share one objective, and the flag that makes each.
+_SHARING = {"text_to_text": "--text_to_text", "embedding": "--embed_as"}
+
+
+def _share_objective(tasks: Mapping[str, Description], folders: Sequence[str]) -> bool:
+    """Returns whether the tasks, one in each folder, share one objective: all do, or none."""
+    for kind, flag in _SHARING.items():
+        pairs = zip(folders, tasks.values(), strict=True)
+        others = [(folder, task.kind) for folder, task in pairs if task.kind != kind]
+        if 0 < len(others) < len(tasks):
+            folder, other = others[0]
+            raise UserError(
+                f"{folder} is of the kind {other}, and other folders are of the kind {kind}: make "
+                f"all of them with {flag}, or none"
+            )
+        if not others:
+            return True
+    return False
+
+
+def _check_texts(sources: Sequence[ShardDataset]) -> None:
+    """Checks that the examples of all sources have as many texts, and all or none have scores."""
+    first, *others = sources
+    if not first.training:
+        return
+    for other in others:
+        ours, theirs = (
+            (source.task.sequences or {}).get(source.split) for source in (first, other)
         )
-    return not others
+        if ours != theirs:
+            raise UserError(
+                f"{first.folder} has examples of {ours} texts, and {other.folder} of {theirs}: "
+                "make all of one number, such as pairs"
+            )
+        if ("score" in first.fields) != ("score" in other.fields) and ours:
+            raise UserError(
+                f"{first.folder} and {other.folder}: only one has scores, and one loss does not "
+                "take both"
+            )
 
 
 def _alike(batch: dict[str, tf.Tensor], names: set[str], length: int) -> dict[str, tf.Tensor]:

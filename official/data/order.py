@@ -2,7 +2,7 @@
 
 The examples of a split are numbered 0, 1, … through the shards in their order. `OnePass` reads them
 once, in this order or grouped by their lengths. `Lanes` and `Corpora` read them in random order,
-for training. `official.data.length_groups` and `official.data.row_groups` have the orders of
+for training. `official.data.batch_groups` and `official.data.row_groups` have the orders of
 training by length and of streams.
 
 Until they are parsed, examples are rows, a dict of
@@ -55,7 +55,7 @@ Rows = dict[str, tf.Tensor]
 class RowOrder(Protocol):
     """An order of rows in batches, of which a worker reads its own rows.
 
-    `Lanes`, `Corpora`, `LengthGroups`, `RowGroups` and `OnePass` are such orders.
+    `Lanes`, `Corpora`, `BatchGroups`, `RowGroups` and `OnePass` are such orders.
     """
 
     def dataset(

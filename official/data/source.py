@@ -19,8 +19,8 @@ from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary
 from official.data import checks, fields, teacher_outputs
+from official.data.batch_groups import Arrangement, BatchGroups
 from official.data.fields import BatchBuilder
-from official.data.length_groups import LengthGroups
 from official.data.order import Corpora, Files, Lanes, OnePass, RowOrder
 from official.data.row_groups import Folder, RowGroups
 from official.data.shards import Shards
@@ -116,6 +116,7 @@ class ShardDataset:
             shards.rows,
             self._bounds(),
             sequences=bool(shards.sequences),
+            distinct=config.recipe.distinct_texts,
             limits=shards.limits,
         )
 
@@ -150,6 +151,8 @@ class ShardDataset:
             makers.append(fields.Targets(task.max_target_length, "target_ids" in features))
         if task is not None and task.max_candidate_length and shards.sequences:
             makers.append(fields.Candidates(task.max_candidate_length, shards.sequences))
+        if "text_hashes" in features and shards.sequences:
+            makers.append(fields.TextHashes(shards.sequences))
         if "label_flags" in features:
             makers.append(fields.LabelFlags(shards.limits.labels))
         if tags := features & set(fields.TAG_FEATURES):
@@ -279,10 +282,12 @@ class ShardDataset:
         """Returns this worker's part of the batches.
 
         Each batch becomes one element for each replica, in order; replica r of R has the rows from
-        r·batch_size/R on. Of a stream, and in training without buckets, a worker reads its own rows
-        only. Otherwise every worker reads all rows.
+        r·batch_size/R on. Of a stream, and in training without buckets and distinct texts, a worker
+        reads its own rows only. Otherwise every worker reads all rows.
 
-        In training, all shapes are static and the batches have no end. Otherwise the batches are
+        In training, all shapes are static and the batches have no end; with
+        `recipe.distinct_texts`, rows that count for nothing have `example_weights` of 0 (see
+        `official.data.batch_groups`). Otherwise the batches are
         one pass in order, and the rows that fill the last batch have `example_weights` (and
         `masked_weights`) of 0. With `recipe.bucket_lengths`, the examples of a batch have similar
         lengths, and only T differs between batches.
@@ -371,6 +376,7 @@ class Order:
       bounds: the lengths that batches are padded to, in ascending order; empty = all have one
         length.
       sequences: whether an example has several sequences, each of which is padded to the length.
+      distinct: whether no text stands twice in a batch of training.
       limits: what the numbers of examples are limited to; None = they are not checked.
       version: `VERSION`, or 1 for a run that an earlier version has begun.
     """
@@ -382,6 +388,7 @@ class Order:
     rows: int | None = None
     bounds: Sequence[int] = ()
     sequences: bool = False
+    distinct: bool = False
     limits: parsing.Limits | None = None
     version: int = VERSION
 
@@ -423,15 +430,22 @@ class Order:
             rows: Lanes | Corpora = Corpora(files, self.shares, self.seed, batch_size)
         else:
             rows = Lanes(self._files, self.seed, batch_size)
-        if not self.bounds:
+        if not self.bounds and not self.distinct:
             return rows
+        texts = self._texts if self.distinct else None
+        arrangement = Arrangement(self._lengths, self.bounds, texts)
         total, ends = sum(self._files.counts), self.version > 1
-        return LengthGroups(rows, self._lengths, self.bounds, self.seed, batch_size, total, ends)
+        return BatchGroups(rows, arrangement, self.seed, batch_size, total, ends)
 
     @property
     def _files(self) -> Files:
         """The shards of all folders."""
         return Files.joined([folder.files for folder in self.folders])
+
+    def _texts(self, records: tf.Tensor) -> tf.Tensor:
+        """Returns a hash of each text of examples: int32 [n, C]."""
+        hashes = parsing.parse(records, ["text_hashes"], self.limits)["text_hashes"]
+        return tf.reshape(hashes.flat_values, [tf.size(records), -1])
 
     def _lengths(self, records: tf.Tensor) -> tf.Tensor:
         """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""

@@ -36,7 +36,7 @@ Outputs = dict[str, np.ndarray]
 # A replica returns sums [K], which are added up, and outputs [B, ...], which are gathered.
 Step = Callable[[Mapping[str, tf.Tensor]], tuple[tf.Tensor, dict[str, tf.Tensor]]]
 # Outputs that are fields of the batch, and the names of these fields.
-_FIELDS = {"example_weights": "example_weights", "row": "row"} | {
+_FIELDS = {name: name for name in ("example_weights", "row", "text_hashes")} | {
     rows.target_name(kind): kind.targets[0] for kind in kinds.KINDS.values() if kind.output
 }
 

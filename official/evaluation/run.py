@@ -146,8 +146,9 @@ def write_predictions(
     regression has the number of the row and the score. Tasks of text to text have the text that is
     generated, and the label that it is. `.tsv` has a header line; in `.jsonl` every
     line is an object. A ranking is written as a TREC run with the best candidates of each query
-    first. Rows that are compared have the number of the row, the label and the score. Answers to
-    questions are written to a folder: see `span_answers.Scorer.write`.
+    first. Rows that are compared have the number of the row, the label and the score. Of texts
+    whose vectors are compared, the cosines of the first text with the others are written. Answers
+    to questions are written to a folder: see `span_answers.Scorer.write`.
 
     Args:
       evaluator: the evaluator of the model, or of an ensemble. All workers call this function, the
@@ -190,6 +191,11 @@ def write_submission(evaluator: Predictor, source: ShardDataset, folder: str | o
       UserError: see `predict` and `official.evaluation.glue_submission.write`.
     """
     glue_submission.check(source.task.name, source.split)
+    if source.task.kind == "embedding":
+        raise errors.UserError(
+            f"--submission has classes and scores, and the model of {source.task.name} compares "
+            "vectors: write their cosines with --output"
+        )
     scorer = evaluator.scorer(source)
     outputs = evaluator.predict(source, scorer.outputs)
     if isinstance(scorer, best_rows.Scorer):

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.data.checks import check_labels
 from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
 from official.evaluation import layer_states
@@ -55,8 +56,8 @@ def train(
       data: a folder of shards; a list of folders, one for each task; or, for pretraining, a
         mapping of folders to the share that each has of every batch.
       model_dir: the model folder, which all workers share.
-      validation_data: shards of held-out text, for pretraining. Shards of a task contain a
-        validation split.
+      validation_data: shards of held-out text, for pretraining; or of another task, whose
+        validation split is evaluated in place of that of `data`.
       evaluate: whether to evaluate, every `recipe.eval_every` steps and at the end.
       init: a model folder with the initial weights.
       checkpoint: the checkpoint of `init`: `best`, `last`, a step or a path.
@@ -149,6 +150,7 @@ def _opened(
     held_out = None
     if evaluate:
         held_out = _held_out(data, validation_data, resolved, source, strategy, verify)
+        _take_metrics(source, held_out)
     return resolved, source, held_out
 
 
@@ -226,22 +228,31 @@ def _held_out(
     verify: bool,
 ) -> Data:
     """Opens the examples for evaluation."""
-    held, split = data, "validation"
+    held, split = validation_data or data, "validation"
     if config.segments is not None:
         if not validation_data:
             raise UserError(
                 "--validation_data is missing: name shards made of held-out text, or use "
                 "--mode=train"
             )
-        held, split = validation_data, "train"
+        split = "train"
     held_out = open_data(held, config, split, verify)
     held_out.check(config, strategy.num_replicas_in_sync)
+    check_labels(config, held_out.manifest, held_out.folder)
     if held_out.tokenizer.fingerprint != source.tokenizer.fingerprint:
         raise UserError(
             f"{validation_data}: made with another tokenizer than {data}: make both with the same "
             "--tokenizer"
         )
     return held_out
+
+
+def _take_metrics(source: Data, held_out: Data) -> None:
+    """Gives the task that is learned the metrics of the one that is evaluated, if it is another."""
+    task, other = source.manifest.task, held_out.manifest.task
+    if task is not None and other is not None:
+        task = dataclasses.replace(task, metrics=other.metrics)
+        source.manifest = dataclasses.replace(source.manifest, task=task)
 
 
 def _trainer(

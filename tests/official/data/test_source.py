@@ -492,7 +492,7 @@ def test_shares_that_cannot_be_given(tmp_path):
             [task],
             (1,),
             True,
-            "shares are not supported for tasks: remove them",
+            "folders of one task cannot have shares of a batch",
         ),
     ):
         with pytest.raises(UserError, match=message):

@@ -1,11 +1,11 @@
-"""Batches of similar lengths in training: their order, and where a run goes on."""
+"""Batches of similar lengths or of distinct texts: their order, and where a run goes on."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import length_groups
-from official.data.length_groups import LengthGroups
+from official.data import batch_groups
+from official.data.batch_groups import Arrangement, BatchGroups
 from official.data.order import Lanes
 from tests.small import numbered_shards as write
 
@@ -19,7 +19,7 @@ def lengths(records):
 
 def groups(files, seed=0):
     lanes = Lanes(files, seed, B)
-    return LengthGroups(lanes, lengths, BOUNDS, seed, B, sum(files.counts))
+    return BatchGroups(lanes, Arrangement(lengths, BOUNDS), seed, B, sum(files.counts))
 
 
 def take(files, steps, start=0, first=0, count=B, share=None, seed=0):
@@ -32,7 +32,7 @@ def take(files, steps, start=0, first=0, count=B, share=None, seed=0):
 
 
 def test_a_group_has_the_rows_of_its_batches_sorted_by_bucket(tmp_path, monkeypatch):
-    monkeypatch.setattr(length_groups, "MAX_BATCHES", 20)
+    monkeypatch.setattr(batch_groups, "MAX_BATCHES", 20)
     files = write(tmp_path, [100] * 4)
     assert groups(files).batches == 20
     rows = take(files, 40)
@@ -72,7 +72,7 @@ def test_a_group_is_no_longer_than_an_epoch(tmp_path):
 @pytest.mark.parametrize("batches", [4, pytest.param(9, marks=pytest.mark.long)])
 def test_a_run_of_whole_epochs_has_each_example_as_often(tmp_path, monkeypatch, batches):
     """A group that went on behind the end would leave out some of the last epoch."""
-    monkeypatch.setattr(length_groups, "MAX_BATCHES", batches)
+    monkeypatch.setattr(batch_groups, "MAX_BATCHES", batches)
     files = write(tmp_path, [30, 24])
     steps = 3 * 54 // B
 
@@ -100,7 +100,7 @@ def test_starting_later_gives_the_same_batches(tmp_path, start):
 
 
 def test_a_resumed_run_reads_one_group(tmp_path, monkeypatch):
-    monkeypatch.setattr(length_groups, "MAX_BATCHES", 4)
+    monkeypatch.setattr(batch_groups, "MAX_BATCHES", 4)
     files = write(tmp_path, [10] * 60)
     rows = take(files, 1, start=4002)
     shards = set((take(files, 4, start=4000)["index"] // 10).ravel())
@@ -126,3 +126,65 @@ def test_only_the_seed_matters(tmp_path):
     tf.random.set_seed(99)
     np.testing.assert_array_equal(take(files, 20)["index"], first)
     assert (take(files, 20, seed=1)["index"] != first).mean() > 0.8
+
+
+def texts(records):
+    """Two texts of a record: some stand in many records, and some in both places."""
+    number = tf.strings.to_number(records, tf.int32)
+    return tf.stack([number % 40, tf.where(number % 10 < 8, number + 20, 7)], axis=1)
+
+
+def distinct(files, bounds=(), seed=0):
+    arrangement = Arrangement(lengths, bounds, texts)
+    return BatchGroups(Lanes(files, seed, B), arrangement, seed, B, sum(files.counts))
+
+
+def take_distinct(files, steps, start=0, first=0, count=B, end=None, **how):
+    dataset = distinct(files, **how).dataset(start, first, count, count, end).take(steps)
+    return [{name: x.copy() for name, x in rows.items()} for rows in dataset.as_numpy_iterator()]
+
+
+@pytest.mark.parametrize("bounds", [(), BOUNDS])
+def test_no_text_stands_twice_in_a_batch(tmp_path, monkeypatch, bounds):
+    monkeypatch.setattr(batch_groups, "MAX_BATCHES", 20)
+    files = write(tmp_path, [50] * 5)
+    steps = 5 * 40  # of five epochs but a little
+    batches = take_distinct(files, steps, bounds=bounds)
+    times = np.zeros(250, int)
+    for batch in batches:
+        real = batch["index"] >= 0
+        rows = batch["index"][real]
+        assert real.any() and len(set(rows)) == len(rows)
+        both = texts(tf.constant(batch["record"][real])).numpy()
+        kept = [text for row in both for text in set(row.tolist())]
+        assert len(set(kept)) == len(kept)
+        times[rows] += 1
+        assert batch["record"][real].astype(int).tolist() == rows.tolist()
+        if bounds:
+            assert (batch["length"] >= lengths(tf.constant(batch["record"])).numpy()).all()
+            assert len(set(batch["length"])) == 1 and batch["length"][0] in BOUNDS
+    # 20 batches of 120 rows have about 24 rows with the text 7, which stand once in a batch.
+    left_out = 1 - times.sum() / (steps * B)
+    assert 0.01 < left_out < 0.1
+    alone = np.arange(250) % 10 < 8
+    assert times[alone].mean() > 4.7 and times[~alone].mean() < times[alone].mean()
+
+
+@pytest.mark.slow
+def test_batches_without_a_text_twice_are_those_of_any_workers_and_any_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(batch_groups, "MAX_BATCHES", 7)
+    files = write(tmp_path, [30, 33])
+    whole = take_distinct(files, 24, end=24)
+    for start in (1, 7, 20, 23):
+        for rows, expected in zip(
+            take_distinct(files, 24 - start, start=start, end=24), whole[start:], strict=True
+        ):
+            for name, value in rows.items():
+                np.testing.assert_array_equal(value, expected[name])
+    for first in (0, 2, 4):
+        for rows, expected in zip(
+            take_distinct(files, 24, first=first, count=2, end=24), whole, strict=True
+        ):
+            np.testing.assert_array_equal(rows["index"], expected["index"][first : first + 2])
+    other = take_distinct(files, 24, seed=1)
+    assert any((a["index"] != b["index"]).any() for a, b in zip(other, whole, strict=True))

@@ -1,0 +1,169 @@
+"""Metrics and predictions of texts whose vectors are compared by their cosines.
+
+| metric | of examples |
+|---|---|
+| spearman, pearson | pairs with scores: the correlation of the cosine with the score |
+| average_precision | pairs with the scores 0 and 1, sorted by their cosines |
+| accuracy, mrr | others: the share of ranks 1 of the second text, and the mean of 1 / rank |
+
+The second text is ranked among all texts but the first ones of up to `BLOCK` examples. Texts that
+are the same as the first or the second one do not count, nor do the second texts of examples with
+the same first text. Other texts with an equal cosine rank higher.
+
+Shapes: B examples, C texts of an example, V size of a vector.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from official import config as configs
+from official.data import ShardDataset
+from official.evaluation import rows
+from official.utils import atomic, paths
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+BLOCK = 1000
+_LEAST = 1e-12  # lower limit of a length, for vectors of zeros
+_OF_RANKS = {"accuracy": lambda ranks: ranks == 1, "mrr": lambda ranks: 1 / ranks}
+
+
+class Scorer:
+    """See `official.evaluation.evaluator.Scorer`."""
+
+    outputs = ("vectors",)
+
+    def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
+        del config
+        self._source = source
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """See `compute`; UserError if the split has nothing to compare."""
+        real = outputs["example_weights"] > 0
+        scores = outputs.get("true_score")
+        return compute(
+            self._source.task.metrics,
+            outputs["vectors"][real],
+            outputs["text_hashes"][real],
+            None if scores is None else scores[real],
+        )
+
+    def check_output(self, output: AnyPath) -> None:
+        """See `paths.check_suffix`; a split of texts alone is refused."""
+        paths.check_suffix(output, "predictions", rows.SUFFIXES)
+        if (self._source.task.sequences or {}).get(self._source.split, 1) < 2:
+            raise UserError(
+                f"{self._source.folder}: the examples of the {self._source.split} split are texts "
+                "alone, which have no cosine: --mode=embed writes their vectors"
+            )
+
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath) -> None:
+        """Writes the cosines of the first text of each row with its other texts."""
+        numbers, outputs = rows.in_order(outputs, self._source)
+        found = cosines(outputs["vectors"])
+        names = ["cosine", *(f"cosine_{i}" for i in range(2, found.shape[1] + 1))]
+        with atomic.file(output) as stream:
+            if output.suffix == ".tsv":
+                stream.write("\t".join(["row", *names]) + "\n")
+            for number, values in zip(numbers.tolist(), found, strict=True):
+                texts = list(map(str, values))  # the shortest numbers that are the same float32
+                if output.suffix == ".tsv":
+                    stream.write("\t".join([str(number), *texts]) + "\n")
+                else:
+                    named = dict(zip(names, map(float, texts), strict=True))
+                    stream.write(json.dumps({"row": number, **named}) + "\n")
+
+
+def compute(
+    names: Iterable[str], vectors: np.ndarray, hashes: np.ndarray, scores: np.ndarray | None
+) -> dict[str, float]:
+    """Computes metrics of `official.tasks.METRICS["embedding"]`.
+
+    Args:
+      names: the names of the metrics.
+      vectors: float [B, C, V].
+      hashes: a number of each text, int [B, C].
+      scores: those of pairs, float [B]; None = there are none.
+
+    Returns:
+      The metrics by name, in the order of `names`.
+
+    Raises:
+      UserError: the examples are texts alone, or do not have the scores that a metric needs.
+    """
+    if vectors.shape[1] < 2:
+        raise UserError(
+            "the examples are texts alone, which have nothing to compare: name the folder of a "
+            "task of pairs with --validation_data"
+        )
+    found: dict[str, float] = {}
+    for name in names:
+        if name in _OF_RANKS:
+            found[name] = float(np.mean(_OF_RANKS[name](ranks(vectors, hashes))))
+        elif scores is None:
+            raise rows.nothing_to_compare("scores")
+        elif name == "average_precision":
+            found[name] = _average_precision(scores, cosines(vectors)[:, 0])
+        else:
+            found |= rows.compute([name], scores, cosines(vectors)[:, 0])
+    return found
+
+
+def cosines(vectors: np.ndarray) -> np.ndarray:
+    """Returns the cosines of the first vector of each example with the others.
+
+    Args:
+      vectors: float [B, C, V].
+
+    Returns:
+      float32 [B, C - 1].
+    """
+    vectors = _normalized(vectors)
+    return np.einsum("bv,bcv->bc", vectors[:, 0], vectors[:, 1:])
+
+
+def ranks(vectors: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Returns the rank of the second text of each example, as the module says.
+
+    Args:
+      vectors: float [B, C, V].
+      hashes: a number of each text, int [B, C].
+
+    Returns:
+      int [B], from 1.
+    """
+    blocks = np.array_split(np.arange(len(vectors)), max(1, math.ceil(len(vectors) / BLOCK)))
+    found = [_ranks(_normalized(vectors[block]), hashes[block]) for block in blocks]
+    return np.concatenate(found)
+
+
+def _ranks(vectors: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Returns the ranks of a block, whose vectors [b, C, V] have the length 1."""
+    first, second = hashes[:, 0], hashes[:, 1]
+    texts = np.concatenate(hashes[:, 1:].T)  # the second ones of all examples, then the third ones
+    candidates = np.concatenate(vectors[:, 1:].swapaxes(0, 1))
+    similarities = vectors[:, 0] @ candidates.T  # [b, b (C - 1)]
+    own = np.diagonal(similarities)[:, None]
+    others = (texts != first[:, None]) & (texts != second[:, None])
+    others[:, : len(first)] &= first[:, None] != first[None]
+    return 1 + np.sum(others & (similarities >= own), axis=1)
+
+
+def _normalized(vectors: np.ndarray) -> np.ndarray:
+    vectors = vectors.astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, _LEAST)
+
+
+def _average_precision(scores: np.ndarray, found: np.ndarray) -> float:
+    from sklearn import metrics  # slow to import
+
+    if not np.isin(scores, (0, 1)).all():
+        raise UserError(
+            "average_precision needs scores of 0 and 1, and there are others: measure spearman, or "
+            "make the shards with --embed_as=binary"
+        )
+    return float(metrics.average_precision_score(scores, found)) if scores.any() else 0.0
