@@ -4,6 +4,7 @@ import pytest
 
 from official import config, tasks
 from official.config.heads import CandidateLMConfig, Mix, RankingConfig, TokenClassificationConfig
+from official.config.sentence_embedding import SentenceEmbeddingConfig
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"
@@ -11,7 +12,7 @@ FOLDER = CONFIGS / "finetune"
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
-OTHERS += ["text_to_text", "layer_mix", "tagging", "qnli_ranking", "wnli"]
+OTHERS += ["text_to_text", "layer_mix", "tagging", "qnli_ranking", "wnli", "sentence_embedding"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -244,3 +245,13 @@ def test_an_electra_that_answers_questions():
     assert (optimizer.learning_rate, optimizer.layer_decay) == (1e-4, 0.8)
     assert (optimizer.weight_decay, optimizer.epsilon) == (0, 1e-6)
     assert recipe.schedule.warmup_fraction == 0.1
+
+
+def test_sentence_embedding():
+    """SimCSE's release (supervised, base models) with the pooling and the warm-up of SBERT."""
+    read = config.load(FOLDER / "sentence_embedding.yaml")
+    recipe, optimizer = read.recipe, read.recipe.optimizer
+    assert read.objectives == (SentenceEmbeddingConfig(scale=20.0, pooling="mean"),)
+    assert (recipe.epochs, recipe.distinct_texts, recipe.eval_every) == (3, True, 125)
+    assert (optimizer.learning_rate, recipe.schedule.warmup_fraction) == (5e-5, 0.1)
+    assert (read.encoder, read.segments, recipe.init_weights) == (None, None, "encoder")
