@@ -155,6 +155,11 @@ class SentenceEmbeddingConfig(ReaderConfig):
         return "pooled" in self.poolings
 
     @property
+    def kept_projection(self) -> Projection | None:
+        """The projection of the vectors of the trained model; None = they have none."""
+        return self.projection if self.projection is not None and self.projection.keep else None
+
+    @property
     def compares_rows(self) -> bool:
         """Whether the loss of a row depends on the other rows of the batch."""
         return self.loss in OF_SEVERAL_ROWS
@@ -168,6 +173,12 @@ class SentenceEmbeddingConfig(ReaderConfig):
         if self.projection is not None and self.projection.size is not None:
             return self.projection.size
         return encoder.hidden_size * len(self.poolings)
+
+    def served_size(self, encoder: EncoderConfig) -> int:
+        """Returns the size of the vectors of the trained model."""
+        if self.kept_projection is None:
+            return encoder.hidden_size * len(self.poolings)
+        return self.vector_size(encoder)
 
     def check(self, whole: Config) -> None:
         """Raises ValueError if the rows of a batch are not compared with each other."""

@@ -16,11 +16,13 @@ import safetensors.numpy
 
 from official import config as configs
 from official import tokenizers
+from official.config.distillation import DistillationConfig
 from official.config.encoders import (
     EncoderDecoderConfig,
     TransformerConfig,
     TransformerXLConfig,
 )
+from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.conversion import (
     albert,
     bert,
@@ -81,6 +83,8 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
     if embedding is not None:
         converted = dataclasses.replace(converted, embedding=embedding)
+        if (dense := sentence_transformers.projection(folder, embedding)) is not None:
+            converted = _with_objective(converted, *dense)
     small = folder / electra.GENERATOR
     if system is not electra.SYSTEM or not small.is_dir():
         return converted
@@ -197,8 +201,9 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
         `output` exists.
     """
-    config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
-    config = without_distillation(config)
+    whole, tokenizer, model = model_folder.restore(model_dir, checkpoint)
+    learnt = text_vectors.objective_of(whole)
+    config = without(without_distillation(whole), SentenceEmbeddingConfig)
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {
@@ -211,12 +216,18 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         described = files[""][0]
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
-    embedding = text_vectors.read(model_dir) if model_folder.embedding(model_dir) else None
+    embedding = dense = None
+    if model_folder.embedding(model_dir) or learnt is not None:
+        embedding = text_vectors.read(model_dir, whole)
+        if learnt is not None and learnt.poolings == embedding.pooling:
+            dense = learnt.kept_projection
     layout = getattr(config.encoder, "text_layout", config.encoder.layout)
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:
             length = model_folder.max_length(model_dir, config)
-            sentence_transformers.write(embedding, config.encoder, length, temporary)
+            sentence_transformers.write(
+                embedding, config.encoder, length, temporary, dense, variables
+            )
         for name, (described, tensors) in files.items():
             folder = temporary / name
             folder.mkdir(exist_ok=True)
@@ -236,8 +247,27 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
 
 def without_distillation(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
     """Returns the config of a student without the objective that its teacher was needed for."""
-    kept = tuple(o for o in config.objectives if o.type != "distillation")
+    return without(config, DistillationConfig)
+
+
+def without(config: configs.ResolvedConfig, kind: type) -> configs.ResolvedConfig:
+    """Returns a config without the objectives of a kind, which Hugging Face has no heads for."""
+    kept = tuple(o for o in config.objectives if not isinstance(o, kind))
     return dataclasses.replace(config, objectives=kept)
+
+
+def _with_objective(
+    converted: converted_model.Converted,
+    objective: SentenceEmbeddingConfig,
+    variables: Mapping[str, np.ndarray],
+) -> converted_model.Converted:
+    """Returns a converted model with one more objective and its variables."""
+    config = converted.config
+    return dataclasses.replace(
+        converted,
+        config=dataclasses.replace(config, objectives=(*config.objectives, objective)),
+        variables={**converted.variables, **variables},
+    )
 
 
 def _files(

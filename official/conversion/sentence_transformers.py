@@ -1,23 +1,31 @@
 """Folders of sentence-transformers: how the vectors of texts are made, as `embedding.json` has it.
 
 `modules.json` names a chain of modules: a Transformer, whose files are those of transformers, a
-Pooling, and perhaps a Normalize. Versions 2 to 5 write the files that `write` writes, and version 6
-reads them.
+Pooling, and perhaps a Dense and a Normalize. Versions 2 to 5 write the files that `write` writes,
+and version 6 reads them. A Dense is the projection of the objective `sentence_embedding`.
+
+Shapes: I input and O output of the Dense.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
+import safetensors.numpy
+
 from official.config.parts import EncoderConfig
+from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.conversion.weight_files import SAFETENSORS, Weights
 from official.serving.text_vectors import EmbeddingSettings
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 MODULES = "modules.json"
-_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
+_POOLING, _DENSE = "1_Pooling", "2_Dense"
 # Models of versions before 1 have the name of their family in this file's name.
 _LENGTHS = "sentence_*_config.json"
 _SETTINGS = "config_sentence_transformers.json"
@@ -41,7 +49,20 @@ _SWITCHES = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-_CHAINS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_CHAINS = tuple(
+    ["Transformer", "Pooling", *more]
+    for more in ([], ["Normalize"], ["Dense"], ["Dense", "Normalize"])
+)
+# The activation of a Dense, and ours.
+_TORCH = "torch.nn.modules."
+_ACTIVATIONS = {
+    f"{_TORCH}linear.Identity": None,
+    f"{_TORCH}activation.Tanh": "tanh",
+    f"{_TORCH}activation.GELU": "gelu",
+    f"{_TORCH}activation.ReLU": "relu",
+    f"{_TORCH}activation.SiLU": "silu",
+}
+_VARIABLES = f"{SentenceEmbeddingConfig.type}/projection/"
 
 
 def model_of(folder: AnyPath) -> AnyPath:
@@ -93,8 +114,55 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     return strict.build(EmbeddingSettings, values, source)
 
 
+def projection(
+    folder: AnyPath, settings: EmbeddingSettings
+) -> tuple[SentenceEmbeddingConfig, dict[str, np.ndarray]] | None:
+    """Reads the Dense of a folder as an objective, and its variables by path; None = it has none.
+
+    Args:
+      folder: the folder with `modules.json`.
+      settings: the settings of the folder.
+
+    Raises:
+      UserError: a file is missing or damaged, or the activation is not supported.
+    """
+    path = _modules(folder).get("Dense")
+    if path is None:
+        return None
+    config, source = json_files.read(path / "config.json"), str(path / "config.json")
+    name = config.get("activation_function", f"{_TORCH}activation.Tanh")
+    if name not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise UserError(f"{source}: activation_function: {name!r}: expected one of {known}")
+    sizes = [
+        strict.typed(int, config.get(key), key, source) for key in ("out_features", "in_features")
+    ]
+    bias = strict.typed(bool, config.get("bias", True), "bias", source)
+    shapes = {"weight": tuple(sizes), **({"bias": (sizes[0],)} if bias else {})}
+    with contextlib.closing(Weights(path)) as weights:
+        tensors = {}
+        for kind, shape in shapes.items():
+            tensor = f"linear.{kind}"
+            if tensor not in weights or weights[tensor].shape != shape:
+                raise UserError(f"{weights.source}: {tensor}: missing, or not of the shape {shape}")
+            tensors[kind] = weights[tensor].astype(np.float32)
+    variables = {f"{_VARIABLES}kernel": tensors["weight"].T}
+    variables |= {f"{_VARIABLES}bias": tensors["bias"]} if bias else {}
+    objective = SentenceEmbeddingConfig(
+        pooling=",".join(settings.pooling),
+        normalize=settings.normalize,
+        projection=Projection(size=sizes[0], activation=_ACTIVATIONS[name], bias=bias),
+    )
+    return objective, variables
+
+
 def write(
-    settings: EmbeddingSettings, encoder: EncoderConfig, max_length: int, folder: AnyPath
+    settings: EmbeddingSettings,
+    encoder: EncoderConfig,
+    max_length: int,
+    folder: AnyPath,
+    learnt: Projection | None = None,
+    variables: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Writes the files of sentence-transformers beside those of transformers.
 
@@ -103,9 +171,11 @@ def write(
       encoder: the encoder of the model.
       max_length: longer texts are cut to this number of tokens.
       folder: the folder of `save_pretrained`.
+      learnt: the projection of the vectors; None = there is none.
+      variables: the variables of the model by path, for the projection.
 
     Raises:
-      UserError: sentence-transformers has no such pooling.
+      UserError: sentence-transformers has no such pooling or activation.
     """
     theirs = [name for name, ours in _POOLINGS.items() if ours in settings.pooling]
     if [_POOLINGS[name] for name in theirs] != list(settings.pooling):
@@ -114,7 +184,8 @@ def write(
             f"in this order, and this model has {', '.join(settings.pooling)}"
         )
     kinds = {"Transformer": "", "Pooling": _POOLING}
-    kinds |= {"Normalize": _NORMALIZE} if settings.normalize else {}
+    kinds |= {"Dense": _DENSE} if learnt is not None else {}
+    kinds |= {"Normalize": f"{len(kinds)}_Normalize"} if settings.normalize else {}
     modules = [
         {
             "idx": i,
@@ -135,9 +206,10 @@ def write(
         "default_prompt_name": settings.default_prompt,
         "similarity_fn_name": settings.similarity,
     }
-    (folder / _POOLING).mkdir()
-    if settings.normalize:
-        (folder / _NORMALIZE).mkdir()
+    for path in filter(None, kinds.values()):
+        (folder / path).mkdir()
+    if learnt is not None:
+        _write_dense(learnt, variables or {}, folder / _DENSE)
     for name, value in {
         MODULES: modules,
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
@@ -145,6 +217,28 @@ def write(
         _SETTINGS: general,
     }.items():
         (folder / name).write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+
+
+def _write_dense(learnt: Projection, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:
+    """Writes the files of a Dense."""
+    names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
+    if learnt.activation not in names:
+        raise UserError(
+            f"objectives: projection.activation: {learnt.activation}: sentence-transformers has "
+            "none of this name"
+        )
+    weight = variables[f"{_VARIABLES}kernel"].T  # [O, I]
+    tensors = {"linear.weight": np.ascontiguousarray(weight)}
+    if learnt.bias:
+        tensors["linear.bias"] = variables[f"{_VARIABLES}bias"]
+    config = {
+        "in_features": weight.shape[1],
+        "out_features": weight.shape[0],
+        "bias": learnt.bias,
+        "activation_function": names[learnt.activation],
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})
 
 
 def _modules(folder: AnyPath) -> dict[str, AnyPath]:
@@ -162,7 +256,7 @@ def _modules(folder: AnyPath) -> dict[str, AnyPath]:
     if kinds not in _CHAINS:
         raise UserError(
             f"{source}: the modules are {', '.join(kinds) or 'none'}: Transformer, Pooling and "
-            "perhaps Normalize, in this order, are supported"
+            "perhaps Dense and Normalize, in this order, are supported"
         )
     return dict(zip(kinds, paths, strict=True))
 

@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.encoders import BilmConfig
-from official.modeling.layers import kernels
+from official.modeling.layers import kernels, pooling
+from official.modeling.objectives.base import Objective
 from official.serving import served_model, text_vectors
 from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
@@ -160,7 +161,7 @@ class Embedder:
         batches: _Batches
         if reader is not None:
             each = self._in_order(reader, sequences, layer)
-            batches = ((rows, self._vectors(read, settings, skipped)) for rows, read in each)
+            batches = ((rows, self._vectors(read, settings, layer, skipped)) for rows, read in each)
         else:
             graph = self._graph(layer, max_length, settings, skipped)
             batches = self._batches(graph, sequences, batch_size, max_length)
@@ -180,7 +181,11 @@ class Embedder:
             served_model.check_max_length(settings.max_length, self.config.encoder)
 
     def _vectors(
-        self, outputs: Mapping[str, tf.Tensor], settings: EmbeddingSettings, skipped: int = 0
+        self,
+        outputs: Mapping[str, tf.Tensor],
+        settings: EmbeddingSettings,
+        layer: int | str,
+        skipped: int = 0,
     ) -> dict[str, tf.Tensor]:
         """Returns the `vectors` of texts from their states, in a graph or eagerly.
 
@@ -188,20 +193,26 @@ class Embedder:
           outputs: `states` [B, T, ..., D], `padding_mask` [B, T] and, if there is a pooler,
             `pooled_output` [B, D].
           settings: the settings.
+          layer: that of the states.
           skipped: the number of tokens of a row, with [CLS], that are not pooled.
         """
         real = tf.convert_to_tensor(outputs["padding_mask"])
-        tokens = text_vectors.counted(real, skipped)
-        if self._is_elmo:  # the marks of a sentence are not words
-            tokens = tf.pad(real[:, 2:], [[0, 0], [1, 1]])
+        # The marks of a sentence are not words of an ELMo.
+        tokens = pooling.words(real) if self._is_elmo else pooling.counted(real, skipped)
         vectors = text_vectors.pooled(
             tf.convert_to_tensor(outputs["states"]),
             real,
-            settings.pooling,
+            settings,
             tokens,
             outputs.get("pooled_output"),
+            self._head(layer),
         )
-        return {"vectors": text_vectors.normalized(vectors) if settings.normalize else vectors}
+        return {"vectors": vectors}
+
+    def _head(self, layer: int | str) -> Objective | None:
+        """Returns the objective that has learnt the vectors of texts from the states of a layer."""
+        head = text_vectors.head_of_texts(self.model)
+        return head if layer == self._number(self.default_layer) else None
 
     @property
     def _first(self) -> int:
@@ -246,7 +257,8 @@ class Embedder:
 
     def shape(self, layer: int | str, settings: EmbeddingSettings) -> tuple[int, ...]:
         """Returns the shape of a vector: (D,), or (L + 1, D) for the layer 'all'."""
-        size = self.config.encoder.hidden_size * len(settings.pooling)
+        head = self._head(self._number(layer))
+        size = text_vectors.size(self.config.encoder, settings, head)
         return (self._num_layers + 1, size) if layer == ALL else (size,)
 
     def tokens(
@@ -402,7 +414,7 @@ class Embedder:
             tensors = {"states": states, "padding_mask": batch["padding_mask"]}
             if "pooled_output" in encoded and layer == layers:
                 tensors["pooled_output"] = encoded["pooled_output"]
-            return tensors if settings is None else self._vectors(tensors, settings, skipped)
+            return tensors if settings is None else self._vectors(tensors, settings, layer, skipped)
 
         dtype = tf.string if self._reads_words else tf.int32
         signature = [tf.RaggedTensorSpec([None, None], dtype)]

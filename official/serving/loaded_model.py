@@ -267,7 +267,7 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     max_length = model_folder.max_length(model_dir, config)
     task = task_file.read(model_dir)
     generation = generation_settings.read(model_dir)
-    embedding = text_vectors.read(model_dir)
+    embedding = text_vectors.read(model_dir, config)
     return LoadedModel(
         ServedModel(config, tokenizer, model, max_length, task, generation, embedding)
     )

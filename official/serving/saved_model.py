@@ -176,10 +176,9 @@ def restore(
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
     # Without settings the vectors of texts are means, normalized.
-    embedding = text_vectors.EmbeddingSettings(normalize=True)
-    if model_folder.embedding(model_dir):
-        embedding = text_vectors.read(model_dir)
-    layers = [layer for layer in (model.encoder, head) if layer]
+    embedding = text_vectors.read(model_dir, config, normalize=True)
+    learnt = head or text_vectors.head_of_texts(model)  # a projection is stored, too
+    layers = [layer for layer in (model.encoder, learnt) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     encoder, masked_lm = mask_filler.masked_head(model) or (None, None)
     fills = tokenizer.mask_id is not None and encoder is model.encoder

@@ -1,8 +1,10 @@
 """How the states of an encoder become the vector of a text, and those of ELMo the vectors of words.
 
-The vector of a text is pooled. The defaults of a model folder are in its `embedding.json`, which
-`official.convert` writes from a folder of sentence-transformers. The vector of a word is the layer
-mix of a head of ELMo, or the mean of its layers.
+The vector of a text is pooled, and projected if its training has a projection. The pooling and the
+norm of a model folder are those of its objective `sentence_embedding`, if it has one. What
+`embedding.json` has comes first: `official.convert` writes it from a folder of
+sentence-transformers. The vector of a word is the layer mix of a head of ELMo, or the mean of its
+layers.
 
 Shapes: B texts, T tokens or words of the longest one, D hidden, P projection of ELMo.
 """
@@ -14,16 +16,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from official import config as configs
+from official.config.parts import EncoderConfig
+from official.config.sentence_embedding import SentenceEmbeddingConfig, check_poolings
+from official.modeling.layers import pooling
 from official.modeling.model import Model
+from official.modeling.objectives import sentence_embedding
 from official.modeling.objectives.base import Objective
 from official.saving import model_folder
 from official.utils import strict
 from official.utils.errors import UserError
 from official.utils.strict import nearest
 
-# `mean` and `max` over the tokens; the sum divided by the root of their number; the mean with the
-# weights 1, 2, ...; the first and the last token; the output of the pooler.
-POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
@@ -32,7 +36,7 @@ class EmbeddingSettings:
     """How a model makes the vectors of texts.
 
     Attributes:
-      pooling: names of `POOLINGS`; the vectors of several are joined.
+      pooling: names of `official.modeling.layers.pooling`; the vectors of several are joined.
       normalize: whether a vector is divided by its length.
       max_length: longer texts are cut to this number of tokens, special tokens included; None =
         the length of the model.
@@ -51,14 +55,7 @@ class EmbeddingSettings:
     similarity: str = "cosine"
 
     def __post_init__(self):
-        if not self.pooling:
-            raise ValueError(f"pooling: is empty: take {POOLINGS[0]}")
-        for name in self.pooling:
-            if name not in POOLINGS:
-                raise ValueError(
-                    f"pooling: {name!r} is not one of {', '.join(POOLINGS)}"
-                    f"{nearest(name, POOLINGS)}"
-                )
+        check_poolings(self.pooling)
         if self.similarity not in SIMILARITIES:
             raise ValueError(
                 f"similarity: {self.similarity!r} is not one of {', '.join(SIMILARITIES)}"
@@ -125,80 +122,75 @@ class EmbeddingSettings:
         return ", ".join(parts)
 
 
-def read(model_dir: str | os.PathLike) -> EmbeddingSettings:
-    """Reads the settings of a model folder; without the file they are the defaults of the class.
+def read(
+    model_dir: str | os.PathLike, config: configs.Config, **defaults: Any
+) -> EmbeddingSettings:
+    """Reads the settings of a model folder.
+
+    Args:
+      model_dir: the folder.
+      config: its config.
+      **defaults: settings in place of those of the class, for a model that has neither the file nor
+        the objective.
 
     Raises:
       UserError: the file is damaged, or has a setting that is not known.
     """
+    values = model_folder.embedding(model_dir)
+    objective = objective_of(config)
+    if objective is not None:
+        given = {"pooling": objective.poolings, "normalize": objective.normalize}
+        values = {**given, **values}
     source = str(model_folder.embedding_file(model_dir))
-    return strict.build(EmbeddingSettings, model_folder.embedding(model_dir), source)
+    return strict.build(EmbeddingSettings, values or defaults, source)
+
+
+def objective_of(config: configs.Config) -> SentenceEmbeddingConfig | None:
+    """Returns the objective of a config that learns vectors of texts; None without one."""
+    kinds = (o for o in config.objectives if isinstance(o, SentenceEmbeddingConfig))
+    return next(kinds, None)
 
 
 def pooled(
     states: tf.Tensor,
     real: tf.Tensor,
-    poolings: Sequence[str],
+    settings: EmbeddingSettings,
     counted: tf.Tensor | None = None,
     pooler: tf.Tensor | None = None,
+    head: Objective | None = None,
 ) -> tf.Tensor:
-    """Returns a vector for each row.
+    """Returns a vector for each row, as the settings have it.
 
     Args:
       states: [B, T, ..., D].
       real: bool [B, T], False for padding.
-      poolings: names of `POOLINGS`.
-      counted: bool [B, T], the tokens that are pooled; None = `real`. A row without such tokens has
-        the mean 0. `first` is the first real token.
+      settings: the settings.
+      counted: bool [B, T], the tokens that are pooled; None = `real`.
       pooler: the output of the pooler, [B, D].
+      head: the objective that has learnt the vectors. Its projection belongs to its own pooling,
+        and other vectors do not get it. None = there is none, or it reads other states.
 
     Returns:
-      float32 [B, ..., D * number of poolings].
+      float32 [B, ..., size of a vector].
     """
-    states = tf.cast(states, tf.float32)
-    counted = real if counted is None else counted
-    weights = tf.cast(counted, tf.float32)
-    number = tf.reduce_sum(weights, axis=1, keepdims=True)  # [B, 1]
-
-    def total(weights: tf.Tensor) -> tf.Tensor:
-        sizes = states.shape[2:]
-        flat = states if len(sizes) == 1 else tf.reshape(states, [*tf.shape(states)[:2], -1])
-        return tf.reshape(tf.matmul(tf.expand_dims(weights, 1), flat), [-1, *sizes])
-
-    def at(columns: tf.Tensor) -> tf.Tensor:
-        return tf.gather(states, columns, batch_dims=1)
-
-    def one(name: str) -> tf.Tensor:
-        if name == "mean":
-            return total(weights / tf.maximum(number, 1e-9))
-        if name == "mean_sqrt_len":
-            return total(weights / tf.sqrt(tf.maximum(number, 1e-9)))
-        if name == "weighted_mean":
-            places = tf.cumsum(tf.cast(real, tf.float32), axis=1) * weights
-            return total(places / tf.maximum(tf.reduce_sum(places, axis=1, keepdims=True), 1e-9))
-        if name == "max":
-            shape = tf.concat([tf.shape(counted), tf.ones(len(states.shape) - 2, tf.int32)], axis=0)
-            return tf.reduce_max(tf.where(tf.reshape(counted, shape), states, -1e9), axis=1)
-        if name == "first":
-            return at(tf.argmax(real, axis=1))
-        if name == "last":
-            length = tf.shape(real, tf.int64)[1]
-            return at(length - 1 - tf.argmax(tf.reverse(real, axis=[1]), axis=1))
-        return tf.cast(pooler, tf.float32)
-
-    return tf.concat([one(name) for name in poolings], axis=-1)
+    vectors = pooling.pooled(states, real, settings.pooling, counted, pooler)
+    if head is not None and settings.pooling == head.config.poolings:
+        vectors = head.served(vectors)
+    vectors = pooling.normalized(vectors) if settings.normalize else vectors
+    return tf.cast(vectors, tf.float32)
 
 
-def counted(real: tf.Tensor, skipped: int) -> tf.Tensor:
-    """Returns which tokens are pooled if the first `skipped` of each row are not: bool [B, T]."""
-    if not skipped:
-        return real
-    return real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) > skipped)
+def size(encoder: EncoderConfig, settings: EmbeddingSettings, head: Objective | None) -> int:
+    """Returns the size of the vectors of `pooled`."""
+    if head is not None and settings.pooling == head.config.poolings:
+        return head.config.served_size(encoder)
+    return encoder.hidden_size * len(settings.pooling)
 
 
-def normalized(vectors: tf.Tensor) -> tf.Tensor:
-    """Returns vectors [..., D] divided by their lengths; a vector of 0 remains."""
-    return vectors / tf.maximum(tf.norm(vectors, axis=-1, keepdims=True), 1e-12)
+def head_of_texts(model: Model) -> Objective | None:
+    """Returns the objective of a model that has learnt the vectors of texts; None without one."""
+    heads = (o for o in model.objectives if isinstance(o, sentence_embedding.Objective))
+    return next(heads, None)
 
 
 def has_mix(head: Objective | None) -> bool:

@@ -97,8 +97,8 @@ class Objective(heads.Reader):
 
     def served(self, pooled: Tensor) -> Tensor:
         """Returns the vectors of the trained model, before they are normalized."""
-        dropped = self.projection is not None and not self.config.projection.keep
-        return self.as_loss(pooled) if dropped else self.projected(pooled)
+        kept = self.config.kept_projection is not None
+        return self.projected(pooled) if kept else self.as_loss(pooled)
 
     def vectors(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """See `base.Objective`: [B, C, V]."""

@@ -2,8 +2,9 @@
 
 `single`, `pair` and `tokens` have the outputs of the head, or of an encoder without one the states.
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C]. An
-encoder of characters has no `tokens` of ids. An encoder without a head also has `embed` and
-`embed_tokens`: one vector for each text, as `official.serving.text_vectors` makes it.
+encoder of characters has no `tokens` of ids. An encoder without a head, or with the objective
+`sentence_embedding`, also has `embed` and `embed_tokens`: one vector for each text, as
+`official.serving.text_vectors` makes it.
 
 An ELMo without a head, or with a layer mix, has the signatures of its module of TensorFlow Hub:
 
@@ -34,6 +35,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from official.config.encoders import BilmConfig
+from official.modeling.layers import pooling
 from official.modeling.layers.kernels import accurate
 from official.serving import text_vectors
 from official.serving.signatures import inputs
@@ -80,13 +82,17 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
+    learnt = text_vectors.head_of_texts(context.model)
+    # An ELMo that has learnt no vectors of texts has the output `default`.
+    if context.head is None and (learnt or context.config.encoder.type != "bilm"):
+        by_name |= _embedding(context)
     # No ids stand for the characters of a word, nor for the pieces of several vocabularies.
     if isinstance(context.tokenizer, Characters) or context.others:
+        by_name.pop(EMBED_TOKENS, None)
         return by_name
     by_name["tokens"] = inputs.of_ids(context, lambda batch: finish(scored(batch)))
     if context.head is None:
-        # An ELMo has the output `default`.
-        return by_name if context.config.encoder.type == "bilm" else by_name | _embedding(context)
+        return by_name
     return by_name | inputs.garden_signatures(context, bare, lambda *texts: bare(packed(texts)))
 
 
@@ -99,16 +105,22 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         layout = context.config.encoder.text_layout
         skipped = (layout == "cls_first") + len(context.tokenizer.encode([before])[0])
 
+    head = text_vectors.head_of_texts(context.model)
+    is_elmo = context.config.encoder.type == "bilm"
+
     def vectors(batch, skipped):
-        encoded, real = context.encode(batch), batch["padding_mask"]
+        with context.weights.read():
+            encoded = context.model.encode(batch, output_all=is_elmo)
+        real = batch["padding_mask"]
         pooled = text_vectors.pooled(
-            encoded["sequence_output"],
+            text_vectors.mixed(encoded, head) if is_elmo else encoded["sequence_output"],
             real,
-            settings.pooling,
-            text_vectors.counted(real, skipped),
+            settings,
+            pooling.words(real) if is_elmo else pooling.counted(real, skipped),
             encoded.get("pooled_output"),
+            head,
         )
-        return {"vectors": text_vectors.normalized(pooled) if settings.normalize else pooled}
+        return {"vectors": pooled}
 
     of_ids = context.scorer(functools.partial(vectors, skipped=0))
     scored = context.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids
@@ -161,7 +173,8 @@ def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signatur
     encoder, tokenizer = context.config.encoder, context.tokenizer
     if not isinstance(encoder, BilmConfig) or not isinstance(tokenizer, Characters):
         return {}
-    if context.head is not None and not text_vectors.has_mix(context.head):
+    head = context.head or text_vectors.head_of_texts(context.model)
+    if head is not None and not text_vectors.has_mix(head):
         return {}
 
     def of_words(words: tf.RaggedTensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
@@ -170,7 +183,7 @@ def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signatur
             batch["memory"] = state[:, :, None]
         with context.weights.read():
             encoded = context.model.encode(batch, output_all=True)
-            mixed = text_vectors.mixed(encoded, context.head)
+            mixed = text_vectors.mixed(encoded, head)
         states = [tf.cast(layer[:, 1:-1], tf.float32) for layer in encoded["hidden_states"]]
         # The last mark of a shorter text is among the words, and padding follows it.
         real = tf.cast(batch["padding_mask"][:, 2:], tf.float32)[:, :, None]  # [B, T, 1]

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 import official
@@ -17,6 +18,7 @@ from official.utils.errors import UserError
 from tests import GOLDEN, commands
 
 CLOSE = dict(rtol=0, atol=1e-5)
+TYPES = "sentence_transformers.models."
 SWITCHES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens")
 SWITCHES += ("weightedmean_tokens", "lasttoken")
 OURS = {
@@ -69,7 +71,8 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
     folder = make(tmp_path / "theirs", golden, name)
     converted_model.write(huggingface.read(folder), tmp_path / "model")
     modes, normalize, include_prompt, default = about["cases"][name]
-    assert text_vectors.read(tmp_path / "model") == text_vectors.EmbeddingSettings(
+    config = model_folder.config_of(tmp_path / "model")
+    assert text_vectors.read(tmp_path / "model", config) == text_vectors.EmbeddingSettings(
         tuple(OURS[mode] for mode in modes), normalize, 12, {"query": "the dog: "}, default,
         include_prompt,
     )  # fmt: skip
@@ -81,7 +84,7 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
         both = [json.loads((parent / file).read_text()) for parent in (folder, tmp_path / "back")]
         assert both[0] == both[1]
     again = huggingface.read(tmp_path / "back")
-    assert again.embedding == text_vectors.read(tmp_path / "model")
+    assert again.embedding == text_vectors.read(tmp_path / "model", config)
 
 
 def test_settings_that_are_given_come_first(golden, tmp_path):
@@ -166,9 +169,10 @@ def test_files_of_other_versions(golden, tmp_path):
 
 
 def test_what_is_not_supported(golden, tmp_path):
-    dense = [{"type": f"models.{kind}", "path": ""} for kind in ("Transformer", "Pooling", "Dense")]
+    kinds = ("Transformer", "Dense", "Pooling")
+    dense = [{"type": f"models.{kind}", "path": ""} for kind in kinds]
     for number, (changes, message) in enumerate((
-        ({"modules.json": dense}, "modules are Transformer, Pooling, Dense: .* are supported"),
+        ({"modules.json": dense}, "modules are Transformer, Dense, Pooling: .* are supported"),
         ({"modules.json": {}}, "modules.json holds a dict, expected a list"),
         ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode: 'median'"),
         ({"config_sentence_transformers.json": {"truncate_dim": 4}}, "truncate_dim: 4"),
@@ -178,6 +182,56 @@ def test_what_is_not_supported(golden, tmp_path):
         folder = make(tmp_path / str(number), golden, "mean", **changes)
         with pytest.raises(UserError, match=message):
             huggingface.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("activation", "bias", "normalize"), [("tanh", True, True), (None, False, False)]
+)
+def test_a_dense_module_and_the_way_back(activation, bias, normalize, golden, tmp_path):
+    about, vectors = golden
+    folder = make(tmp_path / "theirs", golden, "mean" if normalize else "plain")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": f"{TYPES}Dense"})
+    if normalize:
+        modules[3] = {**modules[3], "idx": 3, "name": "3", "path": "3_Normalize"}
+    (folder / "modules.json").write_text(json.dumps(modules))
+    width = 12 if normalize else 24
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((5, width)).astype("float32")
+    tensors = {"linear.weight": weight} | ({"linear.bias": np.ones(5, "float32")} if bias else {})
+    described = {"in_features": width, "out_features": 5, "bias": bias}
+    described["activation_function"] = {
+        "tanh": "torch.nn.modules.activation.Tanh", None: "torch.nn.modules.linear.Identity"
+    }[activation]  # fmt: skip
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(described))
+    safetensors.numpy.save_file(tensors, folder / "2_Dense" / "model.safetensors")
+    converted_model.write(huggingface.read(folder), tmp_path / "model")
+
+    model = official.load(tmp_path / "model")
+    pooled = model.encode(about["texts"], pooling="max" if normalize else "max,first")
+    assert pooled.shape[1] == width  # another pooling is not projected
+    found = model.encode(about["texts"])
+    bare = official.load(tmp_path / "model")
+    bare.model.objectives = []
+    expected = bare.encode(about["texts"], normalize=False) @ weight.T + float(bias)
+    expected = np.tanh(expected) if activation else expected
+    if normalize:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+
+    huggingface.write(tmp_path / "model", tmp_path / "back", "last")
+    for file in ("modules.json", "2_Dense/config.json"):
+        both = [json.loads((parent / file).read_text()) for parent in (folder, tmp_path / "back")]
+        assert both[0] == both[1]
+    written = safetensors.numpy.load_file(tmp_path / "back" / "2_Dense" / "model.safetensors")
+    assert written.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(written[name], tensor)
+    described["activation_function"] = "torch.nn.modules.activation.Softsign"
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(described))
+    with pytest.raises(UserError, match="2_Dense/config.json: activation_function: '.*Softsign'"):
+        huggingface.read(folder)
 
 
 @pytest.mark.slow

@@ -1,0 +1,81 @@
+"""Vectors that a model has learnt to make: as in training, from the folder and from an export."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official import config as configs
+from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.conversion import huggingface
+from official.modeling.model import Model
+from official.saving import model_folder
+from official.serving import saved_model, text_vectors
+from official.serving.signatures import table
+from official.tokenizers.pair_packing import pack_texts
+from tests import GOLDEN
+
+CLOSE = dict(rtol=0, atol=1e-5)
+TEXTS = ["The cat sat on a mat.", "", "dog " * 30, "a cat and a dog"]
+
+
+def write(folder, **options):
+    """Writes a model with random weights; returns it, and the vectors that training compares."""
+    bare = huggingface.read(GOLDEN / "hf_files" / "bare")
+    objective = SentenceEmbeddingConfig(**options)
+    config = configs.ResolvedConfig.of(bare.config, objectives=(objective,))
+    model = Model(config)
+    for path, variable in model.variables_by_path().items():
+        given = bare.variables.get(path)
+        variable.assign(
+            np.random.default_rng(1).normal(0, 0.5, variable.shape) if given is None else given
+        )
+    variables = {path: np.asarray(v) for path, v in model.variables_by_path().items()}
+    model_folder.write_new(config, bare.tokenizer, variables, folder)
+    batch = pack_texts([tf.constant(TEXTS)], bare.tokenizer, 24)
+    batch = {name: value[:, None] for name, value in batch.items()}
+    ready = model.prepare({**batch, "example_weights": tf.ones(4)})
+    return model.predictions(ready)["vectors"][:, 0].numpy()
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({"pooling": "mean,last", "projection": Projection(size=5)}, 5),
+        ({"pooling": "first", "normalize": False}, 12),
+        ({"projection": Projection(size=5, keep=False)}, 12),
+    ],
+)
+def test_vectors_are_those_of_the_training(options, size, tmp_path):
+    expected = write(tmp_path / "model", **options)
+    assert expected.shape == (4, size)
+    loaded = official.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.encode(TEXTS), expected, **CLOSE)
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    signatures = table.make(parts, kind, default)[1]
+    found = signatures["embed"](tf.constant(TEXTS))["vectors"]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    # Another pooling has no projection that was learnt for it; neither has another layer.
+    assert loaded.encode(TEXTS, pooling="max").shape == (4, 12)
+    poolings = len(SentenceEmbeddingConfig(**options).poolings)
+    assert loaded.encode(TEXTS, layer=0).shape == (4, 12 * poolings)
+
+
+def test_settings_of_the_file_come_first(tmp_path):
+    expected = write(tmp_path / "model", projection=Projection(size=5))
+    file = model_folder.embedding_file(tmp_path / "model")
+    file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
+    loaded = official.load(tmp_path / "model")
+    vectors = loaded.encode(TEXTS)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert np.abs(lengths - 1).max() > 0.1
+    np.testing.assert_allclose(vectors / lengths, expected, **CLOSE)
+    asked = loaded.encode(["and a dog"], prompt="query")
+    np.testing.assert_allclose(asked, vectors[3:], **CLOSE)
+    config = model_folder.config_of(tmp_path / "model")
+    found = text_vectors.read(tmp_path / "model", config)
+    assert (found.pooling, found.normalize) == (("mean",), False)
+    assert dataclasses.replace(found, prompts={}).prompt(None) == ""
