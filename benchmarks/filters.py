@@ -28,10 +28,10 @@ import numpy as np
 
 from benchmarks import environments, preprocess
 from official.shards.text_filters import TextFilters
+from official.utils import parallel
 from tfrecords_tools.text import corpus, dropped, duplicates, filters
 from tfrecords_tools.text.corpus import Corpus, Reading
 from tfrecords_tools.vocabulary.phrases import start_worker
-from tfrecords_tools.writing import parallel
 
 SEED = 0
 BOILERPLATE = 100  # different texts

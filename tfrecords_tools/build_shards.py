@@ -13,9 +13,9 @@ If it was stopped, the same command continues where it ended.
 
 from absl import flags
 
-from official.utils import errors
+from official.utils import errors, parallel
 from tfrecords_tools.text import corpus
-from tfrecords_tools.writing import execution, parallel
+from tfrecords_tools.writing import execution
 
 
 def define_flags() -> None:

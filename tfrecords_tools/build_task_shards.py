@@ -68,10 +68,10 @@ from official.tasks import (
     ranking,
     text_to_text,
 )
-from official.utils import errors, paths, word_rules
+from official.utils import errors, parallel, paths, word_rules
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.writing import execution, parallel
+from tfrecords_tools.writing import execution
 from tfrecords_tools.writing.execution import Execution
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ text. The same text and options give the same bytes, with any number of workers.
 
 from absl import flags
 
-from official.utils import errors, progress
+from official.utils import errors, parallel, progress
 from tfrecords_tools.text import corpus
 from tfrecords_tools.vocabulary import TYPES
-from tfrecords_tools.writing import execution, parallel
+from tfrecords_tools.writing import execution
 
 
 def define_flags() -> None:

@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from official.utils import parallel
 from official.utils.errors import UserError
 from tests import commands
 from tfrecords_tools.text import corpus
 from tfrecords_tools.vocabulary import phrases
-from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.execution import Execution
 
 PHRASES = ["new york", "machine learning theory", "one of a kind"]

@@ -21,7 +21,7 @@ import json, sys
 from official import config
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.writing import parallel
+from official.utils import parallel
 from tfrecords_tools.writing.execution import Execution
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 
 from official.config.compatibility import check_vocabulary
 from official.shards import manifest, shard_folder, stored_arrays
-from official.utils import atomic, errors, paths, strict
+from official.utils import atomic, errors, parallel, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -36,7 +36,7 @@ from tfrecords_tools.pretraining.stream_rows import StreamRows
 from tfrecords_tools.pretraining.streams import Plan
 from tfrecords_tools.text import filters
 from tfrecords_tools.text.corpus import Corpus, Group, Reading
-from tfrecords_tools.writing import folders, parallel, shards
+from tfrecords_tools.writing import folders, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Runner
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 from official import config, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.shards import example_bytes, stored_arrays
-from official.utils import host_seeding, paths, seeding
+from official.utils import host_seeding, parallel, paths, seeding
 from tfrecords_tools.pretraining import (
     bin_packing,
     full_sentences,
@@ -37,7 +37,6 @@ from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import corpus, documents, sentences
 from tfrecords_tools.text.corpus import DocumentChunk, Group, Reading
-from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.shuffle import Keyed
 
 EXAMPLES_AT_ONCE = 2048

@@ -24,10 +24,10 @@ from official import tokenizers
 from official.shards import features, manifest
 from official.shards.manifest import SplitTotals
 from official.tokenizers import Tokenizer
-from official.utils import host_seeding, paths
+from official.utils import host_seeding, parallel, paths
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
-from tfrecords_tools.writing import folders, parallel, shards
+from tfrecords_tools.writing import folders, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Keyed, Runner
 

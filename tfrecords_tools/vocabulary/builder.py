@@ -19,13 +19,12 @@ from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_li
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
 from official.tokenizers.sentencepiece_rules import TextRules
-from official.utils import atomic, paths
+from official.utils import atomic, parallel, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents, dropped, filters
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary import sentencepiece, word_vocabularies
 from tfrecords_tools.vocabulary.word_counts import Passes, Report, WordCounts
-from tfrecords_tools.writing import parallel
 from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000

@@ -12,9 +12,9 @@ from absl import flags
 
 from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.parallel import Pool
 from official.utils.paths import AnyPath
 from tfrecords_tools.writing import folders
-from tfrecords_tools.writing.parallel import Pool
 
 if TYPE_CHECKING:
     from tfrecords_tools.writing.shuffle import Runner

@@ -30,8 +30,8 @@ from typing import Any
 from official.shards import manifest
 from official.utils import atomic, checksums
 from official.utils.errors import UserError
+from official.utils.parallel import WorkerKilled
 from official.utils.paths import AnyPath
-from tfrecords_tools.writing.parallel import WorkerKilled
 
 _PLAN, _LOCK = "plan.json", "lock"
 # The code that decides the records of a build.

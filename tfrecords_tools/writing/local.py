@@ -20,7 +20,7 @@ import numpy as np
 
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.writing.parallel import Pool
+from official.utils.parallel import Pool
 from tfrecords_tools.writing.shards import disk_errors
 from tfrecords_tools.writing.shuffle import (
     OVERHEAD_BYTES,

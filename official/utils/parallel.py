@@ -34,7 +34,7 @@ def start(*modules: str) -> None:
     processes import at the same time.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload(
-        ["tfrecords_tools.writing.forkserver", *modules]
+        ["official.utils.forkserver", *modules]
     )
     forkserver.ensure_running()
 

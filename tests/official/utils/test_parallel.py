@@ -1,4 +1,4 @@
-"""Tests of tfrecords_tools.writing.parallel."""
+"""Tests of official.utils.parallel."""
 
 import os
 import platform
@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from official.utils import parallel
 from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools.pretraining import examples
-from tfrecords_tools.writing import parallel
 
 
 def slow_square(number):
@@ -82,7 +82,7 @@ def test_no_items(ordered):
 
 SCRIPT = """
 import resource
-from tfrecords_tools.writing import parallel
+from official.utils import parallel
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -106,7 +106,7 @@ def test_memory_of_deleted_arrays_is_used_again():
 
 PRELOADED = """
 import sys
-import tfrecords_tools.writing.forkserver
+import official.utils.forkserver
 from official import tokenizers
 
 before = set(sys.modules)
