@@ -42,7 +42,13 @@ Any model computes vectors of texts or of their tokens:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
-and ranks documents by the vectors of queries, exactly:
+Files of any size become a folder of pieces, by several processes. If it is stopped, the same
+command goes on:
+
+  python -m official.main --mode=embed --model_dir=MODEL --texts=corpus.jsonl --output=VECTORS \
+      --pieces=npy --workers=8
+
+They rank documents for queries, exactly:
 
   python -m official.main --mode=search --model_dir=MODEL --queries=queries.tsv \
       --texts=documents.tsv --output=found.run --top_k=100
@@ -165,7 +171,7 @@ def _define_prediction_flags() -> None:
         "output",
         None,
         "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
-        "(generate, fill_mask), .npy or .jsonl (embed), .run (search).",
+        "(generate, fill_mask), .npy or .jsonl or with --pieces a folder (embed), .run (search).",
     )
     flags.DEFINE_bool(
         "pseudo_perplexity",
@@ -373,27 +379,54 @@ def _embed() -> None:
     """Writes the vectors of texts or of their tokens, or the states of all layers for shards."""
     if bool(FLAGS.texts) == bool(FLAGS.data):
         raise errors.UserError("give either --texts=FILE or --data=SHARDS (--mode=embed)")
+    if FLAGS.workers and not FLAGS.pieces:
+        raise errors.UserError(f"--workers={FLAGS.workers}: the processes write --pieces: give it")
     if FLAGS.data:
         _embed_shards()
         return
+    layer = "all" if FLAGS.layers == "all" else FLAGS.layer
+    if FLAGS.pieces:
+        _embed_pieces(layer)
+        return
     from official.serving import loaded_model
     from official.serving.embedder import check_output, write
-    from official.utils import text_lines
+    from official.tasks import text_files
 
     check_output(FLAGS.output, FLAGS.tokens)
-    texts = text_lines.read(FLAGS.texts, "texts")
+    count = sum(1 for _ in text_files.texts_of(FLAGS.texts))
     embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
-    layer = "all" if FLAGS.layers == "all" else FLAGS.layer
     write(
         embedder,
-        texts,
+        (text for _, text in text_files.texts_of(FLAGS.texts)),
         FLAGS.output,
+        count=count,
         settings=embedder.settings.with_values(FLAGS.pooling, FLAGS.normalize, FLAGS.max_length),
         layer=layer,
         tokens=FLAGS.tokens,
         state=FLAGS.state,
         prompt=FLAGS.prompt_name,
     )
+
+
+def _embed_pieces(layer: int | str | None) -> None:
+    """Writes the vectors of texts to a folder."""
+    from official.serving import vector_pieces
+
+    for flag, wrong in (("--tokens", FLAGS.tokens), ("--state=carry", FLAGS.state != "fresh")):
+        if wrong:
+            raise errors.UserError(f"{flag}: not supported with --pieces; remove it")
+    options = vector_pieces.Options(
+        FLAGS.model_dir,
+        FLAGS.checkpoint,
+        FLAGS.pooling,
+        FLAGS.normalize,
+        FLAGS.max_length,
+        layer,
+        FLAGS.prompt_name,
+        FLAGS.pieces,
+        FLAGS.piece_size,
+    )
+    vector_pieces.write(options, FLAGS.texts, FLAGS.output, FLAGS.workers, _say)
 
 
 def _search() -> None:

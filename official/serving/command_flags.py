@@ -60,15 +60,16 @@ def define_embedding() -> None:
     flags.DEFINE_string(
         "texts",
         None,
-        "embed, fill_mask: a file with one text per line. --output: .npy or .jsonl; of fill_mask "
-        ".jsonl, an object for each text with the words for each mask. search: the documents, in a "
-        "file as --queries.",
+        "fill_mask: a file with one text per line. --output: .jsonl, an object for each text with "
+        "the words for each mask. embed, search: the texts or the documents, in a file as "
+        "--queries.",
     )
     flags.DEFINE_string(
         "queries",
         None,
         "search: a file of queries: .tsv with the columns id and text, .jsonl with `_id` and "
-        "`text` (and perhaps `title`), or a text on each line, whose id is the number of the line.",
+        "`text` (and perhaps `title`), .parquet with a column `text`, or a text on each line; the "
+        "ids of these two are the numbers of the rows. .gz or .zst may follow.",
     )
     flags.DEFINE_string(
         "beir",
@@ -132,6 +133,23 @@ def define_embedding() -> None:
         "embed: one layer, which --layer names, or all with the embeddings. With --data, all "
         "layers of the tokens of task shards are written to the folder --output, for "
         "recipe.layer_states.",
+    )
+    flags.DEFINE_enum(
+        "pieces",
+        None,
+        ["npy", "parquet"],
+        "embed: write the vectors of --texts with their ids to a folder --output, in pieces of "
+        "this format. If the command is stopped, the same command goes on.",
+    )
+    flags.DEFINE_integer(
+        "piece_size", 16_384, "embed: the number of texts of each of --pieces.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "workers",
+        0,
+        "embed, with --pieces: the number of processes, each with one thread of a CPU. 0 = one "
+        "with all threads.",
+        lower_bound=0,
     )
     flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
 

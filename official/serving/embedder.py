@@ -7,11 +7,12 @@ of both directions from one batch to the next, so that its vectors depend on wha
 Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
 """
 
+import dataclasses
 import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import tensorflow as tf
 from official.config.encoders import BilmConfig
 from official.modeling.layers import kernels, pooling
 from official.modeling.objectives.base import Objective
+from official.saving import named_arrays
 from official.serving import served_model, text_vectors
 from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
@@ -170,6 +172,11 @@ class Embedder:
             vectors[rows] = outputs["vectors"]
             progress(len(rows))
         return vectors
+
+    def checksum(self, settings: EmbeddingSettings) -> str:
+        """Returns the SHA-256 of all weights and of settings."""
+        arrays = named_arrays.values(self.model.variables_by_path())
+        return named_arrays.digest(arrays, dataclasses.asdict(settings))
 
     def _check_settings(self, settings: EmbeddingSettings, layer: int | str) -> None:
         """Raises UserError if the encoder does not have what the settings name."""
@@ -433,11 +440,25 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
     return lambda *inputs: next(functions)(*inputs)
 
 
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yields the texts in lists of `CHUNK`, each of which is sorted by length by itself."""
+    texts = iter(texts)
+    while chunk := list(itertools.islice(texts, CHUNK)):
+        yield chunk
+
+
+def write_header(stream: IO[bytes], shape: tuple[int, ...]) -> None:
+    """Writes the beginning of a `.npy` file of float32 [*shape], which the values follow."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+
+
 def write(
     embedder: Embedder,
-    texts: Sequence[str],
+    texts: Iterable[str],
     output: str | os.PathLike,
     *,
+    count: int | None = None,
     settings: EmbeddingSettings | None = None,
     layer: int | str | None = None,
     tokens: bool = False,
@@ -449,11 +470,12 @@ def write(
 
     Args:
       embedder: computes the vectors.
-      texts: the texts in the order of the file.
+      texts: the texts in the order of the file. They are read once, and few of them are in memory.
       output: `.npy`: float32 [number of texts, D], or [number of texts, L + 1, D] for the layer
         'all'. `.jsonl`: an object for each text, with `text`
         and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
         and `vector`.
+      count: the number of texts; None = `texts` is a list.
       settings: as for `Embedder.texts`; ignored for tokens.
       layer: as for `Embedder.texts`.
       tokens: whether to write vectors of tokens instead of texts.
@@ -470,15 +492,15 @@ def write(
     if layer is None:
         layer = -1 if tokens else embedder.default_layer
     reader = embedder.reader() if state == "carry" else state
-    start_time, progress = time.monotonic(), Progress(len(texts), report, unit="texts")
+    if count is None:
+        texts = list(texts)
+        count = len(texts)
+    start_time, progress = time.monotonic(), Progress(count, report, unit="texts")
     suffix = paths.path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
         if suffix == ".npy":
-            shape = (len(texts), *embedder.shape(layer, settings))
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(stream, header)
-        for start in range(0, len(texts), CHUNK):
-            chunk = texts[start : start + CHUNK]
+            write_header(stream, (count, *embedder.shape(layer, settings)))
+        for chunk in chunks(texts):
             if tokens:
                 _write_tokens(stream, chunk, embedder.tokens(chunk, layer, state=reader))
             else:
@@ -491,7 +513,7 @@ def write(
             progress(len(chunk))
     seconds = time.monotonic() - start_time
     report(
-        f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "
+        f"{output}: {count:,} texts, {seconds:.1f} s ({count / seconds:,.0f} texts/s); "
         f"{embedder.cut:,} cut at {(not tokens and settings.max_length) or embedder.max_length} "
         "tokens"
     )

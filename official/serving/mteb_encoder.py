@@ -5,13 +5,11 @@ Neither mteb nor PyTorch is imported: mteb passes its own objects, and takes num
 Shapes: N texts, M others, D size of a vector.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from official.saving import named_arrays
 from official.serving import search
 from official.serving.embedder import Embedder
 
@@ -36,12 +34,7 @@ class MTEBEncoder:
     @property
     def revision(self) -> str:
         """The version of the results."""
-        settings = dataclasses.asdict(self._embedder.settings)
-        return self._revision or named_arrays.digest(self._arrays(), settings)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """Returns the weights by their paths."""
-        return named_arrays.values(self._embedder.model.variables_by_path())
+        return self._revision or self._embedder.checksum(self._embedder.settings)
 
     def encode(
         self,
@@ -126,11 +119,11 @@ class MTEBEncoder:
         from mteb.models import ModelMeta
 
         embedder = self._embedder
-        settings = embedder.settings
+        settings, variables = embedder.settings, embedder.model.variables_by_path()
         values = {
             "name": self._name,
             "revision": self.revision,
-            "n_parameters": sum(array.size for array in self._arrays().values()),
+            "n_parameters": sum(int(np.prod(weights.shape)) for weights in variables.values()),
             "max_tokens": settings.max_length or embedder.max_length,
             "embed_dim": embedder.shape(embedder.default_layer, settings)[-1],
             "similarity_fn_name": settings.similarity,

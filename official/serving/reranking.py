@@ -55,7 +55,8 @@ def write(
         for query, scores in run.items()
     }
     wanted = {document for found in chosen.values() for document in found}
-    ids, texts = [], {}
+    ids: list[str] = []
+    texts: dict[str, str] = {}
     for identity, text in text_files.unique(documents):
         ids.append(identity)
         if identity in wanted:

@@ -69,6 +69,8 @@ def test_vectors_of_all_layers_are_those_of_each(folder, tmp_path, pooling):
     found = loaded.encode(TEXTS, layer="all", pooling=pooling)
     each = [loaded.encode(TEXTS, layer=layer, pooling=pooling) for layer in range(3)]
     np.testing.assert_allclose(found, np.stack(each, axis=1), atol=1e-6)
+    batches = loaded.encode(TEXTS, layer="all", pooling=pooling, batch_size=2)  # by a graph too
+    np.testing.assert_allclose(batches, found, atol=1e-5)
     again = official.load(folder).embedder  # a process computes the same vectors as another
     settings = EmbeddingSettings((pooling,))
     embedder.write(again, TEXTS, tmp_path / "out.npy", settings=settings, layer="all", report=len)

@@ -1,0 +1,293 @@
+"""A folder of vectors in pieces, for files of texts of any size.
+
+  vectors-00000.npy       the vectors of a piece, float32 [texts of the piece, D], or with all
+                          layers [texts of the piece, L + 1, D]
+  ids-00000.txt           their ids, one on each line
+  vectors-00000.parquet   in place of both: the columns `id` and `vector`
+  _vectors.json           what the folder has; it is written last
+  _plan.json              of a folder that is not complete: what its pieces belong to
+
+Ids are those of `official.tasks.text_files`. A piece gets its name when it is whole, so a run that
+is killed loses the pieces that it was computing: the same command computes these and the rest.
+
+Shapes: D size of a vector, L layers.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from official.tasks import text_files
+from official.utils import atomic, json_files, parallel, paths
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from official.utils.progress import Progress
+
+if TYPE_CHECKING:
+    from official.serving.embedder import Embedder
+    from official.serving.text_vectors import EmbeddingSettings
+
+FORMATS = ("npy", "parquet")
+SIZE = 16_384  # texts of a piece
+FILE, _PLAN = "_vectors.json", "_plan.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How vectors are made and written.
+
+    Attributes:
+      model_dir: the model folder.
+      checkpoint: `best`, `last`, a step or a path.
+      pooling: as for `LoadedModel.encode`.
+      normalize: as there.
+      max_length: as there.
+      layer: as there.
+      prompt: as there.
+      format: one of `FORMATS`.
+      size: the number of texts of a piece.
+      batch_size: the number of texts in a batch.
+
+    Raises:
+      UserError: `parquet` is given for all layers.
+    """
+
+    model_dir: str
+    checkpoint: str = "best"
+    pooling: str | None = None
+    normalize: bool | None = None
+    max_length: int | None = None
+    layer: int | str | None = None
+    prompt: str | None = None
+    format: str = "npy"
+    size: int = SIZE
+    batch_size: int = 32
+
+    def __post_init__(self):
+        if self.format == "parquet" and self.layer == "all":
+            raise UserError("pieces: parquet: not supported for all layers, only npy")
+
+
+class Piece(NamedTuple):
+    """A part of the texts.
+
+    Attributes:
+      number: its number, from 0.
+      ids: the ids of its texts.
+      texts: the texts.
+    """
+
+    number: int
+    ids: list[str]
+    texts: list[str]
+
+
+class Writer:
+    """Writes pieces; each process has one."""
+
+    def __init__(self, options: Options, folder: AnyPath):
+        """Loads the model."""
+        from official.serving import loaded_model
+
+        self._options, self._folder = options, folder
+        self.embedder: Embedder = loaded_model.load(options.model_dir, options.checkpoint).embedder
+        self.layer = self.embedder.default_layer if options.layer is None else options.layer
+        self.settings: EmbeddingSettings = self.embedder.settings.with_values(
+            options.pooling, options.normalize, options.max_length
+        )
+
+    def __call__(self, piece: Piece) -> tuple[int, int]:
+        """Writes a piece; returns the number of its texts, and of those that were cut."""
+        from official.serving import embedder
+
+        cut = self.embedder.cut
+        blocks = (
+            self.embedder.texts(
+                texts,
+                self.settings,
+                self.layer,
+                batch_size=self._options.batch_size,
+                prompt=self._options.prompt,
+            )
+            for texts in embedder.chunks(piece.texts)
+        )
+        path = self._folder / name_of(piece.number, self._options.format)
+        if self._options.format == "parquet":
+            _write_parquet(path, piece.ids, blocks)
+        else:
+            # The vectors come last: they say that the piece is there.
+            with atomic.file(path.with_name(f"ids-{piece.number:05}.txt")) as stream:
+                stream.writelines(f"{identity}\n" for identity in piece.ids)
+            with atomic.file(path, "wb") as stream:
+                shape = self.embedder.shape(self.layer, self.settings)
+                embedder.write_header(stream, (len(piece.texts), *shape))
+                for block in blocks:
+                    stream.write(block.astype("<f4").tobytes())
+        return len(piece.texts), self.embedder.cut - cut
+
+
+def name_of(number: int, format: str) -> str:
+    """Returns the name of the file with the vectors of a piece."""
+    return f"vectors-{number:05}.{format}"
+
+
+def _write_parquet(path: AnyPath, ids: list[str], blocks: Iterator[np.ndarray]) -> None:
+    """Writes the ids and vectors of a piece, a group of rows for each block."""
+    import pyarrow
+    from pyarrow import parquet
+
+    start = 0
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(atomic.replacing(path))
+        writer = None
+        for block in blocks:
+            count, size = block.shape
+            vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(block.ravel()), size)
+            names = pyarrow.array(ids[start : start + count], pyarrow.string())
+            table = pyarrow.table({"id": names, "vector": vectors})
+            if writer is None:
+                writer = stack.enter_context(parquet.ParquetWriter(file, table.schema))
+            writer.write_table(table)
+            start += count
+
+
+@dataclasses.dataclass(frozen=True)
+class _Worker:
+    """Sets up a process that writes pieces."""
+
+    options: Options
+    folder: AnyPath
+
+    def __call__(self) -> None:
+        parallel.use_one_thread()
+        _writers.append(Writer(self.options, self.folder))
+
+
+_writers: list[Writer] = []  # of a worker process: its writer
+
+
+def _write_piece(piece: Piece) -> tuple[int, int]:
+    return _writers[0](piece)
+
+
+def write(
+    options: Options,
+    texts: str | os.PathLike,
+    output: str | os.PathLike,
+    workers: int = 0,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Writes the vectors of a file of texts to a folder, or goes on where an earlier run stopped.
+
+    The memory does not depend on the number of texts.
+
+    Args:
+      options: how vectors are made and written.
+      texts: a file: see `official.tasks.text_files`.
+      output: the folder.
+      workers: the number of processes, each with one thread; 0 = this process, with all threads.
+      report: takes the lines of progress and the summary.
+
+    Raises:
+      UserError: the folder is complete, has something else or pieces of another command; the texts
+        or the model cannot be read; or pyarrow is not installed, for parquet.
+    """
+    if options.format == "parquet":
+        import pyarrow  # noqa: F401  (refused before the model is loaded)
+    folder = paths.path(output)
+    if (folder / FILE).exists():
+        raise UserError(f"{folder} is complete: name another folder or remove it first")
+    count, checksum = _counted(texts)
+    # Workers load the model while this process does: it has the settings, and their checksum.
+    with contextlib.ExitStack() as stack:
+        map_pieces: Callable[..., Iterator[tuple[int, int]]] = map
+        if workers:
+            pool = stack.enter_context(parallel.Pool(workers, _Worker(options, folder)))
+            map_pieces = pool.ordered
+        writer = Writer(options, folder)
+        plan = {
+            "texts": count,
+            "texts_checksum": checksum,
+            "model_checksum": writer.embedder.checksum(writer.settings),
+            "settings": dataclasses.asdict(writer.settings),
+            "layer": writer.layer,
+            "prompt": options.prompt,
+            "format": options.format,
+            "piece_size": options.size,
+            "shape": writer.embedder.shape(writer.layer, writer.settings),
+        }
+        _begin(folder, plan)
+        pieces = -(-count // options.size)
+        names = (name_of(number, options.format) for number in range(pieces))
+        missing = {i for i, name in enumerate(names) if not (folder / name).exists()}
+        if len(missing) < pieces:
+            report(
+                f"continuing an earlier run: {pieces - len(missing)} of {pieces} pieces are done"
+            )
+        left = sum(min(options.size, count - i * options.size) for i in missing)
+        start, progress, cut = time.monotonic(), Progress(left, report, unit="texts"), 0
+        todo = _pieces(texts, options.size, missing)
+        for done, cut_here in map_pieces(_write_piece if workers else writer, todo):
+            progress(done)
+            cut += cut_here
+    json_files.write_record(folder / FILE, {**plan, "pieces": pieces})
+    atomic.remove(folder / _PLAN)
+    seconds = time.monotonic() - start
+    limit = writer.settings.max_length or writer.embedder.max_length
+    report(
+        f"{folder}: {count:,} texts in {pieces:,} pieces; {left:,} in {seconds:.1f} s "
+        f"({left / seconds:,.0f} texts/s), of which {cut:,} cut at {limit} tokens"
+    )
+
+
+def _counted(texts: str | os.PathLike) -> tuple[int, int]:
+    """Returns the number of texts of a file, and a checksum of them and their ids."""
+    count = checksum = 0
+    for identity, text in text_files.texts_of(texts):
+        count += 1
+        checksum = zlib.crc32(f"{identity}\t{text}\n".encode(), checksum)
+    return count, checksum
+
+
+def _pieces(texts: str | os.PathLike, size: int, wanted: set[int]) -> Iterator[Piece]:
+    """Yields the pieces whose numbers are wanted."""
+    read = text_files.texts_of(texts)
+    for number in itertools.count():
+        part = list(itertools.islice(read, size))
+        if not part:
+            return
+        if number in wanted:
+            yield Piece(number, *(list(column) for column in zip(*part, strict=True)))
+
+
+def _begin(folder: AnyPath, plan: dict[str, Any]) -> None:
+    """Makes the folder with its plan, or compares the plan of an earlier run.
+
+    Raises:
+      UserError: the folder has something else, or pieces of another command.
+    """
+    path = folder / _PLAN
+    if not path.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise UserError(f"{folder} is there already: name another folder or remove it first")
+        atomic.make_folder(folder)
+        json_files.write_record(path, plan)
+        return
+    earlier = json_files.read_record(path, {})
+    new = json.loads(json.dumps(plan))
+    if other := [name for name in new if earlier.get(name) != new[name]]:
+        raise UserError(
+            f"{folder} has vectors of another command (other {', '.join(other)}): name another "
+            "folder, or remove it first"
+        )
+    if isinstance(folder, Path):
+        atomic.remove_leftovers(folder)
