@@ -1,5 +1,7 @@
 """Steps of vectors of texts: two devices, and cached vectors, change nothing."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,10 +9,14 @@ import tensorflow as tf
 from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.data import ShardDataset
 from official.distribution import numerics, strategies
+from official.saving import checkpoints, named_arrays
 from official.training import optimizers
 from official.training.train_step import TrainStep
+from official.training.trainer import Trainer
 from official.utils.errors import UserError
+from tests import embedding_tasks
 
 ENCODER = TransformerConfig(
     vocab_size=30, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=16,
@@ -128,3 +134,44 @@ def test_passes_of_cached_vectors_are_compiled(float64, mirrored):
 def test_cached_rows_that_do_not_divide_the_examples():
     with pytest.raises(UserError, match="cached_rows: 3 does not divide the 8 examples of a rep"):
         train(tf.distribute.get_strategy(), {"cached_rows": 3}, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_run_of_two_devices_with_cached_rows_goes_on(float64, mirrored, tmp_path):
+    """Of shards: the weights of one device, and again those of a run that was stopped."""
+    embedding_tasks.shards(tmp_path / "triples", embedding_tasks.TRIPLES, train=60)
+
+    def trainer(name, strategy, **options):
+        raw = {"type": "sentence_embedding", "symmetric": True, **options}
+        recipe = {"steps": 6, "batch_size": 8, "save_every": 3, "precision": "float64"}
+        read = embedding_tasks.config(**{f"recipe__{k}": v for k, v in recipe.items()})
+        plain = configs.to_dict(read)
+        encoder = {**plain["encoder"], "vocab_size": 125, "dropout": 0.1}
+        read = configs.from_dict({**plain, "objectives": [raw], "encoder": encoder})
+        read = configs.ResolvedConfig.of(read)
+        source = ShardDataset(tmp_path / "triples", read, "train", training=True)
+        model = strategies.build_model(read, strategy)
+        return Trainer(read, model, source, strategy, tmp_path / name, report=lambda line: None)
+
+    results = {}
+    for name, strategy, options in (
+        ("one", tf.distribute.get_strategy(), {}),
+        ("two", mirrored(2), {"cached_rows": 2}),
+        ("two", mirrored(2), {"cached_rows": 2}),
+    ):
+        run = trainer(name, strategy, **options)
+        start = named_arrays.values(run.variables)
+        run.train()
+        result = named_arrays.values(run.variables)
+        if results.get(name):  # went on from the checkpoint of step 3
+            for path, value in results[name].items():
+                np.testing.assert_array_equal(result[path], value, err_msg=path)
+        results[name] = result
+        last = checkpoints.find(tmp_path / name, "last")
+        assert checkpoints.load_state(last)["total_steps"] == 6
+        shutil.rmtree(last)
+    for path, value in results["one"].items():
+        np.testing.assert_allclose(results["two"][path], value, rtol=1e-7, atol=1e-9, err_msg=path)
+    moved = [path for path, value in start.items() if abs(value - result[path]).max() > 1e-4]
+    assert any(path.startswith("encoder/layer_0/") for path in moved)
