@@ -36,6 +36,8 @@ def train(folder, name, data, silent=lambda line: None, **changes):
     return folder / name
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_triples_are_learnt_and_measured_by_scores(folder):
     """A run on triples, whose best checkpoint is that of another task's measure."""
     model = train(folder, "model", ("triples", {"validation_data": folder / "scores"}))
@@ -75,7 +77,7 @@ def test_texts_alone_are_learnt(folder):
     model = train(folder, "simcse", data, recipe__steps=4, recipe__eval_every=2)
     measured = [each.metrics for each in metrics_log.read(model) if each.split == "validation"]
     assert len(measured) == 2 and all(-1 <= each["spearman"] <= 1 for each in measured)
-    with pytest.raises(UserError, match="alone has no validation split"):
+    with pytest.raises(UserError, match="alone has no examples of a validation split"):
         train(folder, "bare", ("alone", {}), recipe__steps=2, recipe__eval_every=0)
 
 

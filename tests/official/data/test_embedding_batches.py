@@ -59,6 +59,7 @@ def test_the_fields_of_a_batch(folder, name, texts):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_text_stands_twice_in_the_batch_of_all_replicas(folder):
     config = embedding_tasks.config(recipe__distinct_texts=True, recipe__bucket_lengths=[6, 8])
     source = ShardDataset(folder / "pairs", config, training=True)
