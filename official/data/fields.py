@@ -146,10 +146,15 @@ class Tokens(FieldMaker):
         lengths = parsed["sequence_lengths"].flat_values  # [N]
         count = examples.size * self.sequences
         segments = tf.reshape(parsed["segment_lengths"].flat_values, [count, -1])
-        return {
+        split = {
             "token_ids": tf.RaggedTensor.from_row_lengths(tokens, lengths),
             "segment_lengths": tf.RaggedTensor.from_tensor(segments),
         }
+        if "word_lengths" in parsed:
+            split["word_lengths"] = split["token_ids"].with_flat_values(
+                parsed["word_lengths"].flat_values
+            )
+        return split
 
     def make(self, examples: Examples, batch: Batch) -> Batch:
         """See `FieldMaker`."""
@@ -358,15 +363,17 @@ class Tags(FieldMaker):
 
 @dataclasses.dataclass(frozen=True)
 class WordCharacters(FieldMaker):
-    """The characters of the words of a task: int32 [B, T, W]; 0 in padding.
+    """The characters of the words of a task: int32 [B, T, W], or [B, C, T, W]; 0 in padding.
 
     The shards of a task have one or two texts with a mark at each end.
 
     Attributes:
       tokenizer: the tokenizer of the words.
+      sequences: C, of examples of several sequences; None = one.
     """
 
     tokenizer: tokenizers.Tokenizer
+    sequences: int | None = None
     needs = frozenset({"token_ids", "word_lengths", "word_bytes"})
     gives = frozenset({"character_ids"})
 
@@ -382,8 +389,13 @@ class WordCharacters(FieldMaker):
             word_characters.mark(word_characters.SENTENCE_END),
         )
         words = tf.where(lengths.flat_values[:, None] > 0, words, marks)
-        shape = tf.stack([examples.size, examples.length, word_characters.WIDTH])
-        return {"character_ids": lengths.with_flat_values(words).to_tensor(shape=shape)}
+        count = examples.size * (self.sequences or 1)
+        shape = tf.stack([count, examples.length, word_characters.WIDTH])
+        made = lengths.with_flat_values(words).to_tensor(shape=shape)
+        if self.sequences:
+            width = [examples.length, word_characters.WIDTH]
+            made = tf.reshape(made, tf.stack([examples.size, self.sequences, *width]))
+        return {"character_ids": made}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -300,7 +300,8 @@ def open_shards(data: Paths, split: str, deep: bool = True) -> Opened:
 def _of_tasks(folders: Iterable[Any]) -> bool:
     """Returns whether folders with shares are of several tasks, and no corpora."""
     tasks = [manifest.read(folder).task for folder in folders]
-    return None not in tasks and len({name for task in tasks for name in task.by_name}) > 1
+    names = [name for task in tasks if task is not None for name in task.by_name]
+    return None not in tasks and len(set(names)) > 1
 
 
 def open_data(

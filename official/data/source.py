@@ -160,7 +160,7 @@ class ShardDataset:
         if "backward_word_bytes" in features:
             makers.append(fields.Sentences(self.tokenizer))
         elif "word_bytes" in features:
-            makers.append(fields.WordCharacters(self.tokenizer))
+            makers.append(fields.WordCharacters(self.tokenizer, shards.sequences))
         if self._heads:
             known = frozenset().union(*(maker.gives for maker in makers))
             makers.append(fields.Heads(self._heads, self.task_name, known))

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
         """See `builder.Builder`."""
         scored = self.task.form in ("scores", "binary")
         names = "token_ids", "segment_lengths", "sequence_lengths", "row", "text_hashes"
-        return (*names, "score") if scored else names
+        words = pair_packing.word_features(self.tokenizer)
+        return (*names, *words, "score") if scored else (*names, *words)
 
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
         """See `builder.Builder`; the examples have no labels."""
@@ -160,19 +161,20 @@ def _of_columns(
     low, high = task.score_range or (0.0, 1.0)
     for (number, cells, score), where in located:
         texts = [text for cell in cells for text in cell.split(labelled_text.TEXT_SEPARATOR)]
+        part = None
         if isinstance(score, float):
-            if not low <= score <= high:
+            part = (score - low) / (high - low)
+            if not 0 <= part <= 1:
                 bad(
                     "score out of range",
                     f"{where}: score {score:g} is not from {low:g} to {high:g}: give the range of "
                     "the scores with --score_range=LOWEST,HIGHEST",
                 )
                 continue
-            score = (score - low) / (high - low)
         if not all(text.strip() for text in texts) and len(texts) > len(cells):
             bad("empty text", f"{where}: a text of a list is empty")
             continue
-        yield (number, texts, score), where
+        yield (number, texts, part), where
 
 
 def _binary(located: Iterator["Located"], task: Task) -> Iterator[tuple["Row", str]]:
@@ -204,7 +206,7 @@ def _of_one_label(
     of_labels = collections.defaultdict[int, list[int]](list)
     for place, (_, _, label, _) in enumerate(rows):
         of_labels[label].append(place)
-    following = {}
+    following: dict[int, int] = {}
     for places in of_labels.values():
         keys = host_seeding.sort_keys(seed, np.array([rows[place][0] for place in places]))
         order = [places[i] for i in np.argsort(keys, kind="stable")]
@@ -251,11 +253,15 @@ def _examples(
 ) -> Iterator[Example]:
     """Yields the examples of some rows and counts them."""
     specials = pair_packing.num_specials(1, tokenizer)
-    ids = iter(tokenizer.encode([text for _, texts, _ in rows for text in texts]))
+    every = [text for _, texts, _ in rows for text in texts]
+    ids, words = iter(tokenizer.encode(every)), pair_packing.split_words(every, tokenizer)
+    rest = iter(words or ())
     for number, texts, score in rows:
         encoded = list(itertools.islice(ids, len(texts)))
         packed = [pair_packing.pack_arrays([each], tokenizer, max_length) for each in encoded]
         example = builder.example_of_sequences(packed, number)
+        if words is not None:
+            example |= _words(itertools.islice(rest, len(texts)), max_length)
         example["text_hashes"] = [zlib.crc32(text.encode()) % 2**HASH_BITS for text in texts]
         counts.count(*example["sequence_lengths"])
         counts.truncated += any(len(each) + specials > max_length for each in encoded)
@@ -264,3 +270,10 @@ def _examples(
         elif scored:
             counts.labelled = False
         yield example
+
+
+def _words(texts: Iterable[list[bytes]], max_length: int) -> Example:
+    """Returns the features of the words of texts, each of which is a sequence of its own."""
+    packed = [pair_packing.pack_word_arrays([words], max_length) for words in texts]
+    lengths, spelled = zip(*(each.values() for each in packed), strict=True)
+    return {"word_lengths": np.concatenate(lengths), "word_bytes": b"".join(spelled)}

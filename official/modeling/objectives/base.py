@@ -277,7 +277,7 @@ def _mean(states: Tensor, real: Tensor) -> Tensor:
 
 
 # Fields with an axis of sequences, if an example has several sequences.
-_SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
+_SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask", "character_ids")
 _CANDIDATE_FIELDS = ("candidate_positions", "candidate_ids")
 
 
@@ -285,7 +285,7 @@ def sequences_apart(batch: Batch) -> Batch:
     """Gives every sequence of an example its own row, for the encoder.
 
     Args:
-        batch: has fields [B, C, T] (or another last axis), or already [B * C, T].
+        batch: has fields [B, C, T] (or with other axes behind C), or already [B * C, T].
 
     Returns:
         The batch with these fields as [B * C, T], and `example_rows` [B, C], the rows of each
@@ -295,7 +295,7 @@ def sequences_apart(batch: Batch) -> Batch:
         return batch
     rows, count, _ = ops.shape(batch["token_ids"])
     flat = {
-        name: ops.reshape(batch[name], (rows * count, ops.shape(batch[name])[2]))
+        name: ops.reshape(batch[name], (rows * count, *ops.shape(batch[name])[2:]))
         for name in (*_SEQUENCE_FIELDS, *_CANDIDATE_FIELDS)
         if name in batch
     }

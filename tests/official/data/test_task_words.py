@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from official import data, tasks, tokenizers
 from official.data.fields import Examples, Sentences, WordCharacters
+from official.modeling.objectives import base
+from official.tasks import embeddings
 from official.tokenizers import pair_packing
 from tests import sentences, small
 from tests.official.tokenizers.test_word_characters import WORDS, ids_by_hand, odd_texts
@@ -25,6 +27,32 @@ def by_hand(pair, max_length):
         ids += [*(sentences.number(word) for word in text), 1]
         characters += [*(ids_by_hand(word.encode()) for word in text), marks[1]]
     return ids, characters
+
+
+def test_words_of_texts_that_are_sequences_of_their_own(tmp_path):
+    """Vectors of texts by an encoder of characters: each text of an example is packed alone."""
+    tokenizer = tokenizers.Characters(sentences.VOCABULARY)
+    texts = [("né w1 x", "w2 " * 20), ("東京 w4", "a"), ("w1", "w2 w3 " + "z" * 300)]
+    rows = "".join(f"{a}\t{b}\n" for a, b in texts)
+    (tmp_path / "train.tsv").write_text(f"one\tother\n{rows}")
+    task_builder.build(
+        embeddings.of_columns(tasks.Columns("one", "other")), {"train": tmp_path / "train.tsv"},
+        tokenizer, tmp_path / "out", max_length=7, report=lambda line: None,
+    )  # fmt: skip
+    config = small.config(
+        segments=None, corruption=None, objectives=[{"type": "sentence_embedding"}]
+    )
+    (batch,) = data.ShardDataset(tmp_path / "out", config).dataset(3)
+    assert batch["character_ids"].shape == (3, 2, 7, 50)
+    apart = base.sequences_apart(batch)
+    for i, row in enumerate(batch["row"].numpy()):
+        for c in range(2):
+            ids, characters = by_hand([" ".join(texts[row][c].split()[:5])], 8)
+            for ours, place in ((batch["character_ids"][i, c], None), (None, 2 * i + c)):
+                ours = apart["character_ids"][place] if ours is None else ours
+                ours = ours.numpy()
+                assert ours[: len(ids)].tolist() == characters and not ours[len(ids) :].any()
+            assert batch["token_ids"][i, c].numpy()[: len(ids)].tolist() == ids
 
 
 @pytest.mark.slow
