@@ -16,7 +16,7 @@ are left out and counted.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> None:
     if bool(FLAGS.input) == bool(FLAGS.beir):
         raise errors.UserError("give either --input=FILE or --beir=FOLDER")
     names = ("first_rank", "last_rank", "margin", "relative_margin", "sampling", "seed")
-    values = {name: FLAGS[name].value for name in names}
+    values: dict[str, Any] = {name: FLAGS[name].value for name in names}
     settings = negatives.Settings(FLAGS.negatives, **values)
     negatives.check_output(FLAGS.output)
     pairs = _of_beir() if FLAGS.beir else _of_file()

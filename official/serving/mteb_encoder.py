@@ -92,7 +92,8 @@ class MTEBEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Compares each vector of [N, D] with each of [M, D]; returns float32 [N, M]."""
-        return search.similarity(*self._comparable(embeddings1, embeddings2), self._kind)
+        first, second = self._comparable(embeddings1, embeddings2)
+        return search.similarity(first, second, self._kind)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Compares the vectors of two arrays [N, D] one by one; returns float32 [N]."""

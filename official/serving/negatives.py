@@ -122,8 +122,8 @@ class Pairs:
         self.numbers = np.array(list(numbers), np.int64)
         # No negatives: the positives of a query, and its own text.
         self._never = [{texts[query]} if query in texts else set() for query in queries]
-        for query, document in numbers:
-            self._never[query].add(document)
+        for number, of_positive in numbers:
+            self._never[number].add(of_positive)
 
     @property
     def most_excluded(self) -> int:

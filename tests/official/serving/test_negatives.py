@@ -175,6 +175,14 @@ def test_the_command(tmp_path):
     assert written[2]["negatives"] == ["di ba"]
     assert "left out of" in done.stdout and "1 empty text" in done.stdout
     assert "3 pairs with 1 negatives each, of 2 queries and 6 documents" in done.stdout
+    # It is what shards of the kind "embedding" are made of.
+    small.tokenizer_folder(tmp_path / "tokenizer")
+    done = commands.run(
+        "tfrecords_tools.build_task_shards", "--task=embedding", f"--train_file={output}",
+        "--text_column=query", "--text_pair_column=positive", "--negative_columns=negatives",
+        f"--tokenizer={tmp_path}/tokenizer", f"--output={tmp_path}/shards", status=0,
+    )  # fmt: skip
+    assert "train: 3 examples of 3 texts" in done.stdout
     # The same pairs as judgments of a folder of BEIR.
     documents = {"d1": "ba da", "d2": "be bi", "d3": "di du", "d4": "ba ba", "d5": "be", "d6": ""}
     documents["d7"] = "di ba"

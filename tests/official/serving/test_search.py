@@ -9,13 +9,18 @@ import pytest
 import pytrec_eval
 
 import official
+from official import tokenizers
+from official.config import ResolvedConfig
 from official.conversion import converted_model, huggingface
 from official.evaluation import rankings
+from official.modeling.model import Model
 from official.serving import reranking, search
+from official.serving.predictor import Predictor
+from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
 from official.tasks import beir, trec
 from official.utils.errors import UserError
-from tests import GOLDEN, commands
+from tests import GOLDEN, commands, small
 
 TEXTS = ["the cat sat", "a dog ran", "cats and dogs", "the tree .", "a mat under the tree"]
 
@@ -153,6 +158,26 @@ def test_a_cross_encoder_orders_the_best_of_a_run_anew(tmp_path):
     run["a"]["d9"] = 0.0
     with pytest.raises(UserError, match="documents.tsv: document 'd9' of the run is missing"):
         reranking.write(*given, 3, "x")
+
+
+def test_a_run_reranked_by_a_model_has_its_scores(tmp_path):
+    config = small.config(
+        segments=None,
+        corruption=None,
+        objectives=[{"type": "ranking"}],
+        encoder__initializer_range=0.5,
+    )
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    config = ResolvedConfig.of(config)
+    ranker = Predictor(ServedModel(config, tokenizer, Model(config), max_length=16))
+    texts = {"d1": "ba be bi", "d2": "do du", "d3": "bi bo da di"}
+    (tmp_path / "documents.tsv").write_text("".join(f"{d}\t{t}\n" for d, t in texts.items()))
+    run = {"q": dict.fromkeys(texts, 1.0)}
+    output = tmp_path / "new.run"
+    reranking.write(ranker, {"q": "ba du"}, tmp_path / "documents.tsv", run, output, 3, "x")
+    scores = ranker.rank("ba du", list(texts.values()))
+    assert len(set(scores.tolist())) == 3
+    assert trec.read_run(output)["q"] == pytest.approx(dict(zip(texts, scores, strict=True)), 1e-4)
 
 
 @pytest.mark.slow
