@@ -2,7 +2,7 @@
 
 A task of `official.tasks`, from the files as distributed:
   python -m tfrecords_tools.build_task_shards --task=sst2 --input=DIR --tokenizer=DIR --output=DIR
-Any other task of single texts or pairs (TSV, CSV, JSON Lines, or a folder for each label):
+Any other task of single texts or pairs (TSV, CSV, JSON Lines, Parquet, or a folder for each label):
   python -m tfrecords_tools.build_task_shards --task=classification --train_file=train.csv \
     --validation_file=dev.csv --text_column=review --label_column=stars \
     --tokenizer=DIR --output=DIR --max_length=256
@@ -28,7 +28,7 @@ context, question, choices and answer (choice):
 Any task but a ranking as text in and text out, for an encoder-decoder:
   python -m tfrecords_tools.build_task_shards --task=mnli --text_to_text --input=DIR \
     --tokenizer=DIR --output=DIR
-Texts whose vectors are learned (TSV, CSV, JSON Lines): a query, a text that suits it, and others
+Texts whose vectors are learned (the same files): a query, a text that suits it, and others
 that do not; and pairs with scores or labels:
   python -m tfrecords_tools.build_task_shards --task=embedding --train_file=train.jsonl \
     --text_column=query --text_pair_column=positive --negative_columns=negatives \
@@ -407,7 +407,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     one_of(
         "format",
         None,
-        ["tsv", "csv", "jsonl", "trec", "conll"],
+        ["tsv", "csv", "jsonl", "parquet", "trec", "conll"],
         "format of the files; default: by the file name",
     )
     boolean(

@@ -1,9 +1,10 @@
-"""Reads the rows of labelled texts: TSV, CSV and JSON Lines, folders, and TREC's questions.
+"""Reads the rows of labelled texts: TSV, CSV, JSON Lines, Parquet, folders, and TREC's questions.
 
 TSV is read as GLUE distributes it: tabs separate columns, line ends separate rows, and every other
 character is part of the text, quotation marks too. CSV is read with its quoting, so a quoted cell
 may span several lines. JSON Lines has one object on each line. All three are UTF-8, may begin with
-a byte-order mark and may be compressed (.gz). Blank lines are not rows.
+a byte-order mark and may be compressed (.gz). Blank lines are not rows. A row of Parquet is read
+as an object of JSON Lines; its line is its number from 1.
 
 A folder has a folder for each label, with one text in each file (aclImdb's `train/pos/0_9.txt`).
 The columns are `label` and `text`. A line of a `.label` file is `COARSE:fine question`. The columns
@@ -18,17 +19,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from official.tasks import nearest
-from official.utils import text_lines
+from official.utils import packed_files, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, location
 
 FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl",
-    ".label": "trec",
+    ".label": "trec", ".parquet": "parquet",
 }  # fmt: skip
 FOLDER_COLUMNS = ("label", "text")
 TREC_COLUMNS = ("label", "fine_label", "text")
+_ROWS_AT_ONCE = 1024
 _QUESTION = re.compile(r"(\w+):(\w+)\s+(.*)")
 # The columns of formats that have no header.
 _KNOWN_COLUMNS = {"folders": FOLDER_COLUMNS, "trec": TREC_COLUMNS}
@@ -88,7 +90,7 @@ def read(
       label: the column of the label; None = none is read.
       optional: whether the label may be missing in the whole file.
       header: whether the first line of a TSV or CSV file names the columns.
-      format: "tsv", "csv", "jsonl", "trec" or "folders"; None = by the file name.
+      format: "tsv", "csv", "jsonl", "parquet", "trec" or "folders"; None = by the file name.
       labels: the labels of a folder whose texts are read; empty = all.
       bad: is called with rows that have the wrong number of columns, are not UTF-8 or not JSON.
       lists: joins the texts of a list in JSON Lines; None = a list is refused.
@@ -99,8 +101,13 @@ def read(
     bad = bad or BadRows()
     format = file_format(path, format)
     rows = 0
-    if format == "jsonl":
-        source = _objects(path, columns, label, optional, bad, lists)
+    if format in ("jsonl", "parquet"):
+        more = [] if label is None else [label]
+        if format == "jsonl":
+            objects = text_lines.objects(path, bad)
+        else:
+            objects = _parquet(path, [*columns, *more], [*columns, *([] if optional else more)])
+        source = _objects(objects, path, columns, label, optional, bad, lists)
     else:
         source = _cells(path, columns, label, optional, header, format, bad, labels)
     for row in source:
@@ -197,7 +204,41 @@ def _column_index(path: AnyPath, column: str, names: Sequence[str] | None, width
     )
 
 
+def _parquet(
+    path: AnyPath, columns: Sequence[str], required: Sequence[str]
+) -> Iterator[tuple[int, int, dict]]:
+    """Yields the number, the number from 1 and the columns of each row of a Parquet file.
+
+    Raises:
+      UserError: the package that reads it is not installed, the file is damaged, or it has no such
+        column.
+    """
+    packed_files.check(path)
+    import pyarrow
+    from pyarrow import parquet
+
+    plain = (str, int, float, bool, list, dict, type(None))
+    number = 0
+    try:
+        with path.open("rb") as stream:
+            table = parquet.ParquetFile(stream)
+            names = table.schema_arrow.names
+            for column in required:
+                _column_index(path, column, names, 0)
+            known = [name for name in columns if name in names]
+            for batch in table.iter_batches(_ROWS_AT_ONCE, columns=known, use_threads=False):
+                for row in batch.to_pylist():
+                    values = {k: v if isinstance(v, plain) else str(v) for k, v in row.items()}
+                    yield number, number + 1, values
+                    number += 1
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file {path}") from error
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as Parquet behind row {number}: {error}") from error
+
+
 def _objects(
+    objects: Iterable[tuple[int, int, dict]],
     path: AnyPath,
     columns: Sequence[str],
     label: str | None,
@@ -207,7 +248,7 @@ def _objects(
 ) -> Iterator[Row]:
     wanted = [*columns] if label is None else [*columns, label]
     absent: set[str] | None = None  # The optional columns that the first row lacks.
-    for number, line, value in text_lines.objects(path, bad):
+    for number, line, value in objects:
         if absent is None:
             absent = {label} if label and optional and value.get(label) is None else set()
         if lists is not None:

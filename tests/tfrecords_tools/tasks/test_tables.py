@@ -1,6 +1,9 @@
 import gzip
+import json
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import tables
@@ -244,3 +247,30 @@ def test_skipped_rows_are_counted_and_keep_their_numbers(tmp_path):
         "missing key": 1,
         "not UTF-8": 1,
     }
+
+
+def test_parquet_is_read_as_json_lines(tmp_path):
+    rows = [
+        {"a": "é\n", "b": 1, "c": ["x", "y"], "d": 0.5},
+        {"a": None, "b": 2, "c": [], "d": 1.0},
+        {"a": "z", "b": 3, "c": ["w"], "d": 2.0},
+    ]
+    path, lines = tmp_path / "t.parquet", tmp_path / "t.jsonl"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=2)
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for label in (None, "d"):
+        read = [
+            list(tables.read(file, ["a", "c", "b"], label, bad=tables.BadRows(True), lists="|"))
+            for file in (path, lines)
+        ]
+        assert read[0] == read[1] and len(read[0]) == 2
+        assert read[0][0].cells == ("é\n", "x|y", "1") and read[0][1].number == 2
+    with pytest.raises(UserError, match=f"{path}, line 2: no 'a'"):
+        list(tables.read(path, ["a"]))
+    with pytest.raises(UserError, match=f"{path} has no column 'e'.*: its columns are 'a', 'b'"):
+        list(tables.read(path, ["b", "e"]))
+    (tmp_path / "bad.parquet").write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(UserError, match="bad.parquet cannot be read as Parquet behind row 0"):
+        list(tables.read(tmp_path / "bad.parquet", ["b"]))
+    with pytest.raises(UserError, match="there is no file .*none.parquet"):
+        list(tables.read(tmp_path / "none.parquet", ["b"]))
