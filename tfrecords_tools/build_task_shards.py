@@ -445,7 +445,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     names(
         "negative_columns",
         None,
-        "embedding: columns of texts that do not suit the query; in JSON Lines also lists of texts",
+        "embedding: columns of texts that do not suit the query; in JSON Lines and Parquet, lists "
+        "of texts too",
     )
     names(
         "score_range",
