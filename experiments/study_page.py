@@ -157,7 +157,7 @@ class Measure:
       metric: of the evaluation; None = the name of the measure, or the first metric of the task.
       better: `higher` or `lower`; None = lower for the held-out text, and higher for a task.
       task: a data set of `experiments.downstream` on which the encoder is fine-tuned.
-      seeds: of the fine-tuning, whose mean is the figure.
+      seeds: of the fine-tunings of a run, whose mean is the figure. Those of other runs differ.
       override: `key=value`, of the fine-tuning config.
       mean_of: the names of other measures.
     """

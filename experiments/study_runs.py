@@ -467,7 +467,9 @@ class Runner:
         folder = self._folders[variant, pretraining_seed]
         model = folder / f"phase-{len(self.size.phases)}"
         data_set = downstream_sets.SETS[measure.task]
-        overrides = [*self.study.fine_tuning(self.size, variant, measure), f"seed={seed}"]
+        # No two runs of a variant share their draws.
+        own_seed = f"seed={pretraining_seed * measure.seeds + seed}"
+        overrides = [*self.study.fine_tuning(self.size, variant, measure), own_seed]
         key: list[Any] = [dataclasses.asdict(data_set), list(overrides)]
         if own.after not in (None, name):
             before = self._tuned(variant, pretraining_seed, own.after, 0, cores)

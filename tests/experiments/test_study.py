@@ -274,6 +274,7 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         starts = re.findall(r"--init=(\S+) --model_dir=\S+/again-0-", log)
         # The variant with the BiLSTM begins on the model of its own first task.
         assert len(starts) == 2 and str(folder / "phase-2") == starts[0]
+        assert set(re.findall(r"--override=seed=(\d+)", log)) == {str(result.seed)}
         assert Path(starts[1]) in models
         kept = [m for m in models if "bilstm: 4" in (m / "config.yaml").read_text()]
         assert [Path(starts[1])] == kept
