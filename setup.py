@@ -12,5 +12,9 @@ setuptools.setup(
         *(f"official.configs.{kind}" for kind in ("pretrain", "finetune", "smoke", "students")),
     ],
     package_dir={"official.configs": "configs"},
-    package_data={"official.configs": ["*/*.yaml"], "": ["*.yaml", "py.typed"]},
+    package_data={
+        "official.configs": ["*/*.yaml"],
+        "official.web": ["static/*", "templates/*"],
+        "": ["*.yaml", "py.typed"],
+    },
 )

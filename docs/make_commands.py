@@ -28,6 +28,7 @@ COMMANDS = {
     "official.ensemble": "",
     "official.convert": "",
     "official.explain": "",
+    "official.playground": "",
     "official.parameters": "CONFIG...",
     "official.students": "",
     "official.extend_vocabulary": "",

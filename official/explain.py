@@ -222,7 +222,7 @@ def _measure_layers() -> None:
     if FLAGS.what == "attention_patterns":
         measure, draw = attention_patterns.measure, attention_patterns.draw
         options = {"window": FLAGS.window}
-    folders = split_folders(FLAGS.model_dir)
+    folders = paths.split_folders(FLAGS.model_dir)
     models = {folder: _measured(folder, texts, measure, options) for folder in folders}
     rows = [{"model": folder, **row} for folder in folders for row in models[folder]]
     table = [list(rows[0]), *(_cells(row) for row in rows)]
@@ -283,33 +283,11 @@ def _training() -> None:
     from official.saving import metrics_log
 
     _require("model_dir", "output")
-    runs = {folder: metrics_log.read(folder) for folder in split_folders(FLAGS.model_dir)}
+    runs = {folder: metrics_log.read(folder) for folder in paths.split_folders(FLAGS.model_dir)}
     figures.save(curves.draw(runs), FLAGS.output)
     for folder, records in runs.items():
         print(f"{folder}: {len(records)} records, to step {records[-1].step}")
     print(f"{FLAGS.output}: the curves")
-
-
-def split_folders(names: str) -> list[str]:
-    """Splits the value of --model_dir at commas.
-
-    The name of a folder may contain commas: a sweep makes `seed=0,epochs=3`.
-
-    Raises:
-      UserError: a name is not that of a folder, or is given twice.
-    """
-    parts = names.split(",")
-    folders = []
-    while parts:
-        candidates = (",".join(parts[:count]) for count in range(1, len(parts) + 1))
-        name = next((name for name in candidates if name and paths.path(name).is_dir()), None)
-        if name is None:
-            raise UserError(f"--model_dir: {parts[0]!r} is not a folder")
-        if name in folders:
-            raise UserError(f"--model_dir: {name!r} is given twice")
-        folders.append(name)
-        parts = parts[name.count(",") + 1 :]
-    return folders
 
 
 run = errors.command(main, define_flags)

@@ -9,6 +9,7 @@ build, which would start it without TensorFlow.
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,10 @@ class Command:
     def terminate(self) -> None:
         """Sends SIGTERM."""
         self._process.terminate()
+
+    def interrupt(self) -> None:
+        """Sends SIGINT, as Ctrl-C does."""
+        os.kill(self._process.pid, signal.SIGINT)
 
     def wait(self, timeout: float = 500) -> int:
         """Waits for the end and returns the exit status."""

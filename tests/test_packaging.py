@@ -103,7 +103,8 @@ def test_a_wheel_holds_every_module_and_config(tmp_path):
     expected = set()
     for folder, pattern in (
         ("official", "*.py"), ("tfrecords_tools", "*.py"), ("configs", "*.yaml"),
-        ("official", "py.typed"), ("tfrecords_tools", "py.typed"),
+        ("official", "py.typed"), ("tfrecords_tools", "py.typed"), ("official/web", "*.html"),
+        ("official/web", "*.css"),
     ):  # fmt: skip
         for path in (ROOT / folder).rglob(pattern):
             name = path.relative_to(ROOT)

@@ -35,7 +35,7 @@ def weights(
       UserError: the text has no token, or the encoder has no attention.
     """
     if not len(tokenizer.encode([text])[0]):
-        raise UserError(f"--text: {text!r} has no token: give a text of a few words")
+        raise UserError(f"the text {text!r} has no token: give one of a few words")
     batch = text_means.packed([text], tokenizer, model, max_length)
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(layer[0], np.float32) for layer in text_means.attentions(encoded, model)]
@@ -71,7 +71,7 @@ def cross_weights(
         _with_end(ids, tokenizer, max_length) for ids in tokenizer.encode([text, target])
     )
     if len(inputs) == 1:
-        raise UserError(f"--text: {text!r} has no token: give a text of a few words")
+        raise UserError(f"the text {text!r} has no token: give one of a few words")
     batch = objective.prepare(
         {
             "token_ids": tf.constant([inputs], tf.int32),

@@ -4,6 +4,7 @@ Shapes: T rows, S columns.
 """
 
 import dataclasses
+import io
 import math
 import os
 import warnings
@@ -60,7 +61,14 @@ def save(figure: Figure, path: str | os.PathLike) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with style(), atomic.file(path, "wb") as stream, warnings.catch_warnings(record=True) as caught:
+    with atomic.file(path, "wb") as stream:
+        stream.write(png(figure, str(path)))
+
+
+def png(figure: Figure, name: str) -> bytes:
+    """Returns the file that `save` writes; `name` is what a warning begins with."""
+    stream = io.BytesIO()
+    with style(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # Without the version of Matplotlib the same figure always gives the same bytes.
         figure.savefig(
@@ -73,12 +81,13 @@ def save(figure: Figure, path: str | os.PathLike) -> None:
         )
     missing = [w for w in caught if "missing from font" in str(w.message)]
     if missing:
-        errors.warn(f"{path}: the font lacks some characters of the text and shows boxes instead")
+        errors.warn(f"{name}: the font lacks some characters of the text and shows boxes instead")
     for warning in caught:
         if warning not in missing:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
+    return stream.getvalue()
 
 
 @dataclasses.dataclass(frozen=True)

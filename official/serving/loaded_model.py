@@ -34,10 +34,12 @@ class LoadedModel(Predictor):
       tokenizer: the tokenizer of the model.
       model: `official.modeling.model.Model` with the weights of the checkpoint.
       max_length: longer texts are cut to this number of tokens, special tokens included.
+      generation: the settings of generation and the tasks that the model folder has.
     """
 
     def __init__(self, source: ServedModel):
         super().__init__(source)
+        self.generation = source.generation
         self.embedder = Embedder(source)
 
     def encode(
@@ -236,7 +238,7 @@ class LoadedModel(Predictor):
             or the task is not known, a setting is out of range, or a prompt of a causal LM leaves
             no room for the new tokens.
         """
-        generator, defaults = self._generator, self._source.generation
+        generator, defaults = self._generator, self.generation
         values = Settings.of(defaults.values(settings, task))
         served_model.check_texts(prompts, batch_size, "generate")
         prefix = defaults.of(task).prefix

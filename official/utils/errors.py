@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # The extra of the distribution that has an optional package, by the name it is imported with.
 _EXTRAS = {
     "apache_beam": "beam",
+    "flask": "playground",
     "ir_measures": "eval",
     "matplotlib": "plots",
     "onnx": "onnx",

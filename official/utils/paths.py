@@ -346,6 +346,28 @@ def remove_tree(folder: str | os.PathLike) -> None:
         gfile.retried(str(folder), lambda fs: fs.rmtree(str(folder)))
 
 
+def split_folders(names: str) -> list[str]:
+    """Splits the value of --model_dir at commas.
+
+    The name of a folder may contain commas: a sweep makes `seed=0,epochs=3`.
+
+    Raises:
+      UserError: a name is not that of a folder, or is given twice.
+    """
+    parts = names.split(",")
+    folders = []
+    while parts:
+        candidates = (",".join(parts[:count]) for count in range(1, len(parts) + 1))
+        name = next((name for name in candidates if name and path(name).is_dir()), None)
+        if name is None:
+            raise UserError(f"--model_dir: {parts[0]!r} is not a folder")
+        if name in folders:
+            raise UserError(f"--model_dir: {name!r} is given twice")
+        folders.append(name)
+        parts = parts[name.count(",") + 1 :]
+    return folders
+
+
 def check_suffix(file: str | os.PathLike, what: str, suffixes: Sequence[str]) -> None:
     """Raises UserError if a file that `what` is written to does not have one of the suffixes."""
     if path(file).suffix not in suffixes:

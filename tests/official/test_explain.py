@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from official import explain, tokenizers
+from official import tokenizers
 from official.config.corruptions import PermutationConfig, SentinelsConfig
 from official.conversion import converted_model, huggingface
 from official.modeling.model import Model
@@ -24,19 +24,6 @@ def write_run(folder, *lines):
     folder.mkdir()
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return folder
-
-
-def test_folders_may_have_commas_in_their_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("run", "seed=0,epochs=3", "seed=0,epochs=4"):
-        (tmp_path / name).mkdir()
-    assert explain.split_folders("run") == ["run"]
-    names = ["seed=0,epochs=4", "run", "seed=0,epochs=3"]
-    assert explain.split_folders(",".join(names)) == names
-    with pytest.raises(UserError, match="^--model_dir: 'other' is not a folder$"):
-        explain.split_folders("run,other")
-    with pytest.raises(UserError, match="^--model_dir: 'run' is given twice$"):
-        explain.split_folders("run,seed=0,epochs=3,run")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -298,3 +298,16 @@ def test_a_module_that_registers_a_file_system(tmp_path, monkeypatch):
         monkeypatch.setenv(gfile.VARIABLE, name)
         with pytest.raises(UserError, match=f"GARDEN_FILE_SYSTEMS: {name} cannot be loaded: "):
             gfile._load_file_systems.__wrapped__()
+
+
+def test_folders_may_have_commas_in_their_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "seed=0,epochs=3", "seed=0,epochs=4"):
+        (tmp_path / name).mkdir()
+    assert paths.split_folders("run") == ["run"]
+    names = ["seed=0,epochs=4", "run", "seed=0,epochs=3"]
+    assert paths.split_folders(",".join(names)) == names
+    with pytest.raises(UserError, match="^--model_dir: 'other' is not a folder$"):
+        paths.split_folders("run,other")
+    with pytest.raises(UserError, match="^--model_dir: 'run' is given twice$"):
+        paths.split_folders("run,seed=0,epochs=3,run")

@@ -1,0 +1,113 @@
+"""Serves the page to this machine alone: forms in plain HTML, without scripts."""
+
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import flask
+from werkzeug import serving
+
+from official.serving.loaded_model import LoadedModel
+from official.utils.errors import UserError
+from official.web.tabs import TABS
+
+HOST = "127.0.0.1"
+# A browser sends nothing elsewhere and runs no script, even if a text came into the page unescaped.
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+def listen(port: int) -> socket.socket:
+    """Returns a socket that listens at a port of this machine; 0 = any free port.
+
+    Raises:
+      UserError: the port is in use, or not allowed.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise UserError(
+            f"--port={port}: {(error.strerror or str(error)).lower()}: give another port, or "
+            "--port=0 for any free one"
+        ) from None
+    return listener
+
+
+def make_app(models: Mapping[str, LoadedModel]) -> flask.Flask:
+    """Makes the page.
+
+    Args:
+      models: the models by the names that the page shows.
+    """
+    app = flask.Flask(__name__)
+    # A site whose name leads to this machine gets nothing.
+    app.config["TRUSTED_HOSTS"] = [HOST, "localhost"]
+    able = {name: [key for key in models if tab.able(models[key])] for name, tab in TABS.items()}
+    shown = {name: TABS[name] for name in TABS if able[name]}
+    lock = threading.Lock()  # a model answers one request at a time
+
+    @app.before_request
+    def refuse_other_sites() -> None:
+        origin = flask.request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != flask.request.host:
+            flask.abort(403)
+
+    @app.after_request
+    def protect(response: flask.Response) -> flask.Response:
+        response.headers["Content-Security-Policy"] = _POLICY
+        return response
+
+    @app.get("/")
+    def first() -> Any:
+        return flask.redirect(flask.url_for("page", name=next(iter(shown))))
+
+    @app.route("/<name>", methods=["GET", "POST"])
+    def page(name: str) -> str:
+        form = flask.request.form
+        if name not in shown or form.get("model", able[name][0]) not in able[name]:
+            flask.abort(404)
+        model = form.get("model", able[name][0])
+        results, error = [], ""
+        if flask.request.method == "POST":
+            try:
+                with lock:
+                    results = shown[name].results(models[model], form)
+            except UserError as problem:
+                error = str(problem)
+        return flask.render_template(
+            "page.html",
+            tabs=shown,
+            name=name,
+            fields=shown[name].fields(models[model]),
+            form=form,
+            names=able[name],
+            model=model,
+            results=results,
+            error=error,
+        )
+
+    return app
+
+
+class _Quiet(serving.WSGIRequestHandler):
+    """Prints no line for each request."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Prints nothing."""
+
+
+def serve(app: flask.Flask, listener: socket.socket) -> None:
+    """Answers requests until Ctrl-C."""
+    # Threads, because a browser opens connections in advance, on which it sends nothing.
+    server = serving.make_server(
+        HOST, 0, app, threaded=True, request_handler=_Quiet, fd=listener.fileno()
+    )
+    server.serve_forever()
