@@ -190,12 +190,12 @@ def write_submission(evaluator: Predictor, source: ShardDataset, folder: str | o
     Raises:
       UserError: see `predict` and `official.evaluation.glue_submission.write`.
     """
-    glue_submission.check(source.task.name, source.split)
     if source.task.kind == "embedding":
         raise errors.UserError(
             f"--submission has classes and scores, and the model of {source.task.name} compares "
             "vectors: write their cosines with --output"
         )
+    glue_submission.check(source.task.name, source.split)
     scorer = evaluator.scorer(source)
     outputs = evaluator.predict(source, scorer.outputs)
     if isinstance(scorer, best_rows.Scorer):
