@@ -225,7 +225,8 @@ def _giver(fields: set[str]) -> str:
 def _check_layer_states(config: Config, source: str) -> None:
     """Checks that all objectives read states of single rows, which files can take the place of."""
     for i, objective in enumerate(config.objectives):
-        one_row = hasattr(objective, "mix") and objective.type not in ("multiple_choice", "ranking")
+        several = ("multiple_choice", "ranking", "sentence_embedding")
+        one_row = hasattr(objective, "mix") and objective.type not in several
         if not one_row or objective.task:
             raise UserError(
                 f"{source}: recipe.layer_states: objectives.{i}: {objective.type} reads more than "

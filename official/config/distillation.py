@@ -8,10 +8,15 @@ from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.strict import above, at_least, one_of
 
 # The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
-# for each example, and over the tokens of a row.
+# for each example, over the tokens of a row, and the vector of each text.
 TOKEN_HEADS = ("masked_lm", "causal_lm", "seq2seq_lm")
 EXAMPLE_HEADS = ("classification", "regression", "multiple_choice")
-HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer")
+HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer", "sentence_embedding")
+# Their outputs are numbers, of which no softmax makes probabilities.
+_NUMBERS = {
+    "regression": "a regression has one output",
+    "sentence_embedding": "vectors have no classes",
+}
 RELATIONS = ("attention", "query", "key", "value")
 PROJECTIONS = ("shared", "each", "none")
 MEANS = ("intended", "released")
@@ -179,8 +184,8 @@ class DistillationConfig(ObjectiveConfig):
             raise ValueError("it reads what the other objectives prepare: let it be the last one")
         if self.matches_outputs:
             head = self.head_of(whole.objectives)
-            if head.type == "regression" and self.cross_entropy:
-                raise ValueError("cross_entropy: a regression has one output: take logits")
+            if head.type in _NUMBERS and self.cross_entropy:
+                raise ValueError(f"cross_entropy: {_NUMBERS[head.type]}: take logits")
             if isinstance(head, SpanAnswerConfig) and head.form != "independent":
                 raise ValueError(
                     f"head: span_answer.form: {head.form} has ends that depend on the start: take "

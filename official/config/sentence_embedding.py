@@ -87,7 +87,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
         computed twice (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size"). It does
         not change the gradient. None = all examples together.
       mix: of an ELMo, the mix of its layers that is pooled.
-      weight: factor of this loss in the sum.
+      weight: factor of this loss in the sum; 0 = the vectors learn those of a teacher alone.
     """
 
     type = "sentence_embedding"
@@ -162,11 +162,11 @@ class SentenceEmbeddingConfig(ReaderConfig):
     @property
     def compares_rows(self) -> bool:
         """Whether the loss of a row depends on the other rows of the batch."""
-        return self.loss in OF_SEVERAL_ROWS
+        return bool(self.weight) and self.loss in OF_SEVERAL_ROWS
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
-        return frozenset({"score"} if self.loss in SCORED else ())
+        return frozenset({"score"} if self.weight and self.loss in SCORED else ())
 
     def vector_size(self, encoder: EncoderConfig) -> int:
         """Returns the size of the vectors that are compared."""

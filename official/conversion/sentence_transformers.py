@@ -93,11 +93,6 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     poolings, include_prompt = _pooling(modules["Pooling"] / "config.json")
     general = _optional(folder / _SETTINGS)
     source = str(folder / _SETTINGS)
-    if general.get("truncate_dim") is not None:
-        raise UserError(
-            f"{source}: truncate_dim: {general['truncate_dim']!r}: shorter vectors are not "
-            "supported: set it to null, and cut the vectors afterwards"
-        )
     hint = Mapping[str, str] | None
     prompts = strict.typed(hint, general.get("prompts"), "prompts", source) or {}
     prompts = {name: text for name, text in prompts.items() if text}
@@ -110,6 +105,7 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
         "default_prompt": default if default in prompts else None,
         "include_prompt": include_prompt,
         "similarity": general.get("similarity_fn_name") or "cosine",
+        "size": general.get("truncate_dim"),
     }
     return strict.build(EmbeddingSettings, values, source)
 
@@ -205,6 +201,7 @@ def write(
         "prompts": dict(settings.prompts),
         "default_prompt_name": settings.default_prompt,
         "similarity_fn_name": settings.similarity,
+        **({} if settings.size is None else {"truncate_dim": settings.size}),
     }
     for path in filter(None, kinds.values()):
         (folder / path).mkdir()

@@ -13,6 +13,7 @@ from official import tokenizers
 from official.config import distillation
 from official.config.distillation import TOKEN_HEADS, DistillationConfig
 from official.config.parts import ObjectiveConfig
+from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
 from official.utils import paths
@@ -164,7 +165,19 @@ def _check(
         )
     alike = [o for o in teacher.objectives if o.type == head.type]
     for other in alike[:1]:
+        if isinstance(head, SentenceEmbeddingConfig):
+            sizes = head.served_size(ours), other.served_size(theirs)
+            _check_sizes(*sizes, folder)
         _check_heads(head, other, folder)
+
+
+def _check_sizes(ours: int, theirs: int, folder: str) -> None:
+    """Checks that student and teacher have vectors of one size."""
+    if ours != theirs:
+        raise UserError(
+            f"distillation.teachers: {folder} has vectors of size {theirs}, and the student "
+            f"{ours}: give it sentence_embedding.projection: {{size: {theirs}, activation: null}}"
+        )
 
 
 def _check_heads(head: ObjectiveConfig, other: ObjectiveConfig, folder: str) -> None:

@@ -395,7 +395,7 @@ class Embedder:
         With `settings` it returns the `vectors` of the texts instead; see `_vectors`.
         """
         layers = self._num_layers
-        pools = settings and (settings.pooling, settings.normalize)
+        pools = settings and (settings.pooling, settings.normalize, settings.size)
         key = (layer, max_length, pools, skipped)
         if key in self._graphs:
             return self._graphs[key]

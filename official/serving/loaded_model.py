@@ -52,6 +52,7 @@ class LoadedModel(Predictor):
         *,
         normalize: bool | None = None,
         max_length: int | None = None,
+        size: int | None = None,
         prompt: str | None = None,
         report: Report | None = None,
     ) -> np.ndarray:
@@ -78,6 +79,8 @@ class LoadedModel(Predictor):
           normalize: whether a vector is divided by its length. None = as the folder has it, or no.
           max_length: the number of tokens in place of `max_length` of the model, special tokens
             included.
+          size: the number of first dimensions that are kept, before the norm, of a model that has
+            learnt several `sizes`; None = that of the folder, or all.
           prompt: the name of a prompt of the folder, which stands before each text. None = its
             default prompt, if it has one.
           report: is called with lines of progress; None = there are none.
@@ -88,9 +91,10 @@ class LoadedModel(Predictor):
 
         Raises:
           UserError: a single text is given instead of a list, the pooling, the layer or the prompt
-            does not exist, `max_length` is out of range, or the encoder has no state to carry.
+            does not exist, `max_length` or `size` is out of range, or the encoder has no state to
+            carry.
         """
-        settings = self.embedder.settings.with_values(pooling, normalize, max_length)
+        settings = self.embedder.settings.with_values(pooling, normalize, max_length, size)
         return self.embedder.texts(texts, settings, layer, batch_size, state, prompt, report)
 
     def search(

@@ -37,7 +37,9 @@ class EmbeddingSettings:
 
     Attributes:
       pooling: names of `official.modeling.layers.pooling`; the vectors of several are joined.
-      normalize: whether a vector is divided by its length.
+      size: the number of first dimensions that a vector keeps, of a model that has learnt several
+        `sizes`; None = all.
+      normalize: whether a vector is divided by its length, after the cut.
       max_length: longer texts are cut to this number of tokens, special tokens included; None =
         the length of the model.
       prompts: texts that may stand before each text, by name.
@@ -53,9 +55,11 @@ class EmbeddingSettings:
     default_prompt: str | None = None
     include_prompt: bool = True
     similarity: str = "cosine"
+    size: int | None = None
 
     def __post_init__(self):
         check_poolings(self.pooling)
+        strict.at_least(self, 1, "size")
         if self.similarity not in SIMILARITIES:
             raise ValueError(
                 f"similarity: {self.similarity!r} is not one of {', '.join(SIMILARITIES)}"
@@ -67,6 +71,7 @@ class EmbeddingSettings:
         pooling: str | Sequence[str] | None = None,
         normalize: bool | None = None,
         max_length: int | None = None,
+        size: int | None = None,
     ) -> "EmbeddingSettings":
         """Returns the settings with those in the place of the others that are not None.
 
@@ -74,6 +79,7 @@ class EmbeddingSettings:
           pooling: a name, several names joined by commas, or a sequence of names.
           normalize: see the class.
           max_length: see the class.
+          size: see the class.
 
         Raises:
           UserError: a name is not known.
@@ -84,6 +90,7 @@ class EmbeddingSettings:
             "pooling": None if pooling is None else tuple(pooling),
             "normalize": normalize,
             "max_length": max_length,
+            "size": size,
         }
         try:
             return dataclasses.replace(self, **{k: v for k, v in given.items() if v is not None})
@@ -110,6 +117,7 @@ class EmbeddingSettings:
     def described(self) -> str:
         """Returns the settings in words, for a line."""
         parts = [f"{' and '.join(self.pooling)} pooling"]
+        parts += [] if self.size is None else [f"the first {self.size} dimensions"]
         parts += ["normalized"] * self.normalize
         if self.max_length is not None:
             parts.append(f"at most {self.max_length} tokens")
@@ -176,15 +184,23 @@ def pooled(
     vectors = pooling.pooled(states, real, settings.pooling, counted, pooler)
     if head is not None and settings.pooling == head.config.poolings:
         vectors = head.served(vectors)
+    vectors = vectors[..., : settings.size]
     vectors = pooling.normalized(vectors) if settings.normalize else vectors
     return tf.cast(vectors, tf.float32)
 
 
 def size(encoder: EncoderConfig, settings: EmbeddingSettings, head: Objective | None) -> int:
-    """Returns the size of the vectors of `pooled`."""
+    """Returns the size of the vectors of `pooled`.
+
+    Raises:
+      UserError: they have fewer dimensions than the settings keep.
+    """
+    whole = encoder.hidden_size * len(settings.pooling)
     if head is not None and settings.pooling == head.config.poolings:
-        return head.config.served_size(encoder)
-    return encoder.hidden_size * len(settings.pooling)
+        whole = head.config.served_size(encoder)
+    if settings.size is not None and settings.size > whole:
+        raise UserError(f"size: {settings.size}, and the vectors of this model have {whole}")
+    return settings.size or whole
 
 
 def head_of_texts(model: Model) -> Objective | None:

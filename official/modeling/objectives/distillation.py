@@ -208,7 +208,7 @@ class Objective(base.Objective):
         for other in self._references.others:
             if other.config.type == "causal_lm" and "causal_weights" not in batch:
                 batch = other.prepare(batch)
-            if other.config.type == "multiple_choice":
+            if other.config.type in ("multiple_choice", "sentence_embedding"):
                 batch = other.prepare(batch)
         return batch
 

@@ -11,6 +11,7 @@ a vector.
 
 from keras import ops
 
+from official.config.sentence_embedding import SCORED
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers import pooling
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
@@ -59,7 +60,7 @@ class Objective(heads.Reader):
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Gives every text its own row; in training a text that is alone has two."""
-        if rng is not None and len(batch["token_ids"].shape) == 3:
+        if rng is not None and self.config.weight and len(batch["token_ids"].shape) == 3:
             batch = base.repeated(batch, 2) if batch["token_ids"].shape[1] == 1 else batch
         return base.sequences_apart(batch)
 
@@ -125,13 +126,15 @@ class Objective(heads.Reader):
         """See `base.Objective`.
 
         An evaluation of examples that the loss does not take has no term: the metrics of the task
-        are of the vectors.
+        are of the vectors. Neither has an objective of weight 0.
 
         Raises:
             UserError: the examples of a training do not have the texts that the loss takes.
         """
         config, weights = self.config, self.example_weights(batch)
         count = vectors.shape[1]
+        if not config.weight:
+            return base.Terms(losses={}, metrics={})
         if wrong := self._wrong(count, batch):
             if training:
                 raise UserError(f"{self.name}: loss: {config.loss}: {wrong}")
@@ -148,15 +151,32 @@ class Objective(heads.Reader):
 
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `vectors` [B, C, V], as the trained model serves them."""
-        del encoder
-        vectors = self.served(self._pooled(batch, encoded))
-        vectors = pooling.normalized(vectors) if self.config.normalize else vectors
-        return {"vectors": self._of_texts(vectors, batch)}
+        return {"vectors": self._of_texts(self.matched_outputs(batch, encoded, encoder), batch)}
+
+    def matched_outputs(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        encoder: Encoder,
+        positions: str = "real",
+        rng: Draws | None = None,
+    ) -> Tensor:
+        """See `base.Objective`: the vectors of the trained model, [B * C, V]."""
+        del encoder, positions
+        vectors = self.served(self._pooled(batch, encoded, rng))
+        return pooling.normalized(vectors) if self.config.normalize else vectors
+
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
+        """See `base.Objective`; the texts of an example share its weight: [B * C]."""
+        del positions
+        rows = batch["example_rows"]  # [B, C]
+        weights = ops.expand_dims(self.example_weights(batch), 1) / rows.shape[1]
+        return ops.reshape(ops.broadcast_to(weights, ops.shape(rows)), (-1,))
 
     def _wrong(self, count: int, batch: Batch) -> str:
         """Returns why the loss does not take examples of `count` texts; empty = it does."""
         loss = self.config.loss
-        if "score" in self.config.needs():
+        if loss in SCORED:
             if count != 2:
                 return f"takes two texts and a score, and an example has {count}"
             return "" if "score" in batch else "needs a score, and the examples have none"

@@ -106,6 +106,7 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         skipped = (layout == "cls_first") + len(context.tokenizer.encode([before])[0])
 
     head = text_vectors.head_of_texts(context.model)
+    text_vectors.size(context.config.encoder, settings, head)  # is checked
     is_elmo = context.config.encoder.type == "bilm"
 
     def vectors(batch, skipped):

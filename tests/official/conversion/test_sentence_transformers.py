@@ -175,7 +175,7 @@ def test_what_is_not_supported(golden, tmp_path):
         ({"modules.json": dense}, "modules are Transformer, Dense, Pooling: .* are supported"),
         ({"modules.json": {}}, "modules.json holds a dict, expected a list"),
         ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode: 'median'"),
-        ({"config_sentence_transformers.json": {"truncate_dim": 4}}, "truncate_dim: 4"),
+        ({"config_sentence_transformers.json": {"truncate_dim": "4"}}, "size: expected"),
         ({"config_sentence_transformers.json": {"prompts": ["a"]}}, "prompts"),
         ({"sentence_bert_config.json": {"max_seq_length": "long"}}, "max_seq_length"),
     )):  # fmt: skip
@@ -220,7 +220,13 @@ def test_a_dense_module_and_the_way_back(activation, bias, normalize, golden, tm
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, **CLOSE)
 
+    file = model_folder.embedding_file(tmp_path / "model")
+    values = {
+        name: value for name, value in json.loads(file.read_text()).items() if name != "checksum"
+    }
+    file.write_text(json.dumps({**values, "size": 3}))
     huggingface.write(tmp_path / "model", tmp_path / "back", "last")
+    assert huggingface.read(tmp_path / "back").embedding.size == 3
     for file in ("modules.json", "2_Dense/config.json"):
         both = [json.loads((parent / file).read_text()) for parent in (folder, tmp_path / "back")]
         assert both[0] == both[1]

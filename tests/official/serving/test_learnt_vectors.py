@@ -16,6 +16,7 @@ from official.saving import model_folder
 from official.serving import saved_model, text_vectors
 from official.serving.signatures import table
 from official.tokenizers.pair_packing import pack_texts
+from official.utils.errors import UserError
 from tests import GOLDEN
 
 CLOSE = dict(rtol=0, atol=1e-5)
@@ -73,6 +74,20 @@ def test_settings_of_the_file_come_first(tmp_path):
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     assert np.abs(lengths - 1).max() > 0.1
     np.testing.assert_allclose(vectors / lengths, expected, **CLOSE)
+    cut = loaded.encode(TEXTS, size=3, normalize=True)
+    expected = vectors[:, :3] / np.linalg.norm(vectors[:, :3], axis=1, keepdims=True)
+    np.testing.assert_allclose(cut, expected, **CLOSE)
+    with pytest.raises(UserError, match="size: 6, and the vectors of this model have 5"):
+        loaded.encode(TEXTS, size=6)
+    file.write_text(json.dumps({"size": 2, "normalize": False}))
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    found = table.make(parts, kind, default)[1]["embed"](tf.constant(TEXTS))["vectors"]
+    np.testing.assert_allclose(found, vectors[:, :2], **CLOSE)
+    file.write_text(json.dumps({"size": 6}))
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    with pytest.raises(UserError, match="size: 6, and the vectors of this model have 5"):
+        table.make(parts, kind, default)
+    file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
     asked = loaded.encode(["and a dog"], prompt="query")
     np.testing.assert_allclose(asked, vectors[3:], **CLOSE)
     config = model_folder.config_of(tmp_path / "model")

@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.distillation import DistillationConfig
 from official.config.encoders import BilmConfig, TransformerConfig
 from official.config.heads import Mix
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives.sentence_embedding import Objective
+from official.saving import teachers
 from official.utils.errors import UserError
 
 ENCODER = TransformerConfig(
@@ -248,6 +250,40 @@ def test_a_text_alone_is_read_twice_with_different_dropout():
     ready, encoded = prepared(model, batch)
     assert model.predictions(ready, encoded)["vectors"].shape == (4, 1, 8)
     assert model.terms(ready, encoded=encoded) == ({}, {})
+
+
+def test_the_vectors_of_a_teacher():
+    """The mean squared error over texts and dimensions, with a projection to their size."""
+    wide = dataclasses.replace(ENCODER, hidden_size=12, num_heads=3)
+    taught = DistillationConfig(logits=1.0, teacher_size=12, teacher_layers=2)
+    head = SentenceEmbeddingConfig(weight=0.0, projection=Projection(size=12, activation=None))
+    whole = configs.Config("x", encoder=ENCODER, objectives=(head, taught))
+    for objective in whole.objectives:
+        objective.check(whole)
+    student, teacher = Model(whole, dtype="float64"), make(wide)
+    student.objectives[1].attach_teachers([teacher])
+    for count in (1, 3):
+        batch = texts(count, np.random.default_rng(0))
+        batch["example_weights"] = np.array([1, 1, 0, 1], "float32")
+        # With dropout of the student, a text alone is not read twice.
+        rng = Draws((5, 0), 0, 4)
+        ready, encoded = prepared(student, batch, rng)
+        losses, _ = student.terms(ready, rng, encoded)
+        ours = student.objectives[0].vectors(ready, encoded).numpy()
+        ours /= np.linalg.norm(ours, axis=-1, keepdims=True)
+        theirs = teacher.predictions(*prepared(teacher, batch))["vectors"].numpy()
+        assert ours.shape == theirs.shape == (4, count, 12)
+        errors = ((ours - theirs) ** 2).mean(axis=(1, 2))
+        expected = errors[[0, 1, 3]].sum()
+        assert losses.keys() == {"distillation_logits"}
+        assert float(losses["distillation_logits"]) == pytest.approx(expected, rel=1e-10)
+        sums = student.weight_sums({name: tf.constant(value) for name, value in batch.items()})
+        assert float(sums["distillation_logits"]) == pytest.approx(3)
+    with pytest.raises(ValueError, match="cross_entropy: vectors have no classes: take logits"):
+        soft = dataclasses.replace(taught, cross_entropy=1.0)
+        soft.check(configs.Config("x", objectives=(head, soft)))
+    with pytest.raises(UserError, match="size 12, and the student 8: give it sentence_embedding"):
+        teachers._check_sizes(8, 12, "folder")
 
 
 def test_an_example_of_weight_0_changes_nothing():
