@@ -21,6 +21,8 @@ NUMBERS = np.array([3, 0, 4, 1, 5], np.int32)  # the rows, in the order of the s
 class Model:
     """Its predictions are functions of the token ids."""
 
+    objectives = ()
+
     def __init__(self, kind):
         self.kind = kind
 
