@@ -320,9 +320,11 @@ class Finder(tf.Module):
                 self._searches.append(
                     _Search(numbers, single, len(tokens), normalizer if normalized else None)
                 )
-        # Of Python; what it does not find, no search finds.
+        # Of Python; what it does not find, no search finds. Any text may have a token when it is
+        # normalized.
+        anything = normalizer is not None and any(token.normalized for token in flags)
         contents = sorted((re.escape(token.content) for token in flags), key=len, reverse=True)
-        self.may_be_in = re.compile("|".join(contents)).search
+        self.may_be_in = re.compile("" if anything else "|".join(contents)).search
 
     def cut(self, texts: tf.Tensor) -> Parts:
         """Cuts strings [N], whose bytes that are not UTF-8 become U+FFFD, into parts."""

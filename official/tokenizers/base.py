@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from official.tokenizers import added_tokens, file_formats, offsets, word_starts
 from official.tokenizers.added_tokens import AddedToken, Finder, Parts
+from official.tokenizers.word_ids import WordIds
 from official.utils import atomic, checksums, paths
 from official.utils.paths import AnyPath
 
@@ -216,6 +217,8 @@ class Tokenizer(abc.ABC):
     keeps_space = False
     # Whether the mask token takes the white space before it where no file tells.
     _mask_strips = True
+    # Of a tokenizer whose texts can be cut into words: it encodes them without a graph.
+    _words: WordIds | None = None
 
     def __init__(
         self,
@@ -479,7 +482,19 @@ class Tokenizer(abc.ABC):
 
     def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:
         """Returns the ids of some texts, the same as `tokenize`."""
-        return self.tokenize(strings(texts), special)
+        if self._words is None:
+            return self.tokenize(strings(texts), special)
+        finder = self._splitter.finder(special)
+        if finder is None or not any(map(finder.may_be_in, texts)):
+            plain = [text.encode("utf-8", "surrogatepass") for text in texts]
+            return self._splitter.allowed(self._split(self._words, plain))
+        parts = finder.cut(strings(texts))
+        split = self._split(self._words, parts.texts.numpy().tolist())
+        return parts.with_tokens(self._splitter.allowed(split))
+
+    def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        """Returns the ids of texts without added tokens, before `forbid` is applied."""
+        return words.split(texts)
 
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of documents that are given as slices, such as sentences.

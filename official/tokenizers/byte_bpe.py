@@ -14,9 +14,10 @@ the ids of its parts are the ids of the whole. `encode_slices` gives documents t
 whole text, wherever the slices are cut.
 
 In a graph, `words` finds the words, the words of a batch are made unique, and an operation of
-SentencePiece joins the pairs of each word: n bytes take a time of n log n. In Python, `find` finds
-the same words by Python's regular expressions, and `WordIds` keeps the ids of earlier words, since
-most words of a text have occurred before. Both have the same classes of letters and digits.
+SentencePiece joins the pairs of each word: n bytes take a time of n log n. In Python, `WordIds`
+keeps the ids of the words of earlier texts. In new ones, `find` finds the same words by Python's
+regular expressions, with the same classes of letters and digits, and `PairMerges` joins the pairs
+of all of them at once, unless one is long.
 
 Shapes: N texts, W words, S slices; a ragged dimension is written None.
 """
@@ -24,8 +25,7 @@ Shapes: N texts, W words, S slices; a ragged dimension is written None.
 import functools
 import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,9 @@ from official.tokenizers.byte_vocabulary import (
     spelling,
 )
 from official.tokenizers.file_formats import find_specials, switch
+from official.tokenizers.pair_merges import PairMerges
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
+from official.tokenizers.word_ids import WordIds
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -79,9 +81,7 @@ _WORD = (
     rf"|[{SPACE}]+"
 )
 _CUT = b"\xff"  # no UTF-8 text has this byte
-# Of the words that are kept and their ids, before they are forgotten.
-MAX_BYTES = 64 << 20
-_ENTRY = 100  # bytes of a dictionary for an item
+_SHORT = 64  # bytes of words whose pairs are joined in rounds
 _BMP_END, _END = 0xFFFF, 0x10FFFF
 _SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
@@ -103,53 +103,6 @@ def words(texts: tf.Tensor, add_prefix_space: bool = False) -> tf.RaggedTensor:
         texts = tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
     texts = tf.strings.regex_replace(texts, _LAST_BLANK, rb"\1" + _CUT + rb"\2")
     return tf.strings.split(tf.strings.regex_replace(texts, _WORD, rb"\0" + _CUT), _CUT)
-
-
-class WordIds:
-    """The ids of words, of which at most some `max_bytes` are kept."""
-
-    def __init__(self, spell: Callable[[tf.Tensor], tf.RaggedTensor], max_bytes: int = MAX_BYTES):
-        """Starts without any word.
-
-        Args:
-          spell: returns the ids of words, string [W]: int32 [W, None].
-          max_bytes: the memory for words and their ids. When it is full, all are forgotten.
-        """
-        self._spell, self._max_bytes = spell, max_bytes
-        self._known: dict[str, bytes] = {}
-        self._size = 0
-
-    def split(self, texts: Sequence[str]) -> tf.RaggedTensor:
-        """Returns the ids of N texts, int32 [N, None]."""
-        known = self._known
-        rows, words_of = [], {}
-        for number, words in enumerate(map(find, texts)):
-            try:
-                rows.append(b"".join(map(known.__getitem__, words)))
-            except KeyError:
-                rows.append(b"")
-                words_of[number] = words
-        if words_of:
-            known = self._learn(words_of.values())
-        for number, words in words_of.items():
-            rows[number] = b"".join(map(known.__getitem__, words))
-        lengths = np.array([len(row) for row in rows], np.int64) // np.dtype(np.int32).itemsize
-        values = np.frombuffer(b"".join(rows), np.int32)
-        return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
-
-    def _learn(self, words_of: Iterable[Sequence[str]]) -> dict[str, bytes]:
-        """Spells the words that are new, and returns the ids of all words of `words_of`."""
-        words = dict.fromkeys(word for words in words_of for word in words)
-        if self._size > self._max_bytes:
-            self._known, self._size = {}, 0
-        known = self._known
-        new = [word for word in words if word not in known]
-        spelled = self._spell(tf.strings.unicode_transcode(strings(new), "UTF-8", "UTF-8"))
-        values, splits = spelled.values.numpy(), spelled.row_splits.numpy()
-        for word, start, end in zip(new, splits[:-1], splits[1:], strict=True):
-            known[word] = ids = values[start:end].tobytes()
-            self._size += sys.getsizeof(word) + sys.getsizeof(ids) + _ENTRY
-        return known
 
 
 def find(text: str) -> list[str]:
@@ -285,6 +238,7 @@ class ByteBPE(Tokenizer):
     FILE = "vocab.json"
     pair_separators = 2  # <s> A </s></s> B </s> (Liu et al. 2019, as released)
     keeps_space = True
+    _words: WordIds
 
     def __init__(
         self,
@@ -321,7 +275,8 @@ class ByteBPE(Tokenizer):
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
         splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source)
-        self._words = WordIds(splitter.spell)
+        self._words = WordIds(self._spell)
+        self._merges = PairMerges(ids, self.merges)
         super().__init__(pieces, specials, splitter, settings, len(base))
 
     @classmethod
@@ -342,18 +297,32 @@ class ByteBPE(Tokenizer):
             str(path),
         )
 
-    def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:
-        finder = self._splitter.finder(special)
-        if finder is None or not any(map(finder.may_be_in, texts)):
-            return self._ids_of_parts(texts)
-        parts = finder.cut(strings(texts))
-        return parts.with_tokens(self._ids_of_parts(_decoded(parts.texts)))
+    def _spell(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of N texts, int32, and their row splits, [N + 1]."""
+        try:
+            decoded = [text.decode() for text in texts]
+        except UnicodeDecodeError:
+            decoded = _decoded(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
+        spelled, ends = [], [0]
+        for text in decoded:
+            # Most new words are letters alone, which the pattern keeps together.
+            plain = text.isascii() and text.removeprefix(" ").isalpha()
+            spelled += [text] if plain else find(text)
+            ends.append(len(spelled))
+        values, bounds = self._spell_words([word.encode() for word in spelled])
+        return values, bounds[ends]
 
-    def _ids_of_parts(self, texts: Sequence[str]) -> tf.RaggedTensor:
-        """Returns the ids of texts without added tokens."""
+    def _spell_words(self, words: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of W words of the pattern, int32, and their row splits, [W + 1]."""
+        if max(map(len, words), default=0) <= _SHORT:
+            return self._merges.join(words)
+        ids = self._splitter.spell(tf.constant(words, tf.string))
+        return ids.values.numpy(), ids.row_splits.numpy()
+
+    def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
         if self.add_prefix_space:
-            texts = [" " * (text[:1] not in ("", " ")) + text for text in texts]
-        return self._splitter.allowed(self._words.split(texts))
+            texts = [b" " * (text[:1] not in (b"", b" ")) + text for text in texts]
+        return words.split(texts)
 
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of documents that are given as slices, such as sentences.
@@ -401,7 +370,7 @@ class ByteBPE(Tokenizer):
             for text, first in zip(texts, begins, strict=True)
         ]
         spelled = self._words.split(
-            [" " * blank + text for text, blank in zip(texts, blanks, strict=True)]
+            [b" " * blank + text.encode() for text, blank in zip(texts, blanks, strict=True)]
         )
         sizes = self._sizes[spelled.values.numpy()]
         sizes[spelled.row_starts().numpy()[np.array(blanks, bool)]] -= 1

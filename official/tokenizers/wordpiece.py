@@ -1,7 +1,7 @@
 """WordPiece as in the BERT release, cased and uncased.
 
-The ids are those of the release's Python tokenizer, at tens of megabytes a second and inside a
-graph. String operations clean the text, and tensorflow-text's FastWordpieceTokenizer splits it into
+The ids are those of the release's Python tokenizer, also inside a graph. String operations clean
+the text, and tensorflow-text's FastWordpieceTokenizer splits it into
 words and pieces. (FastBertTokenizer cleans it too, but not as BERT does: it also turns "…" into
 three full stops, "½" into three pieces and "ß" into "ss", and splits words at soft hyphens and
 zero-width spaces.) One difference to the release remains: the Unicode version is newer, so
@@ -32,6 +32,7 @@ import tensorflow_text as tf_text
 from official.tokenizers import added_tokens, file_formats, offsets
 from official.tokenizers.base import Splitter, Tokenizer
 from official.tokenizers.file_formats import find_specials, has_capitals, switch
+from official.tokenizers.word_ids import WordIds
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -271,7 +272,13 @@ class WordPiece(Tokenizer):
             )
         except RuntimeError:  # there is no piece but special tokens
             raise UserError(f"{source} has only special tokens: is it complete?") from None
+        self._words = WordIds(self._spell)
         super().__init__(pieces, specials, splitter, settings, len(base))
+
+    def _spell(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of N texts, int32, and their row splits, [N + 1]."""
+        ids = self._splitter.split(tf.constant(texts, tf.string))
+        return ids.values.numpy(), ids.row_splits.numpy()
 
     @classmethod
     def read(cls, path: AnyPath, settings: dict[str, Any]) -> "WordPiece":

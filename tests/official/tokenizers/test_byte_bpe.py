@@ -1,4 +1,4 @@
-"""Byte-level BPE: ids of the references, in a graph and outside; folders; errors; kept words."""
+"""Byte-level BPE: ids of the references, in a graph and outside; folders; errors."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import tensorflow as tf
 from official import tokenizers
 from official.tokenizers import byte_bpe
 from official.tokenizers.base import strings
-from official.tokenizers.byte_bpe import WordIds, find
+from official.tokenizers.byte_bpe import find
 from official.tokenizers.byte_vocabulary import ALPHABET, reachable
 from official.utils.errors import UserError
 from tests import ROOT
@@ -357,32 +357,3 @@ def test_ids_of_slices_are_those_of_their_whole(tokenizer):
     wholes = [" " * (blank and bool(byte_bpe.begins_with_text(w))) + w for w in wholes]
     expected = tokenizers.ByteBPE(GOLDEN["vocab.json"], MERGES).tokenize(strings(wholes))
     np.testing.assert_array_equal(tokenizer.encode_slices(documents)[0], expected.values)
-
-
-def test_words_are_spelled_once_until_they_are_forgotten():
-    spelled = []
-
-    def spell(words):
-        """The id of a word is its length."""
-        spelled.append([word.decode() for word in words.numpy()])
-        return tf.RaggedTensor.from_row_lengths(tf.strings.length(words), [1] * len(words))
-
-    ids = WordIds(spell, max_bytes=600)
-    texts = ["a bb", "a", "", " bb bb a"]
-    for _ in range(2):
-        assert ids.split(texts).to_list() == [[1, 3], [1], [], [3, 3, 2]]
-    assert spelled == [["a", " bb", " a"]]
-    assert ids.split(["c a"]).to_list() == [[1, 2]]
-    assert spelled[1:] == [["c"]]  # now there are more bytes than are kept
-    assert ids.split(["a bb"]).to_list() == [[1, 3]]
-    assert spelled[2:] == []
-    assert ids.split(["a d"]).to_list() == [[1, 2]]
-    assert spelled[2:] == [["a", " d"]]
-
-
-def test_memory_is_bounded():
-    tokenizer = tokenizers.ByteBPE(GOLDEN["vocab.json"], MERGES)
-    tokenizer._words = WordIds(tokenizer._splitter.spell, max_bytes=20_000)
-    for number in range(20):
-        tokenizer.encode([f"{number * 100 + i}x{'y' * i}" for i in range(100)])
-        assert len(tokenizer._words._known) < 300

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from official.tokenizers.integer_table import IntegerTable
+
+
+def rows(*values):
+    return np.array(values, np.uint64)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4])
+def test_numbers_are_those_of_a_dictionary(columns):
+    rng = np.random.default_rng(0)
+    table, expected = IntegerTable(columns, 4000), {}
+    for _ in range(4):
+        # Half of them are small, so that rows share some of their columns.
+        some = rng.integers(1 << 64, size=(1500, columns), dtype=np.uint64)
+        some[::2] %= np.uint64(1 + 2000 // columns)
+        wanted = [expected.get(row, 0) for row in map(tuple, some.tolist())]
+        np.testing.assert_array_equal(table.find(some), wanted)
+        new = [row for row in dict.fromkeys(map(tuple, some.tolist())) if row not in expected]
+        new = new[: 4000 - table.count]
+        table.add(np.array(new, np.uint64).reshape(-1, columns))
+        expected |= {row: number for number, row in enumerate(new, len(expected) + 1)}
+        assert table.count == len(expected)
+    assert table.count == 4000  # it is full
+    np.testing.assert_array_equal(
+        table.find(np.array(list(expected), np.uint64)), np.arange(1, 4001)
+    )
+
+
+def test_rows_of_the_same_hash():
+    table = IntegerTable(2, 50)
+    table._factors[:] = 0
+    table.add(rows([1, 2], [2, 1], [1, 0]))
+    table.add(rows([0, 1], [0, 0]))
+    found = table.find(rows([0, 0], [1, 1], [1, 0], [2, 1], [0, 1], [1, 2]))
+    assert found.tolist() == [5, 0, 3, 2, 4, 1]
+
+
+def test_no_rows():
+    table = IntegerTable(4, 3)
+    assert table.find(np.zeros((0, 4), np.uint64)).tolist() == []
+    assert table.find(np.zeros((1, 4), np.uint64)).tolist() == [0]
+    table.add(np.zeros((0, 4), np.uint64))
+    assert table.count == 0
