@@ -30,7 +30,7 @@ from official.tokenizers.integer_table import IntegerTable
 # Words that are kept before all are forgotten. They and their ids take at most 64 MiB.
 MAX_WORDS = 1 << 19
 _IDS = 16  # of a word, on average, before all are forgotten
-_BLOCK = 1 << 17  # words that are looked up at once
+_FEW, _BLOCK = 1 << 12, 1 << 17  # words that are looked up at once
 # A key has the length of a word and its bytes.
 _COLUMNS, _BYTES = 4, 8
 _LONGEST = _COLUMNS * _BYTES - 1
@@ -97,11 +97,15 @@ class WordIds:
         keys_of = _Keys(data)
         values, sizes = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         with self._lock:
-            for first in range(0, len(begins), self._block):
-                block = slice(first, first + self._block)
+            first = 0
+            while first < len(begins):
+                # About as many as are known, so that most of them are.
+                count = min(max(self._words.count, _FEW), self._block)
+                block = slice(first, first + count)
                 ids, counts = self._ids_of(data, keys_of, begins[block], lengths[block])
                 values.append(ids)
                 sizes.append(counts)
+                first += count
         bounds = np.cumsum(np.concatenate(sizes))
         return tf.RaggedTensor.from_row_splits(np.concatenate(values), bounds[rows], validate=False)
 

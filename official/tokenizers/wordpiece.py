@@ -280,6 +280,12 @@ class WordPiece(Tokenizer):
         ids = self._splitter.split(tf.constant(texts, tf.string))
         return ids.values.numpy(), ids.row_splits.numpy()
 
+    def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        if self.lower_case:
+            # Of ASCII alone, so that fewer words differ. All letters are cleaned in new words.
+            texts = [text.lower() for text in texts]
+        return words.split(texts)
+
     @classmethod
     def read(cls, path: AnyPath, settings: dict[str, Any]) -> "WordPiece":
         """Reads a tokenizer from a `vocab.txt`, with one piece per line, and its settings.
