@@ -165,9 +165,8 @@ def _check(
         )
     alike = [o for o in teacher.objectives if o.type == head.type]
     for other in alike[:1]:
-        if isinstance(head, SentenceEmbeddingConfig):
-            sizes = head.served_size(ours), other.served_size(theirs)
-            _check_sizes(*sizes, folder)
+        if isinstance(head, SentenceEmbeddingConfig) and isinstance(other, type(head)):
+            _check_sizes(head.served_size(ours), other.served_size(theirs), folder)
         _check_heads(head, other, folder)
 
 

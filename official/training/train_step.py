@@ -144,8 +144,8 @@ class TrainStep:
         if self.memory is not None:
             batch = self.memory.read(batch)
         statistics = None
-        if self._cached is not None:
-            batch, statistics = self._with_slopes(batch, scales, step, first, parts)
+        if (cached := self._cached) is not None:
+            batch, statistics = self._with_slopes(cached, batch, scales, step, first, parts)
         (dense, of_parts), joined = self._summed(
             lambda part, number: self._compute(part, scales, step, number), batch, first, parts
         )
@@ -182,15 +182,15 @@ class TrainStep:
             )
         return rows // share
 
-    def _with_slopes(self, batch, scales, step, first, parts: int):
+    def _with_slopes(self, cached, batch, scales, step, first, parts: int):
         """Returns a batch with the gradients of the cached vectors of its rows, and statistics.
 
-        The statistics are those of `_gradients` for the whole batch.
+        `cached` is the objective. The statistics are those of `_gradients` for the whole batch.
         """
         _, (vectors,) = self._summed(
             lambda part, number: self._vectors(part, step, number), batch, first, parts
         )
-        terms = self._cached.terms_of(vectors, batch)
+        terms = cached.terms_of(vectors, batch)
         loss = tf.add_n([loss * scales[name] for name, loss in terms.losses.items()])
         (slopes,) = tf.gradients(loss, [vectors])
         weights = self.model.weight_sums(batch)

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 import official
 from official import config as configs
+from official.config.encoders import BilmConfig
+from official.config.heads import Mix
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.conversion import huggingface
 from official.modeling.model import Model
@@ -23,11 +25,12 @@ CLOSE = dict(rtol=0, atol=1e-5)
 TEXTS = ["The cat sat on a mat.", "", "dog " * 30, "a cat and a dog"]
 
 
-def write(folder, **options):
-    """Writes a model with random weights; returns it, and the vectors that training compares."""
+def write(folder, encoder=None, **options):
+    """Writes a model with random weights; returns the vectors that its evaluation compares."""
     bare = huggingface.read(GOLDEN / "hf_files" / "bare")
+    encoder = encoder or bare.config.encoder
     objective = SentenceEmbeddingConfig(**options)
-    config = configs.ResolvedConfig.of(bare.config, objectives=(objective,))
+    config = configs.ResolvedConfig.of(bare.config, encoder=encoder, objectives=(objective,))
     model = Model(config)
     for path, variable in model.variables_by_path().items():
         given = bare.variables.get(path)
@@ -36,7 +39,8 @@ def write(folder, **options):
         )
     variables = {path: np.asarray(v) for path, v in model.variables_by_path().items()}
     model_folder.write_new(config, bare.tokenizer, variables, folder)
-    batch = pack_texts([tf.constant(TEXTS)], bare.tokenizer, 24)
+    length = min(encoder.max_positions, 64)
+    batch = pack_texts([tf.constant(TEXTS)], bare.tokenizer, length, encoder.text_layout)
     batch = {name: value[:, None] for name, value in batch.items()}
     ready = model.prepare({**batch, "example_weights": tf.ones(4)})
     return model.predictions(ready)["vectors"][:, 0].numpy()
@@ -63,6 +67,20 @@ def test_vectors_are_those_of_the_training(options, size, tmp_path):
     assert loaded.encode(TEXTS, pooling="max").shape == (4, 12)
     poolings = len(SentenceEmbeddingConfig(**options).poolings)
     assert loaded.encode(TEXTS, layer=0).shape == (4, 12 * poolings)
+
+
+def test_vectors_of_an_elmo_are_of_its_mix(tmp_path):
+    size = huggingface.read(GOLDEN / "hf_files" / "bare").config.encoder.vocab_size
+    elmo = BilmConfig(
+        vocab_size=size, tokens="words", num_layers=2, cell_size=9,
+        projection_size=6, memory_length=0, initializer_range=0.3,
+    )  # fmt: skip
+    expected = write(tmp_path / "model", elmo, mix=Mix(), projection=Projection(size=5))
+    assert expected.shape == (4, 5)
+    np.testing.assert_allclose(official.load(tmp_path / "model").encode(TEXTS), expected, **CLOSE)
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    found = table.make(parts, kind, default)[1]["embed"](tf.constant(TEXTS))["vectors"]
+    np.testing.assert_allclose(found, expected, **CLOSE)
 
 
 def test_settings_of_the_file_come_first(tmp_path):
