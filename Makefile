@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo study-quick test test-ci test-all coverage lint imports types torture parity parity-environments \
+.PHONY: help demo study-quick test test-ci test-all coverage lint imports types torture parity parity-mteb parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -32,6 +32,7 @@ help:
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
 	@echo "make torture      kills, damages, full disks and hostile input, in a slice (some minutes)"
 	@echo "make parity       live comparison with the reference implementations (installs them)"
+	@echo "make parity-mteb  the comparison with MTEB's runner (installs it, with PyTorch)"
 	@echo "make bench        speed, side by side with the references (installs them)"
 	@echo "make docs         the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
@@ -107,11 +108,13 @@ install-parity-%: tests/parity/requirements-%.txt
 
 always:
 
-parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready \
-  .parity/mteb/.ready
+parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready
 
 parity: .venv/.ready parity-environments
 	GARDEN_PARITY=required $(PYTEST) tests/parity
+
+parity-mteb: .venv/.ready .parity/mteb/.ready
+	$(PY) -m pytest tests/parity/test_mteb_parity.py
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready .parity/tokenizers/.ready
 	$(PY) -m benchmarks.preprocess
