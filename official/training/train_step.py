@@ -190,7 +190,7 @@ class TrainStep:
         _, (vectors,) = self._summed(
             lambda part, number: self._vectors(part, step, number), batch, first, parts
         )
-        terms = cached.terms_of(vectors, batch)
+        terms = cached.terms_of_vectors(vectors, batch)
         loss = tf.add_n([loss * scales[name] for name, loss in terms.losses.items()])
         (slopes,) = tf.gradients(loss, [vectors])
         weights = self.model.weight_sums(batch)

@@ -87,7 +87,7 @@ class Objective(keras.Layer):
 
     @property
     def compares_rows(self) -> bool:
-        """Whether the loss of an example depends on the others, by `vectors` and `terms_of`."""
+        """Whether the loss of an example depends on the others; it has `terms_of_vectors` then."""
         return False
 
     def all_rows(self, x: Tensor) -> tuple[Tensor, Size]:
@@ -111,7 +111,7 @@ class Objective(keras.Layer):
         """
         raise NotImplementedError
 
-    def terms_of(self, vectors: Tensor, batch: Batch, training: bool = True) -> Terms:
+    def terms_of_vectors(self, vectors: Tensor, batch: Batch, training: bool = True) -> Terms:
         """Returns the `terms` of an objective that `compares_rows`, by the `vectors` of a batch.
 
         Args:

@@ -120,9 +120,11 @@ class Objective(heads.Reader):
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
         """See `base.Objective`."""
-        return self.terms_of(self.vectors(batch, encoded, rng), batch, training=rng is not None)
+        return self.terms_of_vectors(
+            self.vectors(batch, encoded, rng), batch, training=rng is not None
+        )
 
-    def terms_of(self, vectors: Tensor, batch: Batch, training: bool = True) -> base.Terms:
+    def terms_of_vectors(self, vectors: Tensor, batch: Batch, training: bool = True) -> base.Terms:
         """See `base.Objective`.
 
         An evaluation of examples that the loss does not take has no term: the metrics of the task

@@ -96,7 +96,7 @@ def value_and_gradient(layer, x, scores=SCORES, weights=WEIGHTS):
     x = tf.constant(x, "float64")
     with tf.GradientTape() as tape:
         tape.watch(x)
-        terms = layer.terms_of(x, batch)
+        terms = layer.terms_of_vectors(x, batch)
         loss = terms.losses[layer.name]
     assert float(layer.weight_sums(batch)[layer.name]) == weights.sum()
     return float(loss), tape.gradient(loss, x).numpy(), terms.metrics
