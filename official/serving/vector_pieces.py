@@ -21,7 +21,6 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -289,5 +288,4 @@ def _begin(folder: AnyPath, plan: dict[str, Any]) -> None:
             f"{folder} has vectors of another command (other {', '.join(other)}): name another "
             "folder, or remove it first"
         )
-    if isinstance(folder, Path):
-        atomic.remove_leftovers(folder)
+    atomic.remove_leftovers(folder)

@@ -78,7 +78,7 @@ class WordIds:
         self._spell = spell
         self._max_words = max_words
         self._block = min(_BLOCK, max_words)
-        self._lock = threading.Lock()
+        self._mutex = threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
@@ -96,7 +96,7 @@ class WordIds:
         lengths = np.diff(begins, append=len(data))
         keys_of = _Keys(data)
         values, sizes = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-        with self._lock:
+        with self._mutex:
             first = 0
             while first < len(begins):
                 # About as many as are known, so that most of them are.

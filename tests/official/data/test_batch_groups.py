@@ -171,6 +171,7 @@ def test_no_text_stands_twice_in_a_batch(tmp_path, monkeypatch, bounds):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_batches_without_a_text_twice_are_those_of_any_workers_and_any_start(tmp_path, monkeypatch):
     monkeypatch.setattr(batch_groups, "MAX_BATCHES", 7)
     files = write(tmp_path, [30, 33])

@@ -107,7 +107,8 @@ def mixed(folder, names, config=None, training=True, shares=()):
     return opened.read(config or embedding_tasks.config(recipe__steps=60), training)
 
 
-@pytest.mark.parametrize("shares", [(), (1, 3)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", [(), pytest.param((1, 3), marks=pytest.mark.long)])
 def test_each_batch_is_of_one_data_set(folder, shares):
     """By size `pairs` is drawn twice as often as `more`, and by these shares a third as often."""
     source = mixed(folder, ("pairs", "more"), shares=shares)

@@ -147,6 +147,7 @@ def test_every_kind_of_tokenizer_is_saved(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_saved_model_of_raw_text_gives_the_vectors_of_the_folder(tmp_path):
     """Of XLNet, with SentencePiece, padding on the left and a memory."""
     folder = ROOT / "tests" / "golden" / "earlier" / "xlnet" / "model"
