@@ -86,19 +86,42 @@ class Bert(nn.Module):
 
 
 def step(size: dict) -> None:
-    """Serves the steps: forward, backward, clip by the global norm, update."""
+    """Serves the steps of `Bert`."""
     torch.manual_seed(0)
     model = Bert(size).train()
+    serve(model, adamw(model), _batch, lambda forward, batch: forward(batch), size)
+
+
+def adamw(model: nn.Module) -> torch.optim.Optimizer:
+    """Returns fused AdamW, which decays matrices alone."""
     decayed = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW(
+    return torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
         lr=1e-6,
         eps=1e-6,
         fused=True,
     )
-    batches = [_batch(batch) for batch in steps.batches(size)]
-    forward: Callable[..., Tensor] = torch.compile(model) if size["compile"] else model
+
+
+def serve(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch_of: Callable[[Mapping], Mapping[str, Tensor]],
+    loss_of: Callable[[Callable, Mapping[str, Tensor]], Tensor],
+    size: Mapping[str, object],
+) -> None:
+    """Serves the steps of a model: forward, backward, clip by the global norm, update.
+
+    Args:
+      model: the model.
+      optimizer: its optimizer.
+      batch_of: makes tensors of a batch of `steps`.
+      loss_of: calls the model, which may be compiled, and returns the loss.
+      size: the sizes of the benchmark.
+    """
+    batches = [batch_of(batch) for batch in steps.batches(size)]
+    forward = torch.compile(model) if size["compile"] else model
     done = 0
 
     def run(count: int) -> float:
@@ -106,7 +129,7 @@ def step(size: dict) -> None:
         for _ in range(count):
             optimizer.zero_grad()
             with torch.autocast("cpu", torch.bfloat16, enabled=size["precision"] == "bfloat16"):
-                loss = forward(batches[done % len(batches)])
+                loss = loss_of(forward, batches[done % len(batches)])
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 import server
-import steps
 import torch
+import train_step_torch
 from transformers import (
     BertConfig,
     BertForPreTraining,
@@ -26,15 +26,7 @@ def bert(size: dict) -> None:
             hidden_act="gelu_new",
         )
     ).train()
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
-        lr=1e-6,
-        eps=1e-6,
-        fused=True,
-    )
-    _serve(model, optimizer, _bert_batch, size)
+    train_step_torch.serve(model, train_step_torch.adamw(model), _bert_batch, _loss, size)
 
 
 def t5(size: dict) -> None:
@@ -55,7 +47,7 @@ def t5(size: dict) -> None:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-6, eps=1e-6, weight_decay=0.01, fused=True
     )
-    _serve(model, optimizer, _t5_batch, size)
+    train_step_torch.serve(model, optimizer, _t5_batch, _loss, size)
 
 
 def _bert_batch(batch):
@@ -84,30 +76,8 @@ def _t5_batch(batch):
     }
 
 
-def _serve(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch_of: Callable[[Mapping], Mapping[str, torch.Tensor]],
-    size: Mapping[str, object],
-) -> None:
-    """Serves the steps of a model: forward, backward, clip by the global norm, update."""
-    batches = [batch_of(batch) for batch in steps.batches(size)]
-    forward = torch.compile(model) if size["compile"] else model
-    done = 0
-
-    def run(count: int) -> float:
-        nonlocal done
-        for _ in range(count):
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=size["precision"] == "bfloat16"):
-                loss = forward(**batches[done % len(batches)]).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            done += 1
-        return loss.item()
-
-    steps.serve(run)
+def _loss(forward: Callable, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    return forward(**batch).loss
 
 
 if __name__ == "__main__":
