@@ -99,17 +99,21 @@ def compute(
             "the examples are texts alone, which have nothing to compare: name the folder of a "
             "task of pairs with --validation_data"
         )
+    names = list(names)
     found: dict[str, float] = {}
-    for name in names:
-        if name in _OF_RANKS:
-            found[name] = float(np.mean(_OF_RANKS[name](ranks(vectors, hashes))))
-        elif scores is None:
+    if of_ranks := [name for name in names if name in _OF_RANKS]:
+        places = ranks(vectors, hashes)
+        found |= {name: float(np.mean(_OF_RANKS[name](places))) for name in of_ranks}
+    if of_scores := [name for name in names if name not in _OF_RANKS]:
+        if scores is None:
             raise rows.nothing_to_compare("scores")
-        elif name == "average_precision":
-            found[name] = _average_precision(scores, cosines(vectors)[:, 0])
-        else:
-            found |= rows.compute([name], scores, cosines(vectors)[:, 0])
-    return found
+        similarities = cosines(vectors)[:, 0]
+        for name in of_scores:
+            if name == "average_precision":
+                found[name] = _average_precision(scores, similarities)
+            else:
+                found |= rows.compute([name], scores, similarities)
+    return {name: found[name] for name in names}
 
 
 def cosines(vectors: np.ndarray) -> np.ndarray:

@@ -440,10 +440,15 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
     return lambda *inputs: next(functions)(*inputs)
 
 
-def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yields the texts in lists of `CHUNK`, each of which is sorted by length by itself."""
+def chunks(texts: Iterable[str], size: int | None = None) -> Iterator[list[str]]:
+    """Yields the texts in lists of `size`, each of which is sorted by length by itself.
+
+    Args:
+      texts: the texts.
+      size: the number of texts of a list; None = `CHUNK`.
+    """
     texts = iter(texts)
-    while chunk := list(itertools.islice(texts, CHUNK)):
+    while chunk := list(itertools.islice(texts, size or CHUNK)):
         yield chunk
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from official.serving.embedder import Embedder
+from official.serving.embedder import Embedder, chunks
 from official.serving.text_vectors import EmbeddingSettings
 from official.tasks import text_files, trec
 from official.utils import atomic, paths
@@ -174,7 +174,7 @@ def compared(
 
     def vectors() -> Iterator[np.ndarray]:
         progress = Progress(count, report, unit="documents")
-        for block in _blocks(documents):
+        for block in chunks(documents, BLOCK):
             yield _encoded(embedder, block, settings, "document", batch_size)
             progress(len(block))
 
@@ -238,17 +238,6 @@ def check_top_k(top_k: int) -> None:
 def check_output(output: str | os.PathLike) -> None:
     """Refuses a file whose name is not that of a run."""
     paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    for text in texts:
-        block.append(text)
-        if len(block) == BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
 
 
 def _encoded(

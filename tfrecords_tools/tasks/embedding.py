@@ -113,23 +113,26 @@ class Builder(builder.Builder["Row", SplitCounts]):
                 "the same number of negatives",
             )
             return False
-        if self.task.form not in ("scores", "binary") and len(set(texts)) < len(texts):
+        if not self._scored and len(set(texts)) < len(texts):
             bad(TWICE, f"{where}: two texts are the same")
             return False
         return True
 
     def examples(self) -> Make["Row", SplitCounts]:
         """See `builder.Builder`."""
-        scored = self.task.form in ("scores", "binary")
-        return functools.partial(_examples, max_length=self.max_length, scored=scored)
+        return functools.partial(_examples, max_length=self.max_length, scored=self._scored)
+
+    @property
+    def _scored(self) -> bool:
+        """Whether examples have scores."""
+        return self.task.form in ("scores", "binary")
 
     @property
     def features(self) -> tuple[str, ...]:
         """See `builder.Builder`."""
-        scored = self.task.form in ("scores", "binary")
         names = "token_ids", "segment_lengths", "sequence_lengths", "row", "text_hashes"
         words = pair_packing.word_features(self.tokenizer)
-        return (*names, *words, "score") if scored else (*names, *words)
+        return (*names, *words, "score") if self._scored else (*names, *words)
 
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
         """See `builder.Builder`; the examples have no labels."""
