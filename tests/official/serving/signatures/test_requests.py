@@ -10,13 +10,15 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow.core.framework import tensor_pb2
 
+import official
 from official.config.heads import (
     MultipleChoiceConfig,
     RankingConfig,
     SpanAnswerConfig,
     TokenClassificationConfig,
 )
-from official.config.objectives import CausalLMConfig
+from official.config.objectives import CausalLMConfig, MaskedLMConfig
+from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.serving import saved_model
 from tests import ROOT
 from tests.official import test_export
@@ -29,6 +31,8 @@ HEADS = {
     "answer": SpanAnswerConfig(),
     "tag": TokenClassificationConfig(labels=("O", "B-X", "I-X"), crf=True),
     "sample": CausalLMConfig(),
+    "embed": SentenceEmbeddingConfig(projection=Projection(size=4)),
+    "fill_mask": MaskedLMConfig(),
 }
 
 
@@ -38,10 +42,30 @@ def blocks(kind):
     return actual
 
 
+def exchanges():
+    """The bodies of requests, each with the answer that follows it, or None."""
+    actual = []
+    for body in map(json.loads, blocks("json")):
+        if "signature_name" in body:
+            actual.append((body, None))
+        else:
+            actual[-1] = actual[-1][0], body
+    return actual
+
+
+EXCHANGES = exchanges()
+OF_VECTORS = [pair for pair in EXCHANGES if pair[0]["signature_name"] == "embed"]
+
+
 @pytest.fixture(scope="module")
-def signatures(tmp_path_factory):
+def parent(tmp_path_factory):
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def signatures(parent):
     """Gives the signature that a request names, of a model that is exported when it is needed."""
-    parent, models = tmp_path_factory.mktemp("served"), {}
+    models = {}
 
     def signature(name):
         model = name if name in HEADS else "classification"
@@ -65,7 +89,7 @@ def exported(folder, model):
     return tf.saved_model.load(str(folder / "saved"))
 
 
-def columns(body):
+def columns(body, signature):
     """The inputs of a request to TensorFlow Serving's REST API, by name."""
     assert body.keys() == {"signature_name", "inputs" if "inputs" in body else "instances"}
 
@@ -74,12 +98,37 @@ def columns(body):
             return base64.b64decode(value["b64"])
         return list(map(plain, value)) if isinstance(value, list) else value
 
+    names = list(signature.structured_input_signature[1])
     if "inputs" in body:
-        return {name: plain(value) for name, value in body["inputs"].items()}
+        given = body["inputs"]
+        given = given if isinstance(given, dict) else dict(zip(names, [given], strict=True))
+        return {name: plain(value) for name, value in given.items()}
     rows = body["instances"]
     if not isinstance(rows[0], dict) or rows[0].keys() == {"b64"}:
-        return {None: [plain(row) for row in rows]}  # the only input there is
+        return dict(zip(names, [plain(rows)], strict=True))  # the only input there is
     return {name: [plain(row[name]) for row in rows] for name in rows[0]}
+
+
+def answered(body, outputs):
+    """The answer of TensorFlow Serving's REST API, from the tensors of a signature."""
+
+    def plain(value):
+        if isinstance(value, list):
+            return list(map(plain, value))
+        return value.decode() if isinstance(value, bytes) else value
+
+    columns = {name: plain(value.numpy().tolist()) for name, value in outputs.items()}
+    if "inputs" in body:
+        return {"outputs": columns if len(columns) > 1 else next(iter(columns.values()))}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {"predictions": rows if len(columns) > 1 else next(iter(columns.values()))}
+
+
+def form(value):
+    """A body with types in the place of texts and numbers."""
+    if isinstance(value, dict):
+        return {name: form(each) for name, each in value.items()}
+    return list(map(form, value)) if isinstance(value, list) else type(value)
 
 
 def ask(signature, given):
@@ -99,19 +148,32 @@ def rows_of(given):
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("block", blocks("json"))
-def test_a_rest_body_is_answered(signatures, block):
-    body = json.loads(block)
-    given = columns(body)
+@pytest.mark.parametrize(("body", "answer"), EXCHANGES)
+def test_a_rest_body_is_answered(signatures, body, answer):
     signature = signatures(body["signature_name"])
-    if None in given:
-        (name,) = signature.structured_input_signature[1]
-        given = {name: given.pop(None)}
-    answers = ask(signature, given)
-    assert answers
-    for name, value in answers.items():
+    given = columns(body, signature)
+    outputs = ask(signature, given)
+    assert outputs
+    for name, value in outputs.items():
         assert value.shape[0] == rows_of(given), name
         assert value.dtype == tf.string or np.isfinite(value.numpy()).all(), name
+    if answer is not None:
+        assert form(answered(body, outputs)) == form(answer)
+
+
+@pytest.mark.slow
+def test_answers_with_vectors_are_those_of_encode(signatures, parent):
+    assert {next(iter(answer)) for _, answer in OF_VECTORS} == {"predictions", "outputs"}
+    signature = signatures("embed")
+    model = official.load(parent / "embed" / "model")
+    for body, answer in OF_VECTORS:
+        given = columns(body, signature)
+        actual = answered(body, ask(signature, given))
+        assert form(actual) == form(answer)
+        assert actual.keys() == answer.keys()
+        (vectors,) = actual.values()
+        np.testing.assert_allclose(vectors, model.encode(given["text"]), atol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(*answer.values(), axis=1), 1.0, atol=1e-6)
 
 
 def predict_request():
