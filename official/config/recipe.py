@@ -21,23 +21,24 @@ class Optimizer:
     """How gradients become updates; see `official.training.optimizers`.
 
     Attributes:
-      type: `adamw` (BERT), `lamb` (You et al., 2020), `adagrad` (Duchi et al., 2011, as in ELMo) or
-        `adafactor` (Shazeer and Stern, 2018, as in T5), whose steps are relative to the size of the
-        weights.
+      type: `adamw` (BERT), `stable_adamw` (Wortsman et al., 2023, as in ModernBERT), `lamb` (You et
+        al., 2020), `adagrad` (Duchi et al., 2011, as in ELMo) or `adafactor` (Shazeer and Stern,
+        2018, as in T5), whose steps are relative to the size of the weights.
       learning_rate: the peak of the schedule.
       beta_1: the decay rate of the first moment.
       beta_2: the decay rate of the second moment.
       epsilon: added to the root of the second moment.
       initial_accumulator: of `adagrad`, the first value of the sums of squared gradients.
-      weight_decay: the rate of decoupled weight decay; None = 0.01, or 0 with `adafactor` and
-        `adagrad`.
+      weight_decay: the rate of decoupled weight decay, which the learning rate multiplies; None =
+        0.01, or 0 with `adafactor` and `adagrad`. Of `stable_adamw` it is the share of a weight
+        that a step at the peak takes off, whatever the peak; None = 1e-5.
       no_decay: regular expressions. Variables whose path matches one have no weight decay.
       no_adaptation: regular expressions. Variables whose path matches one have no trust ratio in
         LAMB. None = those of `no_decay`.
       clip_norm: the largest global norm of the reduced gradient; 0 = no clipping. None = 1, or 0
-        with `adafactor`, which limits each update instead.
+        with `adafactor` and `stable_adamw`, which limit each update instead.
       bias_correction: whether the moments are corrected as in Adam; the releases do not correct
-        them.
+        them, but that of `stable_adamw`, which always is.
       layer_decay: the factor between the learning rates of a layer and of the layer above it; 1 =
         all rates are equal.
       layer_decay_from: what has the full rate: `head`, two steps above the last layer (ELECTRA), or
@@ -59,14 +60,18 @@ class Optimizer:
     layer_decay_from: str = "head"
 
     def __post_init__(self):
-        one_of("type", self.type, ["adamw", "lamb", "adafactor", "adagrad"])
-        moments = self.type in ("adamw", "lamb")
+        one_of("type", self.type, ["adamw", "stable_adamw", "lamb", "adafactor", "adagrad"])
+        stable, moments = self.type == "stable_adamw", self.type in ("adamw", "lamb")
         if self.weight_decay is None:
-            object.__setattr__(self, "weight_decay", 0.01 if moments else 0.0)
+            decay = 1e-5 if stable else 0.01 if moments else 0.0
+            object.__setattr__(self, "weight_decay", decay)
         if self.clip_norm is None:
-            object.__setattr__(self, "clip_norm", 0.0 if self.type == "adafactor" else 1.0)
-        for name in () if moments else ("beta_1", "beta_2", "epsilon", "bias_correction"):
+            limits = self.type in ("adafactor", "stable_adamw")
+            object.__setattr__(self, "clip_norm", 0.0 if limits else 1.0)
+        for name in () if moments or stable else ("beta_1", "beta_2", "epsilon"):
             self._check_default(name, "adamw")
+        if not moments:
+            self._check_default("bias_correction", "adamw")
         if self.type != "adagrad":
             self._check_default("initial_accumulator", "adagrad")
         elif self.weight_decay:
@@ -94,13 +99,26 @@ class Optimizer:
             )
 
 
+_POLYNOMIAL = ("end_ratio", "power")
+# The settings that some types of schedules have, beside those of all.
+SCHEDULES: dict[str, tuple[str, ...]] = {
+    "bert": _POLYNOMIAL,
+    "electra": _POLYNOMIAL,
+    "xlnet": _POLYNOMIAL,
+    "inverse_sqrt": ("linear_tail",),
+    "constant": (),
+    "trapezoidal": ("end_ratio", "decay_fraction"),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Schedule:
     """Warm-up and decay of the learning rate; see `official.training.schedules`.
 
     Attributes:
       type: the release whose warm-up is used: `bert`, `electra` or `xlnet`. Or `inverse_sqrt` =
-        `learning_rate / sqrt(max(step, warmup_steps))` (T5: 1 and 10,000); or `constant`.
+        `learning_rate / sqrt(max(step, warmup_steps))` (T5: 1 and 10,000); `constant`; or
+        `trapezoidal` = constant, and a decay at the end (ModernBERT).
       steps: steps of the whole schedule; 0 = the steps of the run. A run of fewer steps is the
         first part of a longer one, which `recipe.init_weights: run` continues.
       warmup_steps: steps of warm-up.
@@ -109,6 +127,8 @@ class Schedule:
       power: the power of the polynomial decay; 1 = linear.
       linear_tail: of `inverse_sqrt`, the share of all steps, at the end, in which the rate is also
         multiplied by a factor that falls linearly from 1 to 0.
+      decay_fraction: of `trapezoidal`, the share of all steps, at the end, in which the rate falls
+        from its peak to `end_ratio` by 1 - sqrt(x), where x rises from 0 to 1.
     """
 
     type: str = "bert"
@@ -118,17 +138,15 @@ class Schedule:
     end_ratio: float = 0.0
     power: float = 1.0
     linear_tail: float = 0.0
+    decay_fraction: float = omitted(0.0)
 
     def __post_init__(self):
-        one_of("type", self.type, ["bert", "electra", "xlnet", "inverse_sqrt", "constant"])
-        polynomial = self.type not in ("inverse_sqrt", "constant")
-        unused = () if polynomial else ("end_ratio", "power")
-        if self.type != "inverse_sqrt":
-            unused += ("linear_tail",)
-        for name in unused:
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+        one_of("type", self.type, SCHEDULES)
+        for name in ("end_ratio", "power", "linear_tail", "decay_fraction"):
+            changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
+            if changed and name not in SCHEDULES[self.type]:
                 raise ValueError(f"{name}: not supported for the type {self.type}; remove it")
-        fraction(self, "linear_tail")
+        fraction(self, "linear_tail", "decay_fraction")
         at_least(self, 0, "steps", "warmup_steps")
         fraction(self, "warmup_fraction", "end_ratio")
         if self.warmup_steps and self.warmup_fraction:

@@ -1,7 +1,7 @@
 """Learning rates: over the steps, and by the layer of a variable.
 
-The schedules are those of the releases of BERT, ELECTRA, XLNet and T5. The first three differ in
-their warm-up. Steps are counted from 0. `peak` is the configured learning rate, `end` is
+The schedules are those of the releases of BERT, ELECTRA, XLNet, T5 and ModernBERT. The first three
+differ in their warm-up. Steps are counted from 0. `peak` is the configured learning rate, `end` is
 `peak * end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) ** power`.
 
 Rates that decay from the head to the embeddings are for fine-tuning: lower layers are more general
@@ -29,6 +29,9 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
       share `linear_tail` of the steps, at the end, a factor falls linearly from 1 to 0 as well
       (Raffel et al. 2020, section 3.1.2; `learning_rate_schedules.py` of Mesh TensorFlow).
     * `constant`: `peak`, after a linear ramp during warm-up.
+    * `trapezoidal`: the same, and in the share `decay_fraction` of the steps, at the end,
+      `end + (peak - end) * (1 - sqrt(x))`, where x rises from 0 to 1 (Warner et al. 2024, section
+      2.2; the release of ModernBERT).
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         end_ratio: float = 0.0,
         power: float = 1.0,
         linear_tail: float = 0.0,
+        decay_fraction: float = 0.0,
     ):
         self.kind = kind
         self.peak = peak
@@ -48,14 +52,19 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self.end_ratio = end_ratio
         self.power = power
         self.linear_tail = linear_tail
+        self.decay_fraction = decay_fraction
 
     def __call__(self, step):
         """Returns the learning rate of the update after `step` updates."""
         step = ops.cast(step, keras.config.floatx())
         if self.kind == "inverse_sqrt":
             return self._inverse_sqrt(step)
-        if self.kind == "constant":
+        if self.kind in ("constant", "trapezoidal"):
             after = ops.full_like(step, self.peak)
+            if self.decay_fraction:
+                steps = self.total_steps * self.decay_fraction
+                progress = ops.clip((step - self.total_steps) / steps + 1.0, 0.0, 1.0)
+                after = self._between(1.0 - ops.sqrt(progress))
         elif self.kind == "xlnet":
             decay_steps = max(1, self.total_steps - self.warmup_steps)
             after = self._decay((step - self.warmup_steps) / decay_steps)
@@ -76,9 +85,12 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         return rate * ops.clip(tail, 0.0, 1.0)
 
     def _decay(self, progress):
+        return self._between((1.0 - ops.clip(progress, 0.0, 1.0)) ** self.power)
+
+    def _between(self, share):
+        """Returns the rate that is this share of the way from the end to the peak."""
         end = self.peak * self.end_ratio
-        progress = ops.clip(progress, 0.0, 1.0)
-        return end + (self.peak - end) * (1.0 - progress) ** self.power
+        return end + (self.peak - end) * share
 
     def get_config(self):
         """Returns the arguments of the constructor."""
@@ -106,6 +118,7 @@ def make(recipe: config.Recipe, steps: int) -> Schedule:
         schedule.end_ratio,
         schedule.power,
         schedule.linear_tail,
+        schedule.decay_fraction,
     )
 
 

@@ -8,9 +8,9 @@ from official.training import schedules, trainable
 from official.training.optimizers.adafactor import Adafactor
 from official.training.optimizers.adagrad import Adagrad
 from official.training.optimizers.base import Optimizer
-from official.training.optimizers.moments import LAMB, AdamW
+from official.training.optimizers.moments import LAMB, AdamW, StableAdamW
 
-__all__ = ["LAMB", "Adafactor", "Adagrad", "AdamW", "Optimizer", "make"]
+__all__ = ["LAMB", "Adafactor", "Adagrad", "AdamW", "Optimizer", "StableAdamW", "make"]
 
 
 def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
@@ -36,12 +36,15 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
             "beta_1": settings.beta_1,
             "beta_2": settings.beta_2,
             "epsilon": settings.epsilon,
-            "bias_correction": settings.bias_correction,
         }
-        if settings.type == "lamb":
-            optimizer = LAMB(schedule, no_adaptation=settings.no_adaptation, **options)
+        if settings.type == "stable_adamw":
+            optimizer = StableAdamW(schedule, peak=settings.learning_rate, **options)
         else:
-            optimizer = AdamW(schedule, **options)
+            options["bias_correction"] = settings.bias_correction
+            if settings.type == "lamb":
+                optimizer = LAMB(schedule, no_adaptation=settings.no_adaptation, **options)
+            else:
+                optimizer = AdamW(schedule, **options)
     optimizer.build(model.trainable_variables)
     return optimizer
 

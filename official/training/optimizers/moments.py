@@ -1,4 +1,4 @@
-"""Optimizers with Adam's two moments: AdamW, and LAMB for large batches."""
+"""Optimizers with Adam's two moments: AdamW, StableAdamW, and LAMB for large batches."""
 
 import functools
 from collections.abc import Sequence
@@ -134,6 +134,48 @@ def _update(
     value -= step + rate * decay * value if decay else step
     for handle, new in ((first, mean), (second, square), (variable, value)):
         tf.raw_ops.AssignVariableOp(resource=handle, value=new)
+
+
+class StableAdamW(TwoMoments):
+    """AdamW whose learning rate falls where gradients outgrow their second moment.
+
+    It is for large rates without gradient clipping (Wortsman et al., 2023, section 3.2). This form
+    is that of ModernBERT's release:
+
+    `b^ = 1 - (1 - b) / (1 - b^t)` takes the place of each beta, so that the moments are unbiased;
+    `r = sqrt(mean(g² / max(v, eps²)))` over the variable; `n = rate / max(1, r)`;
+    `w -= n (m / (sqrt(v) + eps)) + (n / peak) decay w`. The decay is that of a step at the peak of
+    the schedule, whatever the peak is.
+
+    `r` is that of a whole variable: queries, keys and values that are joined have one, as there.
+
+    Args:
+      peak: the largest learning rate.
+      options: those of `TwoMoments`.
+    """
+
+    def __init__(self, learning_rate, *, peak: float, name: str = "stable_adamw", **options):
+        super().__init__(learning_rate, bias_correction=True, name=name, **options)
+        self.peak = peak
+
+    def update_step(self, gradient, variable, learning_rate, index):
+        """Updates the moments, then the variable."""
+        dtype = variable.dtype
+        constant = lambda value: tf.constant(value, dtype)  # noqa: E731
+        power_1, power_2 = self.powers(dtype, index)
+        first, second = self._first[index].value, self._second[index].value
+        share = constant(1 - self.beta_1) / (1 - power_1)
+        first = first.assign_add((gradient - first) * share, read_value=True)
+        share = constant(1 - self.beta_2) / (1 - power_2)
+        second = second.assign_add((tf.square(gradient) - second) * share, read_value=True)
+        floor = constant(self.epsilon**2)
+        excess = tf.reduce_mean(tf.square(gradient) / tf.maximum(second, floor))
+        learning_rate /= tf.maximum(constant(1.0), tf.sqrt(excess))
+        update = learning_rate * first / (tf.sqrt(second) + constant(self.epsilon))
+        if self._decayed[index] and self.decay:
+            peak = constant(self.peak * self._rate_factors[index])
+            update += variable * (learning_rate / peak * constant(self.decay))
+        variable.assign_sub(update)
 
 
 class LAMB(TwoMoments):

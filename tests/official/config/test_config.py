@@ -198,7 +198,7 @@ def test_bad_overrides(tmp_path, override, message):
         (
             "recipe.optimizer",
             {"type": "sgd"},
-            "optimizer.type: 'sgd' is not one of adamw, lamb, ada",
+            "optimizer.type: 'sgd' is not one of adamw, stable_adamw",
         ),
         ("recipe.optimizer", {"layer_decay": 1.5}, "layer_decay: 1.5 is not between 0 and 1"),
         ("recipe.optimizer", {"layer_decay": 0}, "layer_decay: 0 stops every layer but the head"),

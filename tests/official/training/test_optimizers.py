@@ -1,4 +1,4 @@
-"""AdamW and LAMB against written-out updates, and the faults of Keras' optimizers to avoid.
+"""AdamW, StableAdamW and LAMB against written-out updates; faults of Keras' optimizers to avoid.
 
 LAMB is also compared with trajectories of tensorflow-addons.
 """
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official import config
 from official.distribution import numerics
+from official.modeling.model import Model
 from official.saving import model_folder
 from official.training import optimizers
 from official.training.optimizers import base, moments
@@ -95,6 +97,77 @@ def test_adamw_follows_the_closed_form_for_200_steps(strategy):
         assert int(optimizer.iterations.numpy()) == 200
     finally:
         keras.config.set_floatx("float32")
+
+
+def numpy_stable_adamw(values, gradients, rate, *, peak, decays, b1=0.9, b2=0.98, eps=1e-3, wd):
+    """ModernBERT's release, written out."""
+    values = [value.copy() for value in values]
+    first = [np.zeros_like(value) for value in values]
+    second = [np.zeros_like(value) for value in values]
+    limited = 0
+    for step, grads in enumerate(gradients):
+        t = step + 1
+        hat_1, hat_2 = ((b**t - b) / (b**t - 1) for b in (b1, b2))
+        for i, g in enumerate(grads):
+            first[i] = hat_1 * first[i] + (1 - hat_1) * g
+            second[i] = hat_2 * second[i] + (1 - hat_2) * g * g
+            r = np.sqrt(np.mean(g * g / np.maximum(second[i], eps**2)))
+            eta = rate(step) / max(1.0, r)
+            limited += r > 1
+            if decays[i]:
+                values[i] = values[i] * (1 - eta / peak * wd)
+            values[i] = values[i] - eta * first[i] / (np.sqrt(second[i]) + eps)
+    return values, limited
+
+
+def test_stable_adamw_follows_the_written_out_release(strategy):
+    keras.config.set_floatx("float64")
+    try:
+        peak = 1e-2
+
+        class Falling(keras.optimizers.schedules.LearningRateSchedule):
+            def __call__(self, step):
+                return peak / (1 + 0.1 * keras.ops.cast(step, "float64"))
+
+        settings = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-3, "weight_decay": 0.02}
+        with strategy.scope():
+            ours = variables()
+            optimizer = optimizers.StableAdamW(Falling(), peak=peak, clip_norm=0.0, **settings)
+            optimizer.build(ours)
+        start = [np.array(v.numpy()) for v in ours]
+        # Gradients of growing size, of which some are below epsilon at first.
+        gradients = [[RNG.normal(size=v.shape) * 1e-4 * 1.2**t for v in start] for t in range(60)]
+        replicas = strategy.num_replicas_in_sync
+
+        @tf.function
+        def step(grads):
+            strategy.run(lambda: optimizer.apply([g / replicas for g in grads], ours))
+
+        for grads in gradients:
+            step([tf.constant(g) for g in grads])
+        decays = [True, False, False, True, True]
+        wanted, limited = numpy_stable_adamw(
+            start, gradients, lambda t: peak / (1 + 0.1 * t), peak=peak, decays=decays, wd=0.02
+        )
+        assert 30 < limited < 270
+        for variable, value in zip(ours, wanted, strict=True):
+            np.testing.assert_allclose(variable.numpy(), value, rtol=1e-9, atol=1e-12)
+    finally:
+        keras.config.set_floatx("float32")
+
+
+def test_the_recipe_of_stable_adamw_has_no_clipping_and_its_own_decay():
+    recipe = config.Recipe(
+        steps=9, optimizer=config.Optimizer(type="stable_adamw", learning_rate=8e-4, beta_2=0.98)
+    )
+    settings = recipe.optimizer
+    assert (settings.clip_norm, settings.weight_decay) == (0.0, 1e-5)
+    with pytest.raises(ValueError, match="bias_correction: True: not supported for the type stab"):
+        config.Optimizer(type="stable_adamw", bias_correction=True)
+    model = Model(small.config())
+    made = optimizers.make(recipe, 9, model)
+    assert isinstance(made, optimizers.StableAdamW)
+    assert (made.peak, made.beta_2, made.decay, made.clip_norm) == (8e-4, 0.98, 1e-5, 0.0)
 
 
 @pytest.mark.usefixtures("compiled_size")

@@ -114,12 +114,38 @@ def test_constant_after_a_ramp():
     np.testing.assert_allclose(rates("constant", warmup=0), PEAK)
 
 
+def test_trapezoidal_ends_with_one_minus_the_root():
+    def schedule(end=0.001):
+        return schedules.Schedule(
+            "trapezoidal", PEAK, TOTAL, WARM, end_ratio=end, decay_fraction=0.25
+        )
+
+    for step in range(TOTAL + 5):
+        share = min(1, step / WARM)
+        if step >= 75:
+            share = 0.001 + 0.999 * (1 - np.sqrt(min(1, (step - 75) / 25)))
+        assert float(schedule()(step)) == pytest.approx(PEAK * share, rel=1e-5), step
+    # The worked values of the release's formula, n / N by 0.001 + 0.999 (1 - sqrt(n / N)).
+    decay = schedules.Schedule("trapezoidal", 1.0, 10_000, end_ratio=0.001, decay_fraction=1.0)
+    worked = {100: 0.9001, 1000: 0.6841, 2500: 0.5005, 5000: 0.2936, 10_000: 0.001}
+    for step, rate in worked.items():
+        wanted = pytest.approx(0.001 + 0.999 * (1 - (step / 10_000) ** 0.5), rel=1e-5)
+        assert float(decay(step)) == wanted
+        assert wanted == pytest.approx(rate, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
         ({"type": "constant", "power": 2.0}, "power: not supported for the type constant"),
         ({"type": "inverse_sqrt", "end_ratio": 0.1}, "end_ratio: not supported for the type inv"),
         ({"type": "bert", "linear_tail": 0.1}, "linear_tail: not supported for the type bert"),
+        (
+            {"type": "constant", "decay_fraction": 0.1},
+            "decay_fraction: not supported for",
+        ),
+        ({"type": "trapezoidal", "decay_fraction": 2.0}, "decay_fraction: 2.0 is not between 0 an"),
+        ({"type": "trapezoidal", "power": 2.0}, "power: not supported for the type trapezoidal"),
         ({"type": "inverse_sqrt", "linear_tail": 1.5}, "linear_tail: 1.5 is not between 0 and 1"),
     ],
 )
