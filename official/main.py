@@ -111,15 +111,15 @@ def _define_run_flags() -> None:
     flags.DEFINE_string(
         "data",
         None,
-        "Folder of shards. For several tasks at once: their folders, separated by commas. For "
-        "several corpora: FOLDER=SHARE,FOLDER=SHARE, the share that each has of every batch; for "
-        "several tasks, the share that each has of the batches.",
+        "Folder of shards. For several tasks or corpora at once: their folders, separated by "
+        "commas. FOLDER=SHARE,FOLDER=SHARE gives the share that each corpus has of every batch, or "
+        "each task of the batches. With `phases` in the config: one folder, or one for each phase.",
     )
     flags.DEFINE_string(
         "validation_data",
         None,
-        "Folder of held-out shards, for pretraining. Task shards contain a validation split; it is "
-        "that of this folder, if one is given.",
+        "Folder of held-out shards, for pretraining; with `phases` one, or one for each. Task "
+        "shards contain a validation split; it is that of this folder, if one is given.",
     )
     flags.DEFINE_string("model_dir", None, "Model folder: config, checkpoints, metrics, events.")
     flags.DEFINE_string(

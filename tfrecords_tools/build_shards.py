@@ -8,14 +8,20 @@ blank line between documents, or JSON Lines with a `text` field; plain, .gz or .
 has a document in each row of its column `text`. Byte-level BPE encodes the text of a document
 unchanged, with its line breaks and blanks. --min_words, --max_symbol_share and --deduplicate leave
 documents out. The same command gives the same bytes with any number of workers, and on Apache Beam.
-If it was stopped, the same command continues where it ended.
+If it was stopped, the same command continues where it ended. With `phases` in the config, --phase
+says which one the shards are for.
 """
+
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.utils import errors, parallel
 from tfrecords_tools.text import corpus
 from tfrecords_tools.writing import execution
+
+if TYPE_CHECKING:
+    from official.config import Config
 
 
 def define_flags() -> None:
@@ -24,6 +30,9 @@ def define_flags() -> None:
     flags.DEFINE_string("config", None, "YAML file of the config")
     flags.DEFINE_bool("list_configs", False, "print the names of the published configs and end")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
+    flags.DEFINE_integer(
+        "phase", None, "the number of the phase of the config, from 1; default: all are alike", 1
+    )
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
     execution.define_flags()
     flags.DEFINE_integer(
@@ -59,7 +68,7 @@ def main(argv: list[str]) -> None:
     from tfrecords_tools.pretraining.settings import Settings
 
     settings = Settings.from_config(
-        config.load(options.config, options.override),
+        _phase(config.load(options.config, options.override), options.phase),
         options.tokenizer,
         options.seed,
         options.format,
@@ -78,6 +87,27 @@ def main(argv: list[str]) -> None:
         options.on_long_line,
         lambda line: print(line, flush=True),
     )
+
+
+def _phase(whole: "Config", number: int | None) -> "Config":
+    """Returns the config of the phase that --phase names."""
+    from official import config
+
+    phases = config.phases(whole)
+    if number is None:
+        segments = {phase.segments for phase in phases}
+        masks = {
+            phase.corruption for phase in phases if phase.segments and phase.segments.static_masks
+        }
+        if len(segments) > 1 or len(masks) > 1:
+            raise errors.UserError(
+                f"--phase is missing: the {len(phases)} phases of the config need different "
+                "shards: build those of each by --phase=1, ..."
+            )
+        return phases[0]
+    if number > len(phases):
+        raise errors.UserError(f"--phase={number}: the config has {len(phases)} phase(s)")
+    return phases[number - 1]
 
 
 run = errors.command(main, define_flags, positional=True)

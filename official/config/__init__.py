@@ -7,6 +7,7 @@ from official.config.loader import (
     from_dict,
     load,
     load_resolved,
+    phases,
     save,
     to_dict,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "load",
     "load_resolved",
     "module_of",
+    "phases",
     "save",
     "to_dict",
 ]

@@ -2,10 +2,11 @@
 
 A config has five parts: `segments` (how text becomes sequences), `corruption` (what the model sees
 of them), `encoder` (the network), `objectives` (what is predicted) and `recipe` (optimizer,
-schedule, sizes). Unknown keys, values of the wrong type and parts that do not fit together raise a
-UserError with the dotted key.
+schedule, sizes). `phases` change them in the course of a pretraining. Unknown keys, values of the
+wrong type and parts that do not fit together raise a UserError with the dotted key.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -81,7 +82,62 @@ def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:
     )
     config = strict.build(Config, raw, source, ready=parts)
     compatibility.check(config, source)
+    phases(config, source)
     return config
+
+
+# What the phases of a run have in common, or what tells them apart.
+_OF_ALL_PHASES = ("name", "phases", "recipe.steps", "recipe.epochs", "recipe.schedule",
+                  "recipe.init_weights", "recipe.optimizer.type")  # fmt: skip
+
+
+def phases(config: Config, source: str = "config") -> list[Config]:
+    """Returns the config of each phase of a run; of a run without phases, its own.
+
+    A phase ends at the last of its `recipe.steps`, which count the steps of the whole run, as its
+    schedule does. From the second one on it continues the run before (`init_weights: run`).
+
+    Args:
+      config: the config.
+      source: the file, for messages.
+
+    Raises:
+      UserError: the phases are not the whole run, or the changes of one are not valid.
+    """
+    if not config.phases:
+        return [config]
+    if config.segments is None or not config.recipe.steps:
+        missing = "segments" if config.segments is None else "recipe.steps"
+        raise UserError(
+            f"{source}: phases: they are parts of the steps of a pretraining, and {missing} is "
+            "missing: give it, or remove phases"
+        )
+    ends = list(itertools.accumulate(phase.share for phase in config.phases))
+    if abs(ends[-1] - 1) > 1e-6:
+        raise UserError(f"{source}: phases: the shares add up to {ends[-1]:g}, not to 1")
+    steps = [round(end * config.recipe.steps) for end in ends]
+    return [
+        _phase(config, number, end, f"{source}: phases.{number}")
+        for number, end in enumerate(steps)
+    ]
+
+
+def _phase(config: Config, number: int, end: int, place: str) -> Config:
+    """Returns the config of a phase, of which `end` is the last step."""
+    raw = to_dict(config)
+    del raw["phases"]
+    for key, value in config.phases[number].change.items():
+        if any(f"{key}.".startswith(f"{fixed}.") for fixed in _OF_ALL_PHASES):
+            raise UserError(f"{place}.change: {key}: it is that of the whole run: remove it")
+        _set(raw, key, value, f"{place}.change")
+    recipe = raw["recipe"]
+    recipe["schedule"]["steps"] = recipe["schedule"]["steps"] or recipe["steps"]
+    recipe["steps"] = end
+    if number:
+        recipe["init_weights"] = "run"
+    if number < len(config.phases) - 1:
+        raw["name"] += f"_phase_{number + 1}"
+    return from_dict(raw, place)
 
 
 def corruption_from_dict(raw: Any, source: str, place: str = "corruption") -> CorruptionConfig:
@@ -146,40 +202,43 @@ def apply_override(raw: dict[str, Any], override: str) -> str:
         value = yaml_files.parse(text)
     except yaml.YAMLError:
         raise UserError(f"--override={override}: the value is not YAML") from None
+    return _set(raw, path, value, f"--override={override}")
+
+
+def _set(raw: dict[str, Any], path: str, value: Any, said: str) -> str:
+    """Changes the value of a dotted key: see `apply_override`. `said` begins messages."""
     *parents, last = path.split(".")
     container: Any = raw
     place = []
     for key in parents:
-        place.append(_key(container, key, override))
-        container = _child(container, place[-1], override)
-    place.append(_key(container, last, override))
+        place.append(_key(container, key, said))
+        container = _child(container, place[-1], said)
+    place.append(_key(container, last, said))
     container[place[-1]] = value
     return ".".join(map(str, place))
 
 
-def _key(container: dict | list, key: str, override: str) -> str | int:
+def _key(container: dict | list, key: str, said: str) -> str | int:
     """Returns the key of a mapping, or the index of the list item that a key names."""
-    return _index(container, key, override) if isinstance(container, list) else key
+    return _index(container, key, said) if isinstance(container, list) else key
 
 
-def _child(container: Any, key: str | int, override: str) -> Any:
+def _child(container: Any, key: str | int, said: str) -> Any:
     """Returns the mapping or list under a key; adds a mapping if there is nothing."""
     if isinstance(container, list):
         return container[int(key)]
     if container.get(key) is None:
         container[key] = {}
     if not isinstance(container[key], dict | list):
-        raise UserError(f"--override={override}: {key} is a value and has no keys below it")
+        raise UserError(f"{said}: {key} is a value and has no keys below it")
     return container[key]
 
 
-def _index(items: list, key: str, override: str) -> int:
+def _index(items: list, key: str, said: str) -> int:
     """Returns the index of the list item that a key names by its number or type."""
     names = [item.get("type") if isinstance(item, dict) else None for item in items]
     if key in names:
         return names.index(key)
     if key.isdigit() and int(key) < len(items):
         return int(key)
-    raise UserError(
-        f"--override={override}: no item {key!r}: there are {', '.join(map(str, names))}"
-    )
+    raise UserError(f"{said}: no item {key!r}: there are {', '.join(map(str, names))}")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 from official.config.recipe import Recipe
 from official.config.segments import Segments
 from official.utils.errors import UserError
-from official.utils.strict import Tagged
+from official.utils.strict import Tagged, omitted, positive_fraction
 
 
 class Part(Tagged):
@@ -223,6 +223,24 @@ class ObjectiveConfig(Part):
 
 
 @dataclasses.dataclass(frozen=True)
+class Phase:
+    """A part of the steps of a pretraining, with settings of its own.
+
+    Attributes:
+      share: of the steps of the run.
+      change: the keys of the config that differ in this phase, such as `segments.max_length`.
+      data_shares: the share that each folder of --data has of a batch; empty = as without phases.
+    """
+
+    share: float
+    change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data_shares: tuple[float, ...] = omitted(())
+
+    def __post_init__(self):
+        positive_fraction(self, "share")
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
     """The config of one run. A fine-tuning run has neither segments nor corruption.
 
@@ -234,6 +252,7 @@ class Config:
       encoder: the network; None = the encoder of the model given with `--init`.
       objectives: the losses, in the order in which their terms are reported.
       recipe: optimizer, schedule, batches and steps.
+      phases: the parts of a pretraining, one after the other; empty = it is one.
     """
 
     name: str
@@ -243,6 +262,7 @@ class Config:
     encoder: EncoderConfig | None = None
     objectives: tuple[ObjectiveConfig, ...] = ()
     recipe: Recipe = Recipe(steps=1)
+    phases: tuple[Phase, ...] = omitted(())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -197,7 +197,8 @@ class Recipe:
       task_sampling: how the task of each batch is drawn, if there are several: in proportion to
         their sizes (`proportional`), equally often (`equal`), or more and more evenly
         (`annealed`); see `official.data.mixture`.
-      task_limit: the largest number of examples that a task counts with; 0 = none.
+        So are the shares that several corpora have of a batch, but for `annealed`.
+      task_limit: the largest number of examples that a task or corpus counts with; 0 = none.
       task_temperature: of `proportional`: the root of the sizes that counts; 1 = the sizes.
       init_weights: what is taken from `--init`: the `encoder`; `all` weights; `none`, only the
         sizes; `generator` = the encoder, and again as a frozen generator with its masked LM; or

@@ -123,7 +123,7 @@ class Mixture:
                 raise UserError(
                     f"{source.folder} is of {what}: name a folder for each task (of embeddings, "
                     "build_task_shards --task_name gives them names), or corpora for pretraining "
-                    "with their shares (--data=FOLDER=0.7,FOLDER=0.3)"
+                    "alone"
                 )
             tasks[task.name] = task
             for kind, ours, theirs in (
@@ -267,7 +267,7 @@ class Opened:
           UserError: the shards do not match the config, or one another.
         """
         split, several = self.shards[0].split, len(self.shards) > 1
-        shares = () if several else self.shares  # of corpora
+        shares = () if several else self._corpus_shares(config.recipe, training)
         sources = [
             ShardDataset(shards, config, split, training, shares=shares) for shards in self.shards
         ]
@@ -275,13 +275,31 @@ class Opened:
             return sources[0]
         return Mixture(sources, config, self.shares if training else ())
 
+    def _corpus_shares(self, recipe: configs.Recipe, training: bool) -> Sequence[float]:
+        """Returns the share that each corpus has of a batch; empty = as its examples are shuffled.
+
+        Without given shares, they follow from the sizes, as the recipe says.
+        """
+        shards = self.shards[0]
+        if self.shares or not training or len(shards.folders) == 1:
+            return self.shares
+        if recipe.task_sampling == "annealed":
+            raise UserError(
+                "recipe.task_sampling: annealed is for tasks, not for corpora: take proportional"
+            )
+        settings = recipe.task_sampling, recipe.task_limit, recipe.task_temperature
+        if settings == ("proportional", 0, 1.0):
+            return ()
+        sizes = [sum(s.records for s in m.split(shards.split)) for m in shards.manifests]
+        return tuple(rates(sizes, 1, *settings)[0])
+
 
 def open_shards(data: Paths, split: str, deep: bool = True) -> Opened:
     """Reads the manifests of a split, and compares its shards with them.
 
     Args:
-      data: a folder of shards; several of different tasks, which become a mixture; or several for
-        pretraining with the share that each has of a batch.
+      data: a folder of shards; several of different tasks, which become a mixture; or several
+        corpora for pretraining, also with the share that each has of a batch.
       split: the name of the split.
       deep: whether to compare every byte, or only the sizes.
 
@@ -293,7 +311,9 @@ def open_shards(data: Paths, split: str, deep: bool = True) -> Opened:
         shares = tuple(data.values())
         if not _of_tasks(data):
             return Opened([Shards.open(list(data), split, deep)], shares)
-    folders = [data] if isinstance(data, str | os.PathLike) else data
+    folders = [data] if isinstance(data, str | os.PathLike) else list(data)
+    if len(folders) > 1 and all(manifest.read(folder).task is None for folder in folders):
+        return Opened([Shards.open(folders, split, deep)])
     return Opened([Shards.open(folder, split, deep) for folder in folders], shares)
 
 

@@ -1,5 +1,6 @@
 """Trains models: `--mode=train` and `--mode=train_and_eval`."""
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -16,7 +17,7 @@ from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
 from official.shards import parsing, shard_folder
-from official.training import reporting, resolve, resuming, trainable
+from official.training import phases, reporting, resolve, resuming, trainable
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
 from official.utils.errors import UserError
@@ -54,10 +55,12 @@ def train(
     Args:
       config: a config, or the path of its YAML file.
       data: a folder of shards; a list of folders, one for each task; or, for pretraining, a
-        mapping of folders to the share that each has of every batch.
-      model_dir: the model folder, which all workers share.
-      validation_data: shards of held-out text, for pretraining; or of another task, whose
-        validation split is evaluated in place of that of `data`.
+        mapping of folders to the share that each has of every batch, or a list, one for each of
+        the `phases` of the config. If these have `data_shares`, the list has all folders.
+      model_dir: the model folder, which all workers share. Phases before the last one have the
+        folders `phase_1`, `phase_2`, ... in it.
+      validation_data: shards of held-out text, for pretraining, with phases one or a list; or of
+        another task, whose validation split is evaluated in place of that of `data`.
       evaluate: whether to evaluate, every `recipe.eval_every` steps and at the end.
       init: a model folder with the initial weights.
       checkpoint: the checkpoint of `init`: `best`, `last`, a step or a path.
@@ -76,30 +79,51 @@ def train(
         report = _nothing
     model_dir = paths.path(model_dir)
     shard_folder.refuse(model_dir)
+    options = (evaluate, strategy, allow_other_data, verify_data, report)
+    parsed = config if isinstance(config, configs.Config) else configs.load(config)
+    read = collections.Counter[str]()
     with strategies.lost_workers(strategy), parsing.reported("--data or --validation_data"):
-        config, source, held_out = _opened(
-            config, data, model_dir, validation_data, evaluate, init, strategy, verify_data
-        )
-        mode = "train_and_eval" if evaluate else "train"
-        strategies.check_run(
-            strategy, config, {"--mode": mode}, {"--data": source, "--validation_data": held_out}
-        )
-        with _locked(strategy, model_dir, report) as check_lock:
-            resuming.check_same_run(config, model_dir)
+        for phase in phases.of_run(parsed, data, validation_data, model_dir, init, checkpoint):
+            _train_phase(phase, read, *options)
 
-            def train_on():
-                trainer = _trainer(
-                    config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
-                )
-                check_lock()
-                trainer.train(held_out)
-                if strategies.is_chief(strategy):
-                    model_folder.save_card(model_dir, config, source.tokenizer)
 
-            if strategies.can_lose(strategy):
-                train_on()
-            else:
-                _with_patience(train_on, source.folder, model_dir, report)
+def _train_phase(
+    phase: phases.PhaseOfRun,
+    read: collections.Counter[str],
+    evaluate: bool,
+    strategy: tf.distribute.Strategy,
+    allow_other_data: bool,
+    verify: bool,
+    report: Callable[[str], None],
+) -> None:
+    """Trains a phase of a run, or a run that has none, to its end.
+
+    `read` is that of `PhaseOfRun.data_offset`, and the other arguments are those of `train`.
+    """
+    model_dir = phase.model_dir
+    config, source, held_out = _opened(phase, evaluate, strategy, verify)
+    mode = "train_and_eval" if evaluate else "train"
+    strategies.check_run(
+        strategy, config, {"--mode": mode}, {"--data": source, "--validation_data": held_out}
+    )
+    offset = phase.data_offset(source, read)
+    with _locked(strategy, model_dir, report) as check_lock:
+        resuming.check_same_run(config, model_dir)
+        if phase.is_over:
+            report(f"{model_dir}: trained already, to step {config.recipe.steps}")
+            return
+
+        def train_on():
+            trainer = _trainer(config, source, strategy, phase, offset, allow_other_data, report)
+            check_lock()
+            trainer.train(held_out)
+            if strategies.is_chief(strategy):
+                model_folder.save_card(model_dir, config, source.tokenizer)
+
+        if strategies.can_lose(strategy):
+            train_on()
+        else:
+            _with_patience(train_on, source.folder, model_dir, report)
 
 
 def check(
@@ -125,31 +149,24 @@ def check(
       UserError: they do not belong together.
     """
     strategy = tf.distribute.get_strategy()
-    model_dir = paths.path(model_dir)
-    _opened(config, data, model_dir, validation_data, evaluate, init, strategy, False)
+    parsed = config if isinstance(config, configs.Config) else configs.load(config)
+    first, *_ = phases.of_run(parsed, data, validation_data, paths.path(model_dir), init, "best")
+    _opened(first, evaluate, strategy, False)
 
 
 def _opened(
-    config: configs.Config | str | os.PathLike,
-    data: Paths,
-    model_dir: AnyPath,
-    validation_data: Paths | None,
-    evaluate: bool,
-    init: str | os.PathLike | None,
-    strategy: tf.distribute.Strategy,
-    verify: bool,
+    phase: phases.PhaseOfRun, evaluate: bool, strategy: tf.distribute.Strategy, verify: bool
 ) -> tuple[configs.ResolvedConfig, Data, Data | None]:
     """Returns the whole config, and the examples for training and for evaluation."""
-    parsed = config if isinstance(config, configs.Config) else configs.load(config)
-    opened = open_shards(data, "train", verify)
-    resolved = resolve.resolve(parsed, opened, init)
-    resolved = _on_devices(resolved, strategy, model_dir)
+    opened = open_shards(phase.data, "train", verify)
+    resolved = resolve.resolve(phase.config, opened, phase.init)
+    resolved = _on_devices(resolved, strategy, phase.model_dir)
     numerics.set_precision(resolved.recipe.precision)
     source = opened.read(resolved, training=True)
     source.check(resolved, strategy.num_replicas_in_sync)
     held_out = None
     if evaluate:
-        held_out = _held_out(data, validation_data, resolved, source, strategy, verify)
+        held_out = _held_out(phase, resolved, source, strategy, verify)
         _take_metrics(source, held_out)
     return resolved, source, held_out
 
@@ -220,17 +237,16 @@ def _nothing(line: str) -> None:
 
 
 def _held_out(
-    data: Paths,
-    validation_data: Paths | None,
+    phase: phases.PhaseOfRun,
     config: configs.ResolvedConfig,
     source: Data,
     strategy: tf.distribute.Strategy,
     verify: bool,
 ) -> Data:
     """Opens the examples for evaluation."""
-    held, split = validation_data or data, "validation"
+    held, split = phase.validation_data or phase.data, "validation"
     if config.segments is not None:
-        if not validation_data:
+        if not phase.validation_data:
             raise UserError(
                 "--validation_data is missing: name shards made of held-out text, or use "
                 "--mode=train"
@@ -241,8 +257,8 @@ def _held_out(
     check_labels(config, held_out.manifest, held_out.folder)
     if held_out.tokenizer.fingerprint != source.tokenizer.fingerprint:
         raise UserError(
-            f"{validation_data}: made with another tokenizer than {data}: make both with the same "
-            "--tokenizer"
+            f"{held_out.folder}: made with another tokenizer than {source.folder}: make both with "
+            "the same --tokenizer"
         )
     return held_out
 
@@ -259,13 +275,13 @@ def _trainer(
     config: configs.ResolvedConfig,
     source: Data,
     strategy: tf.distribute.Strategy,
-    model_dir: AnyPath,
-    init: str | os.PathLike | None,
-    checkpoint: str,
+    phase: phases.PhaseOfRun,
+    data_offset: int,
     allow_other_data: bool,
     report: Callable[[str], None],
 ) -> Trainer:
     """Builds the model with its initial weights, writes its folder, and makes the trainer."""
+    model_dir, init, checkpoint = phase.model_dir, phase.init, phase.checkpoint
     model = strategies.build_model(config, strategy, config.recipe.lora)
     taken = config.recipe.init_weights
     fresh = checkpoints.last_step(model_dir) is None
@@ -281,7 +297,9 @@ def _trainer(
         task_file.save(source.manifest, model_dir)
         if fresh:
             model_folder.save_card(model_dir, config, source.tokenizer)
-    trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)
+    trainer = Trainer(
+        config, model, source, strategy, model_dir, allow_other_data, report, data_offset
+    )
     if init and taken == "run" and fresh:
         trainer.continue_from(init, checkpoint)
     weights = trainable.described(model, config.recipe)

@@ -47,6 +47,8 @@ class Trainer:
       model_dir: the model folder, which all workers share.
       allow_other_data: whether a resumed run may use other data than it began with.
       report: takes the lines to print, on the chief only.
+      data_offset: what is added to the number of a step for the number of its batch, where earlier
+        steps had other data.
 
     Attributes:
       variables: the variables of the model and of the optimizer, by their paths in a checkpoint.
@@ -63,8 +65,10 @@ class Trainer:
         model_dir: AnyPath,
         allow_other_data: bool = False,
         report: Callable[[str], None] = reporting.print_line,
+        data_offset: int = 0,
     ):
         self.config = config
+        self._data_offset = data_offset
         self._report = report
         self.model = model
         self.source = source
@@ -286,7 +290,8 @@ class Trainer:
     def _train_from(self, step: int, validation: Data | None, reporter: reporting.Reporter) -> int:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
-        iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
+        batch = step + self._data_offset
+        iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=batch))
         reported: list[Steps] = []
         limit = 1  # the first step runs alone, because it includes tracing the graph
         while step < self.total_steps and not self._reason_to_stop():

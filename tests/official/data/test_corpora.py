@@ -162,3 +162,36 @@ def test_a_run_of_two_corpora_resumes_to_the_same_weights(tmp_path):
     shutil.rmtree(tmp_path / "stopped/checkpoints/step-00000006")
     with pytest.raises(UserError, match="--allow_other_data"):
         weights(tmp_path / "stopped")
+
+
+def test_corpora_without_shares_are_shuffled_together_or_by_their_sizes(tmp_path):
+    folders = []
+    for name, count in (("large", 90), ("small", 10)):
+        folder = small.shard_folder(tmp_path / name, small.config(), count, seed=count)
+        folders.append(str(folder))
+
+    def source(**recipe):
+        config = small.config(**{f"recipe__{key}": value for key, value in recipe.items()})
+        return mixture.open_shards(folders, "train").read(config, training=True)
+
+    sizes = [mixture.open_shards(f, "train").read(small.config()).num_examples for f in folders]
+    together = source()
+    assert together.num_examples == sum(sizes)
+    rows = together.dataset(1).take(sum(sizes)).as_numpy_iterator()
+    alone = [mixture.open_shards(f, "train").read(small.config()) for f in folders]
+    known = [row for each in alone for row in each.dataset(1).as_numpy_iterator()]
+    # Masks are drawn anew in each epoch, and the length of a row and its pair are not.
+    marks = ["padding_mask", "segment_ids", "next_sentence_label"]
+    described = [sorted(b"".join(r[m].tobytes() for m in marks) for r in s) for s in (rows, known)]
+    assert described[0] == described[1]
+    by_size, given = source(task_temperature=2.0), tuple(np.sqrt(sizes))
+    shares = mixture.open_shards(dict(zip(folders, given, strict=True)), "train")
+    assert by_size.fingerprint == shares.read(small.config(), training=True).fingerprint
+    assert by_size.fingerprint != together.fingerprint
+    limited = source(task_limit=20)
+    twenty = mixture.open_shards(
+        dict(zip(folders, [20.0, float(min(20, sizes[1]))], strict=True)), "train"
+    )
+    assert limited.fingerprint == twenty.read(small.config(), training=True).fingerprint
+    with pytest.raises(UserError, match="recipe.task_sampling: annealed is for tasks, not for co"):
+        source(task_sampling="annealed")

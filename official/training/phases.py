@@ -1,0 +1,125 @@
+"""The phases of a pretraining: runs one after the other, each of which continues the one before.
+
+The last phase has the model folder of the run, and the others have folders in it, each a whole
+model folder with its own config, checkpoints and metrics. Weights, moments and the number of the
+step go from one to the next, and the learning rate is that of one schedule over all steps.
+"""
+
+import collections
+import dataclasses
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from official import config as configs
+from official.data.mixture import Data, Paths
+from official.saving import checkpoints
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseOfRun:
+    """A phase with its data and folders; the arguments of `official.training.run.train`.
+
+    Attributes:
+      config: that of the phase.
+      data: its shards.
+      validation_data: its held-out shards, or None.
+      model_dir: its model folder.
+      init: the model that it begins with: that of the phase before it, or None.
+      checkpoint: the checkpoint of `init`.
+      begin: the last step of the phase before it, or 0.
+      is_last: whether it is the last phase.
+    """
+
+    config: configs.Config
+    data: Paths
+    validation_data: Paths | None
+    model_dir: AnyPath
+    init: str | os.PathLike | None
+    checkpoint: str
+    begin: int
+    is_last: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another phase follows, and the last step of this one is saved."""
+        end = self.config.recipe.steps
+        return not self.is_last and checkpoints.last_step(self.model_dir) == end
+
+    def data_offset(self, source: Data, read: collections.Counter[str]) -> int:
+        """Returns what is added to a step for the number of its batch.
+
+        Data that an earlier phase has read goes on where it ended, and other data begins at its
+        first batch.
+
+        Args:
+          source: the data of the phase.
+          read: the number of examples that earlier phases have read, by the fingerprint of the
+            data. Those of this phase are added.
+        """
+        recipe = self.config.recipe
+        first = math.ceil(read[source.fingerprint] / recipe.batch_size)
+        read[source.fingerprint] += (recipe.steps - self.begin) * recipe.batch_size
+        return first - self.begin
+
+
+def of_run(
+    config: configs.Config,
+    data: Paths,
+    validation_data: Paths | None,
+    model_dir: AnyPath,
+    init: str | os.PathLike | None,
+    checkpoint: str,
+) -> Iterator[PhaseOfRun]:
+    """Yields the phases of a run; the arguments are those of `official.training.run.train`.
+
+    Raises:
+      UserError: the number of folders is not that of the phases.
+    """
+    parts = configs.phases(config)
+    shares = [phase.data_shares for phase in config.phases] or [()]
+    each = _of_phases(data, shares, "--data")
+    held_out = _of_phases(validation_data, [()] * len(parts), "--validation_data")
+    begin = 0
+    for number, (part, own, held) in enumerate(zip(parts, each, held_out, strict=True), 1):
+        is_last = number == len(parts)
+        folder = model_dir if is_last else model_dir / f"phase_{number}"
+        yield PhaseOfRun(part, own, held, folder, init, checkpoint, begin, is_last)
+        init, checkpoint, begin = folder, "last", part.recipe.steps
+
+
+def _of_phases(data, shares: Sequence[Sequence[float]], flag: str) -> list:
+    """Returns the data of each phase.
+
+    Args:
+      data: of all phases, or a list with that of each; if the phases have shares, a list of the
+        folders that have them; None stays None.
+      shares: those of each phase; empty = none.
+      flag: the flag of the data, for messages.
+
+    Raises:
+      UserError: there are more or fewer folders than phases, or than shares.
+    """
+    count = len(shares)
+    if data is None or isinstance(data, Mapping) or count == 1:
+        if any(shares):
+            raise UserError(f"{flag}: the phases have data_shares: name folders without shares")
+        return [data] * count
+    folders = [data] if isinstance(data, str | os.PathLike) else list(data)
+    if any(shares):
+        for number, own in enumerate(shares):
+            if len(own) != len(folders):
+                raise UserError(
+                    f"{flag}: {len(folders)} folders, and phases.{number}.data_shares has "
+                    f"{len(own)} numbers: give one for each folder, 0 for none of it"
+                )
+        pairs = [zip(folders, own, strict=True) for own in shares]
+        return [{folder: share for folder, share in pair if share} for pair in pairs]
+    if len(folders) not in (1, count):
+        raise UserError(
+            f"{flag}: {len(folders)} folders for {count} phases: name one for all of them, or one "
+            "for each"
+        )
+    return folders * count if len(folders) == 1 else folders
