@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 from official.config.parts import CorruptionConfig
 from official.config.segments import TEXT_FORMATS, Segments
 from official.tokenizers.word_starts import RULES as WORD_START_RULES
-from official.utils.strict import at_least, fraction, one_of, positive_fraction
+from official.utils.strict import at_least, fraction, omitted, one_of, positive_fraction
 
 # The batch fields that `official.corruption.units` and `token_masks` add.
 TARGET_FIELDS = frozenset({"masked_positions", "masked_ids", "masked_weights"})
@@ -57,6 +57,9 @@ class TokenMasksConfig(CorruptionConfig):
         tokens are selected, random units are dropped.
       replacement: whether tokens are drawn with replacement (ELECTRA). The number is then the
         number of draws, and a token that is drawn twice has weight 2. For the unit 'token' only.
+      windows: whether a token is drawn from each of consecutive windows of int(1 / p) tokens, from
+        the start on, until the number is reached (DeBERTa's release). The last tokens of a long
+        sequence are then never hidden. For the unit 'token' and the count 'nearest' only.
       word_starts: the SentencePiece pieces that begin a word: 'xlnet' = those with the blank mark,
         punctuation, and pieces of scripts without blanks; 'albert' = also all others that are not
         ASCII letters alone; 'blank' = those with the mark only. See
@@ -94,6 +97,7 @@ class TokenMasksConfig(CorruptionConfig):
     max_span: int = 10
     span_prob: float = 0.2
     block_size: int | None = None
+    windows: bool = omitted(False)
 
     def __post_init__(self):
         for name, choices in (
@@ -114,6 +118,15 @@ class TokenMasksConfig(CorruptionConfig):
             raise ValueError(
                 f"replacement: not supported for unit: {self.unit} with count: {self.count}: set "
                 "unit to token and count to nearest, or replacement to false"
+            )
+        if self.windows and (self.unit, self.count, self.replacement) != (
+            "token",
+            "nearest",
+            False,
+        ):
+            raise ValueError(
+                "windows: only supported for unit: token with count: nearest and replacement: "
+                "false: set these, or windows to false"
             )
         positive_fraction(self, "mask_rate", "span_prob")
         at_least(self, 1, "max_predictions", "max_ngram", "max_span")

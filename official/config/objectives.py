@@ -9,7 +9,7 @@ import dataclasses
 from official.config.encoders import TransformerXLConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.config.segments import RELATIONS
-from official.utils.strict import above, at_least, one_of
+from official.utils.strict import above, at_least, omitted, one_of
 
 DIRECTIONS = ("forward", "backward")
 # The relations of two segments with a label, and its feature.
@@ -18,6 +18,7 @@ LABELS = {relation: label for relation, label in RELATIONS.items() if label is n
 # release. With 'all' the generator is the encoder itself.
 SHARED = {
     "none": (),
+    "gdes": (),
     "token": ("token",),
     "embeddings": ("token", "position", "segment", "norm"),
     "all": None,
@@ -295,7 +296,9 @@ class GeneratorConfig(ObjectiveConfig):
       num_layers: the number of layers; None = as many as the encoder.
       sharing: the variables that are shared with the encoder: 'none', 'token' (the token table),
         'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
-        encoder's embedding size; tables of its own are scaled by `size`.
+        encoder's embedding size; tables of its own are scaled by `size`. With 'gdes', the encoder
+        has the token table of the generator plus a table of differences, and trains the differences
+        alone (He et al., 2021, section 3.2.3).
       temperature: divides the logits before a token is drawn.
       baseline: whether the generator predicts how well its draws fool the encoder;
         `replaced_tokens` with an `adversarial_weight` needs it.
@@ -401,6 +404,8 @@ class ReplacedTokensConfig(ObjectiveConfig):
     Attributes:
       tokens: 'all' real tokens, or only the 'masked' ones, which the generator filled
         (ELECTRA 15%, section 3.5).
+      form: of the head: 'electra' = dense, activation, dense; 'deberta' = a norm of the sum of each
+        state and that of the first token of its text comes before them (DeBERTa-v3's release).
       weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
       adversarial_weight: if above 0, the generator is trained to raise this loss, by policy
         gradient (appendix F). It needs a generator with `baseline`.
@@ -413,9 +418,11 @@ class ReplacedTokensConfig(ObjectiveConfig):
     tokens: str = "all"
     weight: float = 50.0
     adversarial_weight: float = 0.0
+    form: str = omitted("electra")
 
     def __post_init__(self):
         at_least(self, 0, "adversarial_weight")
+        one_of("form", self.form, ["electra", "deberta"])
         one_of("tokens", self.tokens, ["all", "masked"])
 
     def needs(self) -> frozenset[str]:

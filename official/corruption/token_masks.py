@@ -118,6 +118,9 @@ def select(
     if config.replacement:
         times = units.with_replacement(numbered, number, seeds)
         return tf.where(times > 0, numbered, -1), times
+    if config.windows:
+        taken = units.one_of_each_window(numbered, int(1 / config.mask_rate), number, seeds)
+        return taken, tf.cast(taken >= 0, tf.int32)
     if config.unit == "token" and config.count != "each":
         taken = units.choose_tokens(numbered, number, config.max_predictions, seeds)
         return taken, tf.cast(taken >= 0, tf.int32)

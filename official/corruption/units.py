@@ -142,6 +142,29 @@ def choose_tokens(
     return tf.where(draws <= last[:, None], units, -1)
 
 
+def one_of_each_window(
+    units: tf.Tensor, width: int, number: tf.Tensor, seeds: tf.Tensor
+) -> tf.Tensor:
+    """Takes a random token of each of the first windows.
+
+    Args:
+      units: number of each token that can be taken, from 0, -1 = none; int32 [B, T].
+      width: the number of tokens of a window; the last one of a row may be shorter.
+      number: windows that a token is taken from, int32 [B].
+      seeds: uint64 [B].
+
+    Returns:
+      int32 [B, T]: `units`, -1 where a token is not taken.
+    """
+    windows = tf.where(units >= 0, units // width, -1)
+    sizes = sum_at(windows, tf.ones_like(units))  # [B, T], by window; 0 after the last one
+    draws = seeding.uniforms(seeds, Stream.MASK_ORDER, tf.shape(units)[1])  # by window
+    places = tf.cast(draws * tf.cast(sizes, draws.dtype), tf.int32)
+    own = tf.gather(places, tf.maximum(windows, 0), batch_dims=1)  # [B, T]
+    taken = (units % width == own) & (windows >= 0) & (windows < number[:, None])
+    return tf.where(taken, units, -1)
+
+
 def whole_units(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """Takes units in random order, each if it fits into the number of tokens left.
 

@@ -30,7 +30,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official.modeling.layers import low_rank
+from official.modeling.layers import embeddings, low_rank
 from official.utils import atomic, checksums, errors, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -203,7 +203,8 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
       model_dir: the model folder.
       which: as in `find`.
       optimizer: whether to read also the variables of the optimizer and the memory. If not,
-        low-rank updates are added to their kernels, and the variables are those of the model.
+        low-rank updates are added to their kernels and differences to their tables, and the
+        variables are those of the model.
 
     Raises:
       UserError: there is no such checkpoint, or it is damaged.
@@ -296,8 +297,10 @@ def _load(path: AnyPath, optimizer: bool) -> Checkpoint:
                 arrays = {name: stream.get_tensor(name) for name in names}
     except (OSError, safetensors.SafetensorError) as error:
         raise json_files.unreadable(file, error) from None
-    if state[LORA_FACTOR] and not optimizer:
-        arrays = low_rank.merged(arrays, state[LORA_FACTOR])
+    if not optimizer:
+        if state[LORA_FACTOR]:
+            arrays = low_rank.merged(arrays, state[LORA_FACTOR])
+        arrays = embeddings.finished(arrays)
     return Checkpoint(path, state, arrays)
 
 

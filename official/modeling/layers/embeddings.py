@@ -4,7 +4,9 @@ Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidde
 """
 
 import math
+from collections.abc import Mapping
 
+import numpy as np
 from keras import ops
 
 from official.modeling.layers.base import Layer
@@ -25,7 +27,15 @@ from official.modeling.types import Size, Tensor
 
 
 class Table(Layer):
-    """A table with a vector for each id: the variable `table` [V, E]."""
+    """A table with a vector for each id: the variable `table` [V, E].
+
+    Attributes:
+        base: the table of another network, to whose rows those of this one are added; None = there
+            is none. The base gets no gradient here (gradient-disentangled embedding sharing; He et
+            al. 2021, section 3.2.3). The variable then has the name `delta`, and begins with 0.
+    """
+
+    base = None
 
     def __init__(self, num_rows, size, *, initializer, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -36,25 +46,58 @@ class Table(Layer):
     def build(self, input_shape=None):
         """Creates the variables."""
         # Only the rows that are looked up are cast, not the whole table.
+        named = ("table", self.initializer) if self.base is None else ("delta", "zeros")
+        name, initializer = named
         self.table = self.add_weight(
-            (self.num_rows, self.size), self.initializer, name="table", autocast=False
+            (self.num_rows, self.size), initializer, name=name, autocast=False
         )
+
+    def add_to(self, base: "Table") -> None:
+        """Makes `base` the base of this table, before it is built."""
+        # Keras would track an attribute, and the weights are those of another network.
+        object.__setattr__(self, "base", base)
 
     def call(self, ids: Tensor) -> Tensor:
         """Looks up ids of any shape: [..., E]."""
-        return ops.cast(take_rows(self.table, ids), self.compute_dtype)
+        rows = ops.cast(take_rows(self.table, ids), self.compute_dtype)
+        return rows if self.base is None else rows + ops.stop_gradient(self.base(ids))
 
     def first(self, length: Size, offset: int = 0) -> Tensor:
         """Returns `length` rows from `offset` on, without a look-up: [length, E]."""
-        return ops.cast(self.table[offset : offset + length], self.compute_dtype)
+        rows = ops.cast(self.table[offset : offset + length], self.compute_dtype)
+        if self.base is None:
+            return rows
+        return rows + ops.stop_gradient(self.base.first(length, offset))
 
     def scores(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Returns the products of x [R, E] with every row, for a tied output: [R, V].
 
         With a bias [V] the result has the dtype of the bias.
         """
-        scores = products(x, ops.cast(self.table, x.dtype))
+        table = ops.cast(self.table, x.dtype)
+        if self.base is not None:
+            table = table + ops.stop_gradient(ops.cast(self.base.table, x.dtype))
+        scores = products(x, table)
         return scores if bias is None else plus_bias(scores, bias)
+
+
+_DELTA = "token_embedding/delta"
+
+
+def finished(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the variables of a model with the token tables that `Table.base` leaves as sums.
+
+    Args:
+        arrays: the variables by path. The base of `encoder/.../delta` is the table of the same path
+            in the generator.
+    """
+    sums = {
+        f"{path.removesuffix('delta')}table": array
+        + arrays[f"generator/{path.removesuffix('delta')}table"]
+        for path, array in arrays.items()
+        if path.endswith(_DELTA)
+    }
+    return {**arrays, **sums}
 
 
 @with_gradient

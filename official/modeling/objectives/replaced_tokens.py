@@ -20,8 +20,9 @@ from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.base import parts
-from official.modeling.layers.kernels import add_at_positions, flat_positions
+from official.modeling.layers.kernels import add_at_positions, flat_positions, take_positions
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws, uniforms
 from official.modeling.objectives import base, masked_lm
 from official.modeling.types import Batch, Encoded, Tensor
@@ -68,6 +69,8 @@ class Generator(base.Objective):
                 shared={part: getattr(encoder.embeddings, part) for part in shared},
                 dtype=self.dtype_policy,
             )
+        if self.config.sharing == "gdes":
+            encoder.token_table.add_to(self.generator.token_table)
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -145,7 +148,11 @@ class Generator(base.Objective):
 
 
 class ReplacedTokens(base.Objective):
-    """A layer with an activation, and a score for each token; the loss is binary cross-entropy."""
+    """A layer with an activation, and a score for each token; the loss is binary cross-entropy.
+
+    In the form of DeBERTa-v3's release, the layer reads the norm of the sum of each state and that
+    of the first token of its text.
+    """
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -160,16 +167,33 @@ class ReplacedTokens(base.Objective):
                 dtype=self.dtype_policy,
             )
 
+        self.norm = None
+        if config.form == "deberta":
+            self.norm = LayerNorm(
+                encoder_config.hidden_size,
+                epsilon=encoder_config.norm_epsilon,
+                name="norm",
+                dtype=self.dtype_policy,
+            )
         self.transform = linear(encoder_config.hidden_size, "transform")
         self.output_projection = linear(1, "output")
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.transform.build()
-        self.output_projection.build()
+        for layer in (self.norm, self.transform, self.output_projection):
+            if layer is not None:
+                layer.build()
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Returns the scores of being replaced, for hidden states [B, T, D]: [B, T]."""
+        if self.norm is not None:
+            first = hidden[:, :1]
+            if "part_starts" in batch:  # the first token of each part of a row
+                last = ops.shape(batch["part_starts"])[1] - 1  # which padding has, too
+                own = ops.minimum(batch["part_ids"], last)
+                starts = ops.take_along_axis(batch["part_starts"], own, axis=1)
+                first = take_positions(hidden, starts)
+            hidden = self.norm(hidden + first)
         hidden = self.activation(self.transform(hidden))
         return self.as_loss(self.output_projection(hidden))[..., 0]
 
@@ -194,7 +218,7 @@ class ReplacedTokens(base.Objective):
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
         """See `base.Objective`."""
-        logits = self.logits(encoded["sequence_output"])
+        logits = self.logits(encoded["sequence_output"], batch)
         counted = "padding_mask" if self.config.tokens == "all" else "masked"
         weights = self._weights(batch, counted)  # [B, T]
         labels = self.as_loss(batch["replaced"])

@@ -104,6 +104,35 @@ def test_positions_are_those_of_the_slow_procedure(unit, rate, most):
         assert corrupted["masked_ids"][i, : len(expected)].tolist() == row[expected].tolist()
 
 
+def test_windows_are_those_of_the_release():
+    """One token of each six, from the left, until 15% of all tokens are hidden."""
+    config = TokenMasksConfig(windows=True, max_predictions=77, mask_prob=1.0, random_prob=0.0)
+    rows = make_rows([*[512] * 300, *[128] * 100, 20, 9, 5, 3])
+    corrupted = corrupt(config, rows)
+    seen = collections.Counter()
+    listed = zip(*(corrupted[name] for name in units.TARGETS), strict=True)
+    for row, found in zip(rows, listed, strict=True):
+        positions, ids, weights = (each[found[2] > 0] for each in found)
+        text = [i for i, token in enumerate(row) if token not in SPECIALS]
+        windows = [text[i : i + 6] for i in range(0, len(text), 6)]
+        number = min(max(1, round(0.15 * len(row))), len(windows))
+        assert len(positions) == number and set(weights) <= {1.0}
+        for position, window in zip(positions, windows[:number], strict=True):
+            assert position in window
+        assert ids.tolist() == row[positions].tolist()
+        if len(row) == 512:
+            seen.update(positions.tolist())
+    # 77 windows of 6 tokens, with [CLS] and [SEP] in the middle among them.
+    assert max(seen) < 1 + 77 * 6 + 1
+    counts = np.array([seen[i] for i in range(1, 464) if i != 256])
+    assert counts.sum() == 300 * 77
+    # A token is hidden with probability 1 / 6; the deviation of a count is 6.5.
+    assert abs(counts - 50).max() < 5 * 6.5 and abs(counts.std() - 6.45) < 1
+    for changes in ({"unit": "word"}, {"count": "random"}, {"replacement": True}):
+        with pytest.raises(ValueError, match="windows: only supported for unit: token with count"):
+            TokenMasksConfig(windows=True, **changes)
+
+
 def test_long_words_are_skipped_not_cut():
     table = np.ones(V, bool)
     table[500:] = False

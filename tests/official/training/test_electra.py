@@ -123,6 +123,47 @@ def test_fine_tuning_takes_the_discriminator_alone(pretrained):
             np.testing.assert_array_equal(variable, saved[path], err_msg=path)
 
 
+@pytest.mark.slow
+def test_disentangled_sharing_trains_two_tables_and_leaves_one(shards, tmp_path):
+    gdes = {"type": "generator", "size": 1.0, "sharing": "gdes"}
+    head = {"type": "replaced_tokens", "form": "deberta"}
+    config = electra(objectives=[gdes, head], recipe__save_every=3)
+    training = trainer(config, shards, tmp_path / "whole")
+    training.train()
+    expected = weights(training)
+    delta = "encoder/embeddings/token_embedding/delta"
+    table = "encoder/embeddings/token_embedding/table"
+    base = expected[f"generator/{table}"]
+    assert np.abs(expected[delta]).max() > 1e-3 and table not in expected
+    assert f"optimizer/model/{delta}/m" in expected
+    # A run that is stopped after three steps goes on to the same weights.
+    stopped = trainer(config, shards, tmp_path / "stopped")
+    stopped.total_steps = 3
+    stopped.train()
+    trainer(config, shards, tmp_path / "stopped").train()
+    saved = checkpoints.load_variables(tmp_path / "stopped", "last", optimizer=True)
+    assert saved.keys() == expected.keys()
+    for path, value in expected.items():
+        np.testing.assert_array_equal(saved[path], value, err_msg=path)
+    # Others find the sum.
+    tuned = configs.from_dict(
+        {
+            "name": "tuned",
+            "objectives": [{"type": "classification", "num_labels": 2, "pooling": "first"}],
+            "recipe": {"epochs": 1},
+        }
+    )
+    model = strategies.build_model(resolve.inherit(tuned, config), training.strategy)
+    warm_start.start_from(model, str(tmp_path / "whole"), "last", "encoder")
+    np.testing.assert_array_equal(model.variables_by_path()[table], base + expected[delta])
+    ids = {"token_ids": np.array([[2, 7, 9, 3]], "int32")}
+    np.testing.assert_allclose(
+        model.encode(ids)["sequence_output"],
+        training.model.encode(ids)["sequence_output"],
+        atol=1e-6,
+    )
+
+
 def test_replaced_tokens_without_a_generator_are_refused():
     with pytest.raises(UserError) as caught:
         electra(objectives=OBJECTIVES[1:])

@@ -13,7 +13,7 @@ from official.config.encoders import TransformerConfig
 from official.config.objectives import SHARED, GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.distribution.statistics import area_under_curve
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers import kernels
+from official.modeling.layers import embeddings, kernels
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives import base, masked_lm, replaced_tokens
@@ -105,6 +105,83 @@ def test_everything_shared_is_the_encoder_itself():
     model = make(GeneratorConfig(size=1.0, sharing="all"), ReplacedTokensConfig())
     assert model.objectives[0].generator is model.encoder
     assert own(model) == HEAD
+
+
+GDES = GeneratorConfig(size=1.0, num_layers=1, sharing="gdes")
+BASE, DELTA = (
+    f"{network}/embeddings/token_embedding/{name}"
+    for network, name in (("generator/encoder", "table"), ("encoder", "delta"))
+)
+
+
+def test_disentangled_sharing_separates_the_gradients_of_one_table():
+    model = make(GDES, ReplacedTokensConfig())
+    variables = model.variables_by_path()
+    assert "encoder/embeddings/token_embedding/table" not in variables
+    assert len({id(v) for v in model.trainable_variables}) == len(model.trainable_variables)
+    assert not [v for v in model.encoder.trainable_variables if v.path.startswith("generator")]
+    assert not variables[DELTA].numpy().any() and variables[BASE].numpy().any()
+    difference = np.random.default_rng(0).normal(size=(13, 12))
+    variables[DELTA].assign(difference)
+    table = variables[BASE].numpy() + difference
+    token = model.encoder.token_table
+    ids = tf.constant(IDS)
+    np.testing.assert_allclose(token(ids), table[IDS], rtol=1e-12)
+    np.testing.assert_allclose(token.first(3, 2), table[2:5], rtol=1e-12)
+    states = np.random.default_rng(1).normal(size=(3, 12))
+    np.testing.assert_allclose(token.scores(tf.constant(states)), states @ table.T, rtol=1e-12)
+    watched = [variables[BASE].value, variables[DELTA].value]
+
+    def gradients(term):
+        with tf.GradientTape() as tape:
+            losses, _ = model.terms(model.prepare(tensors()))
+            loss = losses[term]
+        return [g is not None and np.abs(tf.convert_to_tensor(g)).max() > 0
+                for g in tape.gradient(loss, watched)]  # fmt: skip
+
+    assert gradients("generator") == [True, False]
+    assert gradients("replaced_tokens") == [False, True]
+    # Others read the sum, and this model goes on with both.
+    arrays = {path: variable.numpy() for path, variable in variables.items()}
+    finished = embeddings.finished(arrays)
+    assert finished.keys() - arrays.keys() == {"encoder/embeddings/token_embedding/table"}
+    np.testing.assert_array_equal(finished["encoder/embeddings/token_embedding/table"], table)
+    assert embeddings.finished(finished).keys() == finished.keys()
+
+
+def test_the_head_of_deberta_adds_the_first_state_of_each_text():
+    objective = replaced_tokens.ReplacedTokens(
+        ReplacedTokensConfig(form="deberta"), ENCODER, dtype="float64"
+    )
+    objective.build()
+    rng = np.random.default_rng(0)
+    for variable in objective.variables:
+        variable.assign(rng.normal(size=variable.shape))
+    values = {v.path.removeprefix("replaced_tokens/"): v.numpy() for v in objective.variables}
+    # 2 H + H² + H + H + 1 weights.
+    assert sum(v.size for v in values.values()) == 2 * 12 + 144 + 12 + 12 + 1
+    hidden = rng.normal(size=(2, 6, 12))
+
+    def expected(b, i, first):
+        x = hidden[b, i] + hidden[b, first]
+        x = (x - x.mean()) / np.sqrt(x.var() + ENCODER.norm_epsilon)
+        x = x * values["norm/scale"] + values["norm/offset"]
+        x = x @ values["transform/kernel"] + values["transform/bias"]
+        x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+        return (x @ values["output/kernel"] + values["output/bias"])[0]
+
+    actual = objective.logits(tf.constant(hidden), {})
+    wanted = [[expected(b, i, 0) for i in range(6)] for b in range(2)]
+    np.testing.assert_allclose(actual, wanted, rtol=1e-9)
+    # Two texts share the first row; the second row has one text and padding.
+    parts = {
+        "part_ids": tf.constant([[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 2, 2]]),
+        "part_starts": tf.constant([[0, 3], [0, 0]]),
+    }
+    actual = objective.logits(tf.constant(hidden), parts).numpy()
+    np.testing.assert_allclose(actual[0, 3:], [expected(0, i, 3) for i in (3, 4, 5)], rtol=1e-9)
+    np.testing.assert_allclose(actual[:, :3], np.array(wanted)[:, :3], rtol=1e-9)
+    assert np.abs(actual[0, 3:] - np.array(wanted)[0, 3:]).min() > 1e-3
 
 
 def test_sizes_are_shares_of_the_encoders():
