@@ -27,6 +27,60 @@ _WIDTH = 50  # characters of a word
 
 
 @dataclasses.dataclass(frozen=True)
+class Disentangled:
+    """The distances of disentangled attention (DeBERTa: He et al., 2021, section 3.1).
+
+    The score of a query and a key has a term of their contents, one of the content of the query
+    and their distance, and one of their distance and the content of the key. All layers read one
+    table of distances. See `official.modeling.layers.disentangled`.
+
+    Attributes:
+      buckets: B, the number of buckets of distances in each direction, so that the table has 2 B
+        rows. Distances up to B / 2 have a bucket each, longer ones share buckets that grow (v2 and
+        v3). 0 = each distance below `max_distance` has a row (v1).
+      max_distance: longer distances count as this one, or as this one minus 1 with buckets.
+      own_projections: whether each layer has two kernels for distances, and no bias of the keys
+        (v1). Otherwise the kernels and biases of queries and keys map distances as well.
+      norm: whether a layer norm follows the table.
+    """
+
+    buckets: int = 256
+    max_distance: int = 512
+    own_projections: bool = False
+    norm: bool = True
+
+    def __post_init__(self):
+        if self.buckets % 2 or self.buckets < 0 or self.buckets == 2:
+            raise ValueError(
+                f"buckets: {self.buckets} is not an even number from 4 up; 0 = there are none"
+            )
+        least = self.buckets // 2 + 2 if self.buckets else 1
+        if self.max_distance < least:
+            raise ValueError(
+                f"max_distance: {self.max_distance} is below {least}, the least with "
+                f"{self.buckets} buckets"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    """A convolution of the embeddings, added to the states of the first layer (DeBERTa v2).
+
+    Attributes:
+      kernel_size: the number of tokens that it reads, odd.
+      activation: the activation, as of a pooler.
+    """
+
+    kernel_size: int = 3
+    activation: str = "gelu"
+
+    def __post_init__(self):
+        if self.kernel_size < 1 or self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size: {self.kernel_size} is not an odd number from 1 up")
+        one_of("activation", self.activation, POOLER_ACTIVATIONS)
+
+
+@dataclasses.dataclass(frozen=True)
 class TransformerConfig(EncoderConfig):
     """A transformer encoder.
 
@@ -69,6 +123,8 @@ class TransformerConfig(EncoderConfig):
       relative_buckets: the number of buckets of distances, each with a number for each head that
         is added to the scores of all layers, beside `positions` (MPNet). Distances of 128 and
         more share a bucket. None = there are none.
+      disentangled: the distances of disentangled attention (DeBERTa); None = there are none.
+      convolution: the convolution beside the first layer (DeBERTa v2); None = there is none.
       adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
         there are none. `recipe.trainable.adapters` sets it.
       family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
@@ -104,6 +160,8 @@ class TransformerConfig(EncoderConfig):
     positions: str = omitted("learned")
     scale_embeddings: bool = omitted(False)
     relative_buckets: int | None = omitted()
+    disentangled: Disentangled | None = omitted()
+    convolution: Convolution | None = omitted()
     adapter_size: int | None = omitted()
     family: str | None = omitted()
 
@@ -143,8 +201,11 @@ class TransformerConfig(EncoderConfig):
                 f"{key}: {getattr(self, key)} is odd: half of it are sines, half cosines"
             )
         at_least(self, 4, "relative_buckets")
-        if self.causal and self.relative_buckets:
-            raise ValueError("relative_buckets: not supported for causal: true; remove it")
+        for key in ("relative_buckets", "disentangled", "convolution"):
+            if self.causal and getattr(self, key):
+                raise ValueError(f"{key}: not supported for causal: true; remove it")
+        if self.convolution is not None and self.num_states < 3:
+            raise ValueError("convolution: it comes between two layers, and num_layers is 1")
         if self.layer_groups is None and self.inner_layers != 1:
             raise ValueError(
                 "inner_layers: not supported without layer_groups: set it, or remove inner_layers"

@@ -61,7 +61,7 @@ class Int8Linear(keras.Layer):
     Attributes:
       integers: variable int8 [I, O].
       scale: variable float32 [O], the scale of each column.
-      bias: variable float32 [O], or None.
+      bias: variable or tensor float32 [O], or None.
     """
 
     fuses_activation = False
@@ -71,7 +71,7 @@ class Int8Linear(keras.Layer):
 
         Args:
           kernel: float32 [I, O].
-          bias: variable float32 [O], or None.
+          bias: variable or tensor float32 [O], or None.
           name: the name of the layer.
         """
         super().__init__(name=name, dtype="float32", trainable=False)
@@ -85,7 +85,7 @@ class Int8Linear(keras.Layer):
     @classmethod
     def from_layer(cls, layer: Linear) -> "Int8Linear":
         """Returns the integer form of a layer; both share the bias."""
-        bias = None if layer.bias is None else layer.bias.value
+        bias = getattr(layer.bias, "value", layer.bias)  # not a variable where some maps lack one
         return cls(np.asarray(layer.kernel), bias, layer.name)
 
     @property
@@ -105,7 +105,7 @@ class Int8Linear(keras.Layer):
         ends = np.cumsum(sizes).tolist()
         return [
             tf.reshape(y[:, end - size : end], tf.concat([tf.shape(x)[:-1], [size]], axis=0))
-            for x, y, size, end in zip(inputs, outputs, sizes, ends, strict=True)
+            for x, y, size, end in zip(inputs, outputs, sizes, ends, strict=False)
         ]
 
     def _map(self, x: tf.Tensor) -> tf.Tensor:

@@ -15,6 +15,9 @@ from official.modeling.layers.kernels import flat_positions, take_positions
 from official.modeling.types import Size, Tensor
 from official.utils import keras_private
 
+# Layers beside the blocks, which count as parts of the first one.
+_OF_FIRST = ("relative_bias", "distance_table", "convolution")
+
 
 class Encoder(Layer):
     """What every encoder is and has.
@@ -52,6 +55,8 @@ class Encoder(Layer):
             = no single order has all layers.
         pooler: the linear layer of the pooled output; None = there is none.
         relative_bias: the `RelativeBias` that all blocks add to their scores; None = there is none.
+        distance_table: the `DistanceTable` that all blocks read; None = there is none.
+        convolution: the `Convolution` beside the first block; None = there is none.
         decoder: the layers of a decoder; None = there is none.
     """
 
@@ -64,7 +69,7 @@ class Encoder(Layer):
         super().__init__(name=name, dtype=dtype)
         self.config = config
         # Not of the class: with PyTorch, an attribute of the class hides a layer of this name.
-        for absent in {"token_table", "decoder", "pooler", "relative_bias"} - set(dir(type(self))):
+        for absent in {"token_table", "decoder", "pooler", *_OF_FIRST} - set(dir(type(self))):
             setattr(self, absent, None)
 
     def by_depth(self) -> list[list[keras.Layer]]:
@@ -74,8 +79,8 @@ class Encoder(Layer):
         depths.
         """
         layers = [[self.blocks[number]] for number in self.depths]
-        if self.relative_bias is not None:
-            layers[0].append(self.relative_bias)
+        others = (getattr(self, name) for name in _OF_FIRST)
+        layers[0] += [layer for layer in others if layer is not None]
         return [[self.embeddings], *layers]
 
     def empty_cache(self, batch: Size, slots: Size) -> Any:

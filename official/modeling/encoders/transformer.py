@@ -1,4 +1,4 @@
-"""The transformer encoder of BERT, RoBERTa, ALBERT, ELECTRA and GPT-2.
+"""The transformer encoder of BERT, RoBERTa, ALBERT, ELECTRA, DeBERTa and GPT-2.
 
 Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, K pooled positions,
 P positions that are read, L layers (depths: a block that is shared counts at each depth where it
@@ -15,6 +15,8 @@ from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
 from official.modeling.layers.block import Block, adapter_options
+from official.modeling.layers.convolution import Convolution
+from official.modeling.layers.disentangled import DistanceTable
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
@@ -87,6 +89,28 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 name="relative_bias",
                 dtype=dtype,
             )
+        if config.disentangled is not None:
+            self.distance_table = DistanceTable(
+                size,
+                buckets=config.disentangled.buckets,
+                max_distance=config.disentangled.max_distance,
+                norm=config.disentangled.norm,
+                epsilon=config.norm_epsilon,
+                initializer=weights(config.initializer_range),
+                name="distance_table",
+                dtype=dtype,
+            )
+        if config.convolution is not None:
+            self.convolution = Convolution(
+                size,
+                config.convolution.kernel_size,
+                activation=config.convolution.activation,
+                dropout=config.dropout,
+                epsilon=config.norm_epsilon,
+                initializer=weights(config.initializer_range),
+                name="convolution",
+                dtype=dtype,
+            )
         if config.pooler:
             self.pooler = Linear(
                 size,
@@ -127,6 +151,9 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         residual_range = config.initializer_range
         if config.scale_residual_init:
             residual_range *= 1 / math.sqrt(2 * len(names))
+        distances = None
+        if config.disentangled is not None:
+            distances = "own" if config.disentangled.own_projections else "shared"
         return {
             name: Block(
                 config.hidden_size,
@@ -140,6 +167,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 initializer=weights(config.initializer_range),
                 name=name,
                 residual_initializer=weights(residual_range),
+                distances=distances,
                 **adapters,
                 dtype=self.dtype_policy,
             )
@@ -148,8 +176,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        others = (self.relative_bias, self.final_norm, self.pooler)
-        for layer in (self.embeddings, *self.blocks, *others):
+        others = (self.relative_bias, self.distance_table, self.convolution)
+        for layer in (self.embeddings, *self.blocks, *others, self.final_norm, self.pooler):
             if layer is not None:
                 layer.build()
 
@@ -229,9 +257,11 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         Returns:
             The states, L + 1 tensors [B, T, D]; the `Attended` of each depth.
         """
-        states, attended, bias = [x], [], None
+        states, attended, bias, distances = [x], [], None, None
         if self.relative_bias is not None:
             bias = self.relative_bias.scores(ops.shape(x)[1], ops.shape(x)[1])
+        if self.distance_table is not None:
+            distances = self.distance_table.read(ops.shape(x)[1])
         for i, depth in enumerate(self.depths):
             x, layer, _ = self.blocks[depth](
                 x,
@@ -241,7 +271,10 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 slot=slot,
                 query_positions=last_queries if i == len(self.depths) - 1 else None,
                 bias=bias,
+                distances=distances,
             )
+            if i == 0 and self.convolution is not None:
+                x = self.convolution(states[0], x, attention_mask, rng=rng)
             states.append(x)
             attended.append(layer)
         if self.final_norm is not None:

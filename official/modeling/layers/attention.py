@@ -1,7 +1,7 @@
 """Multi-head attention: of a sequence to itself, and of a decoder to an encoder.
 
 Shapes: B batch, T query length, S key length or slots of a cache, N heads, H head size, D hidden,
-E hidden size of the sequence attended to.
+E hidden size of the sequence attended to, K vectors of distances.
 """
 
 from typing import Any, NamedTuple
@@ -11,8 +11,10 @@ from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers.base import Layer
+from official.modeling.layers.disentangled import Distances, distance_scores
 from official.modeling.layers.kernels import (
     accurate,
+    dropout,
     dropout_mask,
     softmax,
     take_positions,
@@ -100,7 +102,7 @@ class _Heads(Layer):
             **self.options,
         )
 
-    def _projection(self, size: int, names):
+    def _projection(self, size: int, names, **options):
         """Makes one product for several of query, key and value, which are joined by column."""
         initializer = self.initializer
         if self.factor is None and "query" in names:
@@ -113,7 +115,7 @@ class _Heads(Layer):
             initializer=initializer,
             name="_".join(names),
             column_blocks=len(names),
-            **self.options,
+            **{**self.options, **options},
         )
 
     def _split(self, projected: Tensor, count: int):
@@ -153,16 +155,36 @@ class _Heads(Layer):
 class Attention(_Heads):
     """Attention of a sequence to itself (Vaswani et al. 2017, section 3.2)."""
 
-    def __init__(self, size, num_heads, **options):
-        """Describes the layer; the arguments are those of `_Heads`."""
+    def __init__(self, size, num_heads, *, distances=None, distance_dropout=0.0, **options):
+        """Describes the layer; the other arguments are those of `_Heads`.
+
+        Args:
+            size: D.
+            num_heads: N.
+            distances: whether there are scores of distances (see `layers.disentangled`), and what
+                maps the vectors of distances: 'shared' = the projections of queries and keys, 'own'
+                = two other ones, and the keys then have no bias. None = there are none.
+            distance_dropout: dropout rate of the vectors of distances.
+            **options: the others.
+        """
         super().__init__(size, num_heads, **options)
+        self.distance_dropout = distance_dropout
+        if distances is not None:
+            self.factor = (3 * self.head_size) ** -0.5  # scores are the sums of three terms
         # The columns of the kernel are q | k | v, each of them head by head.
-        self.query_key_value = self._projection(size, ["query", "key", "value"])
+        biases = {"bias_blocks": (0, 2)} if distances == "own" else {}
+        self.query_key_value = self._projection(size, ["query", "key", "value"], **biases)
+        self.distance_key = self.distance_query = None
+        if distances == "own":
+            self.distance_key = self._projection(size, ["distance_key"], use_bias=False)
+            self.distance_query = self._projection(size, ["distance_query"])
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.query_key_value.build()
-        self.output_projection.build()
+        layers = self.query_key_value, self.distance_key, self.distance_query
+        for layer in (*layers, self.output_projection):
+            if layer is not None:
+                layer.build()
 
     def call(
         self,
@@ -173,6 +195,7 @@ class Attention(_Heads):
         slot: Size = 0,
         query_positions: Tensor | None = None,
         bias: Tensor | None = None,
+        distances: Distances | None = None,
         training: bool | None = None,
     ) -> Attended:
         """Attends from each position of `x`, or from some, to all positions.
@@ -186,6 +209,7 @@ class Attention(_Heads):
             query_positions: int [B, P], the positions that attend, so that T is P in the results;
                 None = all.
             bias: added to the scores of all positions, broadcastable to [B, N, T, S]; None = 0.
+            distances: the vectors of distances, if the layer has scores of them.
             training: whether Keras trains; see `Layer.draws`.
 
         Returns:
@@ -202,10 +226,26 @@ class Attention(_Heads):
             (query,), (key, value) = self._split(queries, 1), self._split(others, 2)
             attention_mask = masks.rows(attention_mask, query_positions)
             bias = masks.rows(bias, query_positions)
+        if distances is not None:
+            vectors = self._of_distances(Distances(*distances), rng)
+            scores = distance_scores(query, key, *vectors, positions=query_positions)
+            bias = scores if bias is None else bias + scores
         if cache is not None:
             old_key, old_value = cache
             key, value = write_slots(old_key, key, slot), write_slots(old_value, value, slot)
         return self._attend(query, key, value, attention_mask, bias, rng)
+
+    def _of_distances(self, distances: Distances, rng: Draws | None):
+        """Returns the scaled keys and queries of distances, [K, N * H] each, and their rows."""
+        rng = None if rng is None else rng.shared()
+        vectors = dropout(distances.vectors, self.distance_dropout, rng)
+        if self.distance_key is None:
+            sizes = [2 * self.inner_size, self.inner_size]
+            (both,) = self.query_key_value.by_columns([vectors], sizes)
+            query, key = ops.split(both, 2, axis=-1)
+        else:
+            query, key = self.distance_query(vectors), self.distance_key(vectors)
+        return key * self.factor, query * self.factor, distances.rows
 
 
 class CrossAttention(_Heads):

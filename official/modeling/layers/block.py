@@ -194,6 +194,7 @@ class Block(_Sublayers):
         inner_dropout: dropout rate of the activations in the feed-forward network.
         share_dropout: whether the positions of a sequence share the masks of dropout.
         cross: whether there is an attention to another sequence.
+        distances: see `Attention`; the vectors of distances have the dropout rate `dropout`.
         adapter_size: the bottleneck of an `Adapter` after the attention of the sequence to itself
             and of another one after the feed-forward network; None = there are none.
         adapter_initializer: initializer of their kernels.
@@ -222,6 +223,7 @@ class Block(_Sublayers):
         inner_dropout=0.0,
         share_dropout=False,
         cross=False,
+        distances=None,
         adapter_size=None,
         adapter_initializer=None,
         dtype=None,
@@ -241,7 +243,14 @@ class Block(_Sublayers):
             "dtype": dtype,
         }
         make_norm = functools.partial(NORMS[norm_type], size, epsilon=epsilon, dtype=dtype)
-        self.attention = Attention(size, num_heads, name="attention", **heads)
+        self.attention = Attention(
+            size,
+            num_heads,
+            name="attention",
+            distances=distances,
+            distance_dropout=dropout,
+            **heads,
+        )
         self.attention_norm = make_norm(name="attention_norm")
         self.cross_attention = self.cross_attention_norm = None
         if cross:
@@ -285,6 +294,7 @@ class Block(_Sublayers):
         slot: Size = 0,
         query_positions: Tensor | None = None,
         bias: Tensor | None = None,
+        distances: Any | None = None,
         others=None,
         cross_mask: Tensor | None = None,
         training: bool | None = None,
@@ -299,6 +309,7 @@ class Block(_Sublayers):
             slot: the slot of the first position of `x`.
             query_positions: int [B, P], the positions that are computed; None = all.
             bias: added to the scores of the attention of the sequence to itself, or None.
+            distances: see `Attention`, or None.
             others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             training: whether Keras trains; see `Layer.draws`.
@@ -316,6 +327,7 @@ class Block(_Sublayers):
             slot=slot,
             query_positions=query_positions,
             bias=bias,
+            distances=distances,
         )
         if query_positions is not None:
             x = take_positions(x, query_positions)

@@ -84,6 +84,7 @@ class Linear(Layer):
         use_bias=True,
         bias_initializer="zeros",
         column_blocks=1,
+        bias_blocks=None,
         dtype=None,
     ):
         """Describes the layer.
@@ -96,6 +97,7 @@ class Linear(Layer):
             use_bias: whether there is a bias.
             bias_initializer: initializer of the bias.
             column_blocks: how many maps of the same size are joined, which divides O.
+            bias_blocks: with `use_bias`, the numbers of the maps that have a bias; None = all.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
@@ -105,18 +107,20 @@ class Linear(Layer):
         self.use_bias = use_bias
         self.bias_initializer = bias_initializer
         self.column_blocks = column_blocks
-        self.bias = None
+        self.bias_blocks = None if bias_blocks is None else tuple(bias_blocks)
+        self._bias = None
 
     def build(self, input_shape=None):
         """Creates the variables."""
         self._kernel = self.add_weight(
             (self.input_size, self.output_size), self.initializer, name="kernel"
         )
+        self._kernel.column_blocks = self.column_blocks
         if self.use_bias:
-            self.bias = self.add_weight((self.output_size,), self.bias_initializer, name="bias")
-        for variable in (self._kernel, self.bias):
-            if variable is not None:
-                variable.column_blocks = self.column_blocks
+            count = self.column_blocks if self.bias_blocks is None else len(self.bias_blocks)
+            size = self.output_size // self.column_blocks * count
+            self._bias = self.add_weight((size,), self.bias_initializer, name="bias")
+            self._bias.column_blocks = count
         for update in self.updates.values():
             update.build()
 
@@ -130,6 +134,17 @@ class Linear(Layer):
             blocks[number] = blocks[number] + update.product()
         return ops.concatenate(blocks, axis=1)
 
+    @property
+    def bias(self):
+        """The bias [O]: the variable, or the same with zeros for maps without one; None = none."""
+        if self._bias is None or self.bias_blocks is None:
+            return self._bias
+        known = ops.split(ops.convert_to_tensor(self._bias), len(self.bias_blocks))
+        blocks = [ops.zeros_like(known[0])] * self.column_blocks
+        for number, block in zip(self.bias_blocks, known, strict=True):
+            blocks[number] = block
+        return ops.concatenate(blocks)
+
     def call(self, x: Tensor) -> Tensor:
         """Maps x [..., I] to [..., O]."""
         return linear(x, self.kernel, self.bias)
@@ -138,8 +153,8 @@ class Linear(Layer):
         """Maps several inputs, each to its own columns of the output.
 
         Args:
-            inputs: tensors [..., I].
-            sizes: the number of columns of each, O in sum.
+            inputs: tensors [..., I], for the first columns; others are not computed.
+            sizes: the number of columns of each and of the others, O in sum.
 
         Returns:
             A tensor [..., size] for each input.
@@ -149,7 +164,7 @@ class Linear(Layer):
         biases = [None] * len(sizes)
         if self.bias is not None:
             biases = ops.split(self.bias, np.cumsum(sizes[:-1]).tolist())
-        return [linear(*each) for each in zip(inputs, kernels, biases, strict=True)]
+        return [linear(*each) for each in zip(inputs, kernels, biases, strict=False)]
 
 
 def block_names(name: str, count: int) -> Sequence[str]:

@@ -21,6 +21,8 @@ from official.config import compatibility
 from official.config.distillation import DistillationConfig
 from official.config.encoders import (
     BilmConfig,
+    Convolution,
+    Disentangled,
     EncoderDecoderConfig,
     TransformerConfig,
     TransformerXLConfig,
@@ -68,6 +70,11 @@ ALBERT = dataclasses.replace(BERT, layer_groups=1, embedding_size=6)
 GPT2 = dataclasses.replace(
     BERT, norm="pre", causal=True, pooled_position="last", pooler=False, positions="sinusoidal"
 )
+DEBERTA = dataclasses.replace(
+    BERT, num_layers=2, positions="none", disentangled=Disentangled(4, 5),
+    convolution=Convolution(),
+)  # fmt: skip
+DEBERTA_V1 = dataclasses.replace(BERT, disentangled=Disentangled(0, 4, own_projections=True))
 XLNET = TransformerXLConfig(**SELF, inner_dropout=0.1, pooler=True, initializer_range=0.3)
 STREAM = dataclasses.replace(XLNET, memory_length=SLOTS, num_layers=2, pooler=False)
 UNI = dataclasses.replace(STREAM, attention="uni", query_stream=False, segment_types=0)
@@ -145,6 +152,8 @@ CASES = {
     ),
     "albert_heads": Case(ALBERT, HEADS),
     "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS, CandidateLMConfig()), ("sequences",)),
+    "deberta": Case(DEBERTA, PAIRS),
+    "deberta_v1": Case(DEBERTA_V1, PAIRS),
     "minilm": Case(BERT, (MaskedLMConfig(), EVERY)),
     "gpt2": Case(GPT2, (CausalLMConfig(direction="backward"), REGROUPED)),
     "xlnet": Case(STREAM, (PermutationLMConfig(),), (*MEMORY, "permutation_mask", "backward")),

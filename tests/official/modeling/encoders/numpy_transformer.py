@@ -35,9 +35,38 @@ def encode(config, variables, token_ids, segment_ids, allowed):
             return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
+    far = config.disentangled
+    relative = None
+    if far is not None:
+        relative = v["distance_table/table"]
+        relative = norm(relative, "distance_table/norm") if far.norm else relative
+
+    def distance_row(distance):
+        """The bucket of a distance as the release counts it, and 0 for the farthest to the left."""
+        if not far.buckets:
+            return min(max(distance + far.max_distance, 0), 2 * far.max_distance - 1)
+        middle, last = far.buckets // 2, far.max_distance - 1
+        distance = min(max(distance, -last), last)
+        if abs(distance) <= middle:
+            return far.buckets + distance
+        ratio = math.log(abs(distance) / middle) / math.log(last / middle)
+        bucket = middle + math.ceil(ratio * (middle - 1))
+        return far.buckets + (bucket if distance > 0 else -bucket)
+
     def attention(x, name):
-        q, k, val = np.split(affine(x, f"{name}/query_key_value"), 3, axis=-1)
         size = config.hidden_size // config.num_heads
+        terms = 1 if far is None else 3
+        if far is None or not far.own_projections:
+            q, k, val = np.split(affine(x, f"{name}/query_key_value"), 3, axis=-1)
+        else:
+            q, k, val = np.split(x @ v[f"{name}/query_key_value/kernel"], 3, axis=-1)
+            bias = np.split(v[f"{name}/query_key_value/bias"], 2)
+            q, val = q + bias[0], val + bias[1]
+        if far is not None and far.own_projections:
+            of_key = relative @ v[f"{name}/distance_key/kernel"]
+            of_query = affine(relative, f"{name}/distance_query")
+        elif far is not None:
+            of_query, of_key, _ = np.split(affine(relative, f"{name}/query_key_value"), 3, axis=-1)
         out = np.zeros_like(x)
         for n in range(config.num_heads):
             head = slice(n * size, (n + 1) * size)
@@ -45,10 +74,27 @@ def encode(config, variables, token_ids, segment_ids, allowed):
                 scores = np.full(length, -np.inf)
                 for s in range(length):
                     if allowed[t, s]:
-                        scores[s] = q[t, head] @ k[s, head] / math.sqrt(size)
+                        scores[s] = q[t, head] @ k[s, head]
+                        if far is not None:
+                            row = distance_row(t - s)
+                            scores[s] += q[t, head] @ of_key[row, head]
+                            scores[s] += k[s, head] @ of_query[row, head]
+                        scores[s] /= math.sqrt(terms * size)
                 weights = np.exp(scores - scores.max())
                 out[t, head] = weights @ val[:, head] / weights.sum()
         return affine(out, f"{name}/output")
+
+    def convolution(x):
+        """The sum over the tokens beside each one that it may attend to."""
+        width = config.convolution.kernel_size
+        kernel = v["convolution/taps/kernel"].reshape(width, config.hidden_size, -1)
+        out = np.tile(v["convolution/taps/bias"], (length, 1))
+        for t in range(length):
+            for w in range(width):
+                s = t + w - width // 2
+                if 0 <= s < length and allowed[t, s]:
+                    out[t] += x[s] @ kernel[w]
+        return np.tanh(out) if config.convolution.activation == "tanh" else activation(out)
 
     def feed_forward(x, name):
         return affine(activation(affine(x, f"{name}/inner")), f"{name}/outer")
@@ -90,6 +136,8 @@ def encode(config, variables, token_ids, segment_ids, allowed):
             else:
                 x = norm(x + attention(x, f"{name}/attention"), f"{name}/attention_norm")
                 x = norm(x + feed_forward(x, f"{name}/feed_forward"), f"{name}/feed_forward_norm")
+            if len(states) == 1 and config.convolution is not None:
+                x = norm(x + convolution(states[0]), "convolution/norm")
             states.append(x)
     if pre:
         states[-1] = norm(x, "final_norm")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.config.encoders import TransformerConfig
+from official.config.encoders import Convolution, Disentangled, TransformerConfig
 from official.modeling import masks
 from official.modeling.encoders import transformer
 from official.modeling.encoders.transformer import block_names
@@ -25,6 +25,9 @@ SMALL = TransformerConfig(
     max_positions=9,
     norm_epsilon=1e-6,
 )
+# Buckets and distances so small that 7 tokens reach beyond both.
+DEBERTA = Disentangled(buckets=4, max_distance=6)
+DEBERTA_V1 = Disentangled(buckets=0, max_distance=4, own_projections=True, norm=False)
 # A batch of two with different padding: on the right, and on the left.
 PADDING = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 1]], bool)
 TOKENS = np.random.default_rng(0).integers(0, 23, PADDING.shape).astype("int32")
@@ -66,6 +69,10 @@ def run(encoder, **options):
         {"positions": "sinusoidal", "embedding_size": 6, "scale_embeddings": True},
         {"positions": "sinusoidal", "position_offset": 2, "norm": "pre", "causal": True},
         {"positions": "none"},
+        {"disentangled": DEBERTA, "activation": "gelu", "positions": "none"},
+        {"disentangled": DEBERTA, "convolution": Convolution(3, "gelu"), "activation": "gelu"},
+        {"disentangled": DEBERTA_V1, "convolution": Convolution(5, "tanh")},
+        {"disentangled": DEBERTA_V1, "layer_groups": 1, "norm": "pre", "segment_types": 0},
     ],
     ids=str,
 )
@@ -253,7 +260,47 @@ def count(**sizes):
         return sum(int(np.prod(v.shape)) for v in encoder.weights)
 
 
+@pytest.mark.parametrize("form", [DEBERTA, DEBERTA_V1], ids=["v2", "v1"])
+def test_some_positions_of_the_last_layer_with_distances(form):
+    encoder = make("float64", disentangled=form)
+    whole = run(encoder)
+    places = np.array([[0, 4, 2, 2], [6, 3, 5, 0]], "int32")
+    some = run(encoder, read_positions=places)
+    expected = np.take_along_axis(whole["sequence_output"].numpy(), places[:, :, None], axis=1)
+    np.testing.assert_allclose(some["sequence_output"], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(some["pooled_output"], whole["pooled_output"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", [DEBERTA, DEBERTA_V1], ids=["v2", "v1"])
+def test_distances_of_a_length_that_is_known_at_run_time_only(form):
+    encoder = make("float64", disentangled=form, convolution=Convolution())
+    signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, 1, None, None], bool)]
+    graph = tf.function(lambda *given: encoder(given[0], None, given[1]), signature)
+    for length in (2, 5, 7):
+        mask = masks.padding(PADDING[:, -length:])
+        given = tf.constant(TOKENS[:, :length]), tf.tile(mask, (1, 1, length, 1))
+        expected = encoder(given[0], None, mask)
+        for name, actual in graph(*given).items():
+            np.testing.assert_allclose(actual, expected[name], rtol=1e-9, atol=1e-12)
+
+
+def test_texts_that_share_a_row_do_not_see_each_other_beside_them():
+    encoder = make("float64", disentangled=DEBERTA, positions="none", convolution=Convolution())
+    parts = np.array([[0, 0, 0, 1, 1, 1, 1]])
+    both = encoder(TOKENS[:1], None, masks.parts(parts))["sequence_output"]
+    for rows in (slice(0, 3), slice(3, 7)):
+        alone = encoder(TOKENS[:1, rows])["sequence_output"]
+        np.testing.assert_allclose(both[:, rows], alone, rtol=1e-9, atol=1e-12)
+
+
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
+
+V3 = {"vocab_size": 128_100, "disentangled": Disentangled()}
+V3 |= {"positions": "none", "segment_types": 0, "pooler": False}
+XLARGE = {"hidden_size": 1536, "num_heads": 24, "intermediate_size": 6144}
+XLARGE |= {"convolution": Convolution(3, "gelu")}
+V1 = {**V3, "vocab_size": 50_265}
+V1 |= {"disentangled": Disentangled(0, 512, own_projections=True, norm=False)}
 
 
 @pytest.mark.parametrize(
@@ -276,9 +323,23 @@ LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_s
             },
             124_439_808,
         ),
+        ({**V3, "hidden_size": 384, "num_heads": 6, "intermediate_size": 1536}, 70_682_112),
+        ({**V3, "num_layers": 6}, 141_304_320),
+        (V3, 183_831_552),
+        ({**V3, **LARGE}, 434_012_160),
+        ({**V3, "vocab_size": 251_000}, 278_218_752),
+        ({**V3, **XLARGE, "num_layers": 24}, 884_593_152),
+        ({**V3, **XLARGE, "num_layers": 48}, 1_564_549_632),
+        (V1, 138_601_728),
+        ({**V1, **LARGE}, 405_163_008),
+        ({**V1, **LARGE, "num_layers": 48}, 757_804_032),
     ],
-    ids=["BERT base", "cased", "BERT large", "RoBERTa", "ALBERT", "ELECTRA", "GPT-2"],
-)
+    ids=[
+        "BERT base", "cased", "BERT large", "RoBERTa", "ALBERT", "ELECTRA", "GPT-2",
+        "DeBERTa-v3 xsmall", "v3 small", "v3 base", "v3 large", "mDeBERTa-v3 base",
+        "DeBERTa-v2 xlarge", "v2 xxlarge", "DeBERTa base", "large", "xlarge",
+    ],
+)  # fmt: skip
 def test_parameter_counts_are_the_published_ones(sizes, published):
     assert count(**sizes) == published
 

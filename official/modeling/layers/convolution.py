@@ -1,0 +1,102 @@
+"""A convolution of the embeddings beside the first layer (DeBERTa-v2; He et al. 2021).
+
+Shapes: B batch, T length, N heads, D hidden, W kernel size.
+"""
+
+from keras import ops
+
+from official.modeling.layers.activation import POOLER_ACTIVATIONS
+from official.modeling.layers.base import Layer
+from official.modeling.layers.kernels import dropout
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.random import Draws
+from official.modeling.types import Tensor
+
+
+class Convolution(Layer):
+    """Adds the convolution of x to y: norm(y + activation(dropout(convolution(x)))).
+
+    The convolution of a token reads the tokens beside it that it may attend to, and 0 in the place
+    of others. It is one product, whose kernel [W D, D] has the token farthest to the left first.
+    """
+
+    def __init__(
+        self,
+        size,
+        kernel_size,
+        *,
+        activation,
+        dropout,
+        epsilon,
+        initializer,
+        name=None,
+        dtype=None,
+    ):
+        """Describes the layer.
+
+        Args:
+            size: D.
+            kernel_size: W, odd.
+            activation: the name of the activation, one of `POOLER_ACTIVATIONS`.
+            dropout: dropout rate of the convolution.
+            epsilon: epsilon of the norm.
+            initializer: initializer of the kernel.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.kernel_size = kernel_size
+        self.activation = POOLER_ACTIVATIONS[activation]
+        self.dropout = dropout
+        self.taps = Linear(
+            kernel_size * size, size, initializer=initializer, name="taps", dtype=dtype
+        )
+        self.norm = LayerNorm(size, epsilon=epsilon, name="norm", dtype=dtype)
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        self.taps.build()
+        self.norm.build()
+
+    def call(
+        self,
+        x: Tensor,
+        y: Tensor,
+        attention_mask: Tensor | None = None,
+        rng: Draws | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Adds the convolution of x [B, T, D] to y [B, T, D].
+
+        Args:
+            x: [B, T, D].
+            y: [B, T, D].
+            attention_mask: bool [B or 1, 1, 1 or T, T], True = may attend; None = all.
+            rng: `Draws`, or None for inference.
+            training: whether Keras trains; see `Layer.draws`.
+        """
+        rng = self.draws(rng, training)
+        reach = self.kernel_size // 2
+        length = ops.shape(x)[1]
+        padded = ops.pad(x, ((0, 0), (reach, reach), (0, 0)))
+        taps = []
+        for offset in range(-reach, reach + 1):
+            tap = padded[:, reach + offset : reach + offset + length]
+            if attention_mask is not None:
+                tap = ops.where(_sees(attention_mask, offset, length), tap, 0)
+            taps.append(tap)
+        added = self.taps(ops.concatenate(taps, axis=-1))
+        return self.norm(y + self.activation(dropout(added, self.dropout, rng)))
+
+
+def _sees(attention_mask: Tensor, offset: int, length) -> Tensor:
+    """Returns whether each token may attend to the one `offset` after it: bool [B or 1, T, 1].
+
+    Where there is no such token, the result is arbitrary.
+    """
+    mask = attention_mask[:, 0]  # [B or 1, 1 or T, T]
+    others = ops.clip(ops.arange(length, dtype="int32") + offset, 0, length - 1)
+    if mask.shape[1] == 1:
+        return ops.take(mask[:, 0], others, axis=1)[:, :, None]
+    return ops.take_along_axis(mask, others[None, :, None], axis=2)

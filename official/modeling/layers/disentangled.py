@@ -1,0 +1,170 @@
+"""Disentangled attention: scores of contents and of distances (He et al. 2021, section 3.1).
+
+The score of a query i and a key j is
+
+    (q_i k_j + q_i kr_(i-j) + k_j qr_(i-j)) / sqrt(3 H)
+
+where kr and qr are the key and the query of a distance. (The paper prints qr_(j-i). The released
+models have qr_(i-j).)
+
+Both terms are first computed for all distances, and then shifted to the keys: there is no look-up
+for each pair of positions.
+
+Shapes: B batch, T length, S key length, P positions, N heads, H head size, D hidden, R rows of the
+table, K rows that a length needs.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from official.modeling.layers.base import Layer
+from official.modeling.layers.kernels import take_rows
+from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.positions import shift, shift_to
+from official.modeling.types import Size, Tensor
+
+
+class Distances(NamedTuple):
+    """The vectors of the distances in a sequence, before dropout.
+
+    Attributes:
+        vectors: [K, D].
+        rows: int [2 T + 1], the row of each distance from a query to a key, T to -T. A distance is
+            the position of the query minus that of the key.
+    """
+
+    vectors: Any
+    rows: Any
+
+
+def log_buckets(distances, *, buckets: int, max_distance: int) -> np.ndarray:
+    """Returns the bucket of each distance, as in the release of DeBERTa-v2.
+
+    Distances up to `buckets` / 2 are their own buckets. The buckets of longer ones have ranges that
+    grow geometrically. Distances from `max_distance` - 1 on share the last one.
+
+    Args:
+        distances: integers of any shape.
+        buckets: the number of buckets in each direction.
+        max_distance: the first distance that is counted as a shorter one.
+
+    Returns:
+        int64, of the same shape, with the sign of the distance.
+    """
+    last, middle = max_distance - 1, buckets // 2
+    distances = np.clip(distances, -last, last)
+    size = np.maximum(np.abs(distances), middle)
+    growth = np.log(size / middle) / np.log(last / middle)
+    far = middle + np.ceil(growth * (middle - 1)).astype(np.int64)
+    return np.where(size == middle, distances, np.sign(distances) * far)
+
+
+def table_rows(distances, *, buckets: int, max_distance: int) -> np.ndarray:
+    """Returns the row of the table for each distance; without buckets each distance has one.
+
+    Returns:
+        int32, of the shape of `distances`, from 0 to R - 1.
+    """
+    half = buckets or max_distance
+    if buckets:
+        distances = log_buckets(distances, buckets=buckets, max_distance=max_distance)
+    return np.clip(np.asarray(distances) + half, 0, 2 * half - 1).astype(np.int32)
+
+
+class DistanceTable(Layer):
+    """The vectors of distances, for all layers of an encoder: `table` [R, D], and a norm."""
+
+    def __init__(
+        self, size, *, buckets, max_distance, norm, epsilon, initializer, name=None, dtype=None
+    ):
+        """Describes the table.
+
+        Args:
+            size: D.
+            buckets: see `official.config.encoders.Disentangled`.
+            max_distance: likewise.
+            norm: whether a layer norm follows the table.
+            epsilon: epsilon of the norm.
+            initializer: initializer of the table.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.size = size
+        self.rule = {"buckets": buckets, "max_distance": max_distance}
+        self.initializer = initializer
+        self.norm = LayerNorm(size, epsilon=epsilon, name="norm", dtype=dtype) if norm else None
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        count = 2 * (self.rule["buckets"] or self.rule["max_distance"])
+        self.table = self.add_weight(
+            (count, self.size), self.initializer, name="table", autocast=False
+        )
+        if self.norm is not None:
+            self.norm.build()
+
+    def read(self, length: Size) -> Distances:
+        """Returns the distances in sequences of `length` tokens, an int or a scalar tensor.
+
+        The rows that they read are contiguous, so the others need no norm and no projection.
+        """
+        if isinstance(length, int):
+            rows = table_rows(np.arange(length, -length - 1, -1), **self.rule)
+            first, last = int(rows[-1]), int(rows[0])
+            vectors = self.table[first : last + 1]
+        else:
+            # All longer distances have the row of the longest one that has its own.
+            longest = self.rule["max_distance"]
+            known = table_rows(np.arange(-longest, longest + 1), **self.rule)
+            distances = length - ops.arange(2 * length + 1, dtype="int32")
+            distances = ops.clip(distances, -longest, longest) + longest
+            rows = ops.take(ops.convert_to_tensor(known), distances)
+            first, last = rows[-1], rows[0]
+            vectors = ops.slice(self.table, (first, 0), (last - first + 1, self.size))
+        vectors = ops.cast(vectors, self.compute_dtype)
+        vectors = vectors if self.norm is None else self.norm(vectors)
+        return Distances(vectors, ops.convert_to_tensor(rows - first))
+
+
+def distance_scores(
+    query: Tensor,
+    key: Tensor,
+    distance_key: Tensor,
+    distance_query: Tensor,
+    rows: Tensor,
+    positions: Tensor | None = None,
+) -> Tensor:
+    """Returns the sum of both terms of distances.
+
+    Args:
+        query: [B, N, T, H], or [B, N, P, H] with `positions`.
+        key: [B, N, T, H].
+        distance_key: [K, N H], with the factor of the scores.
+        distance_query: [K, N H], likewise.
+        rows: int [2 T + 1]; see `Distances`.
+        positions: int [B, P], the positions of the queries; None = all.
+
+    Returns:
+        [B, N, T, T], or [B, N, P, T].
+    """
+    length = ops.shape(key)[2]
+    # Of the query: distances T to 1 - T. Of the key, which sees the query at the opposite distance:
+    # -T to T - 1.
+    of_query = _products(query, take_rows(distance_key, rows[:-1]))  # [B, N, T or P, 2 T]
+    of_key = _products(key, take_rows(distance_query, ops.flip(rows)[:-1]))  # [B, N, T, 2 T]
+    of_key = ops.transpose(shift(of_key, length), (0, 1, 3, 2))  # [B, N, T, S]
+    if positions is None:
+        return shift(of_query, length) + of_key
+    first = length - ops.cast(positions, "int32")
+    of_key = ops.take_along_axis(of_key, positions[:, None, :, None], axis=2)
+    return shift_to(of_query, first, keys=length) + of_key
+
+
+def _products(x: Tensor, vectors: Tensor) -> Tensor:
+    """Returns the products of x [B, N, T, H] with vectors [C, N H] of each head: [B, N, T, C]."""
+    _, heads, _, size = ops.shape(x)
+    vectors = ops.reshape(vectors, (-1, heads, size))
+    return ops.matmul(x, ops.transpose(vectors, (1, 2, 0)))
