@@ -18,10 +18,10 @@ LABELS = {relation: label for relation, label in RELATIONS.items() if label is n
 # release. With 'all' the generator is the encoder itself.
 SHARED = {
     "none": (),
-    "gdes": (),
     "token": ("token",),
     "embeddings": ("token", "position", "segment", "norm"),
     "all": None,
+    "gdes": (),
 }
 
 

@@ -184,11 +184,16 @@ class ReplacedTokens(base.Objective):
             if layer is not None:
                 layer.build()
 
-    def logits(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Returns the scores of being replaced, for hidden states [B, T, D]: [B, T]."""
+    def logits(self, hidden: Tensor, batch: Batch | None = None) -> Tensor:
+        """Returns the scores of being replaced, for hidden states [B, T, D]: [B, T].
+
+        Only the form of DeBERTa reads the batch, for the texts that share a row.
+        """
         if self.norm is not None:
             first = hidden[:, :1]
-            if "part_starts" in batch:  # the first token of each part of a row
+            if (
+                batch is not None and "part_starts" in batch
+            ):  # the first token of each part of a row
                 last = ops.shape(batch["part_starts"])[1] - 1  # which padding has, too
                 own = ops.minimum(batch["part_ids"], last)
                 starts = ops.take_along_axis(batch["part_starts"], own, axis=1)

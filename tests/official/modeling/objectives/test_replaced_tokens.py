@@ -350,7 +350,7 @@ def test_dropout_is_drawn_in_training_alone():
 
 def test_errors_of_a_generator():
     for options, message in [
-        ({"sharing": "tables"}, "sharing: 'tables' is not one of none, token, embeddings, all"),
+        ({"sharing": "tables"}, "sharing: 'tables' is not one of none, token, embeddings, all, g"),
         ({"size": 0.0}, "size: 0.0 is not above 0"),
         ({"num_layers": 0}, "num_layers: 0 is less than 1"),
         ({"temperature": 0.0}, "temperature: 0.0 is not above 0"),
