@@ -17,6 +17,7 @@ from official.conversion.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers import added_tokens, file_formats, sentencepiece, wordpiece
+from official.tokenizers.base import PAIRS
 from official.utils import paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -93,6 +94,12 @@ def read(
     variables, leftover = mapping.bring_in(
         system.rows(config.encoder, heads), tensors, shapes, str(tensors.source)
     )
+    unknown = [name for name in leftover if system.whole and name.startswith(system.prefix)]
+    if unknown:
+        raise UserError(
+            f"{tensors.source} has tensors of an encoder that is not supported, such as "
+            f"{unknown[0]}: are tensors and config of the same model?"
+        )
     return Converted(config, tokenizer, variables, leftover)
 
 
@@ -135,6 +142,9 @@ def tokenizer_of(
         defaults["tokenizer_class"] = system.tokenizer_class
     if system.model_type == "t5":
         defaults["extra_ids"] = sentencepiece.T5["extra_ids"]
+    if system.model_type == "deberta":
+        # Other tokens than those of a RoBERTa, which has the same files.
+        defaults |= {key: names[0] for key, names in file_formats.SPECIALS.items()} | {PAIRS: 1}
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
@@ -145,15 +155,18 @@ def tokenizer_of(
         # A folder of this name is an error, and no reason to take another file.
         paths.check_file(path)
     vocabulary = present[0] if present else folder / system.vocabulary
-    if present:
+    if (model := folder / sentencepiece.DEBERTA_FILE).exists():
+        vocabulary = model  # a tokenizer.json beside it has the same pieces
+        tokenizer = _deberta_tokenizer(vocabulary)
+    elif present:
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
-        model = paths.read_bytes(vocabulary)
+        content = paths.read_bytes(vocabulary)
         unused = system.model_type == "camembert"
-        model = sentencepiece.with_fairseq_ids(model, unused, str(vocabulary))
+        content = sentencepiece.with_fairseq_ids(content, unused, str(vocabulary))
         listed = added_tokens.read(folder, file_formats.read_settings(folder))
         settings = {**sentencepiece.FAIRSEQ, added_tokens.LISTED: listed}
-        tokenizer = tokenizers.SentencePiece(model, False, settings, str(vocabulary))
+        tokenizer = tokenizers.SentencePiece(content, False, settings, str(vocabulary))
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         paths.check_file(vocabulary)
@@ -169,6 +182,22 @@ def tokenizer_of(
             f"{vocab_size}: {_ADVICE[tokenizer.FILE]}"
         )
     return tokenizer
+
+
+def _deberta_tokenizer(vocabulary: AnyPath) -> tokenizers.SentencePiece:
+    """Reads a `spm.model` and the settings beside it.
+
+    Raises:
+      UserError: it is not a SentencePiece model, or the settings want another split of words.
+    """
+    folder = vocabulary.parent
+    settings = file_formats.read_settings(folder)
+    if file_formats.switch(settings, "split_by_punct", False):
+        raise UserError(f"{folder / file_formats.SETTINGS_FILE}: split_by_punct is not supported")
+    settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
+    model = sentencepiece.with_mask(paths.read_bytes(vocabulary), str(vocabulary))
+    lower_case = file_formats.switch(settings, "do_lower_case", False)
+    return tokenizers.SentencePiece(model, lower_case, settings, str(vocabulary))
 
 
 def spare_rows(converted: Converted) -> str | None:

@@ -27,6 +27,7 @@ from official.conversion import (
     albert,
     bert,
     converted_model,
+    deberta,
     electra,
     generation,
     gpt2,
@@ -41,7 +42,7 @@ from official.conversion.system import System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.saving import derived_models, model_folder
 from official.serving import generation_settings, text_vectors
-from official.tokenizers import tokenizer_json
+from official.tokenizers import sentencepiece, tokenizer_json
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -56,6 +57,8 @@ SYSTEMS = {
         bert.CAMEMBERT,
         albert.SYSTEM,
         electra.SYSTEM,
+        deberta.SYSTEM,
+        deberta.V1,
         bert.DISTILBERT,
         bert.MPNET,
         bert.ERNIE,
@@ -171,6 +174,8 @@ def system_of(
         return bert.BERT
     if encoder.causal:
         return gpt2.SYSTEM
+    if encoder.disentangled is not None:
+        return deberta.system_of(encoder)
     if encoder.layer_groups is not None:
         return albert.SYSTEM
     if encoder.relative_buckets:
@@ -207,7 +212,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {
-        name: _files(*derived_models.with_position_table(*network), system, tokenizer)
+        name: _files(*_with_positions(*network, system), system, tokenizer)
         for name, network in electra.split(config, variables).items()
     }
     defaults = generation_settings.read(model_dir)
@@ -231,9 +236,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         for name, (described, tensors) in files.items():
             folder = temporary / name
             folder.mkdir(exist_ok=True)
-            tokenizer.save(folder)
-            if system.tokenizer_class and isinstance(tokenizer, tokenizers.SentencePiece):
-                _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
+            _save_tokenizer(tokenizer, folder, system)
             described_tokenizer = tokenizer_json.described(tokenizer, layout)
             if described_tokenizer is not None:
                 text = json.dumps(described_tokenizer, ensure_ascii=False, indent=1)
@@ -270,6 +273,15 @@ def _with_objective(
     )
 
 
+def _with_positions(
+    config: configs.ResolvedConfig, variables: dict[str, np.ndarray], system: System
+) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
+    """Returns a model with a table of positions, unless the encoders of the system have none."""
+    if "positions" in system.encoder.form:
+        return config, variables
+    return derived_models.with_position_table(config, variables)
+
+
 def _files(
     config: configs.ResolvedConfig,
     variables: Mapping[str, np.ndarray],
@@ -287,6 +299,20 @@ def _files(
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
     described["dtype"] = next(iter(tensors.values())).dtype.name
     return described, tensors
+
+
+def _save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: AnyPath, system: System) -> None:
+    """Writes the files of a tokenizer with the names that the class of a system reads."""
+    tokenizer.save(folder)
+    name = system.vocabulary
+    if isinstance(tokenizer, tokenizers.SentencePiece) and name == sentencepiece.DEBERTA_FILE:
+        model = folder / tokenizer.FILE
+        (folder / name).write_bytes(sentencepiece.without_mask(model.read_bytes()))
+        model.unlink()
+    elif name != tokenizer.FILE:
+        return
+    if system.tokenizer_class:
+        _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
 
 
 def _set_tokenizer_class(path: AnyPath, name: str) -> None:

@@ -2,8 +2,8 @@
 
 `System` turns such a table into configs and lists of `Row`s, and back. Its `EncoderKeys` say how
 config.json describes the encoder. The tables are in the modules beside this one: `bert` (with
-RoBERTa, MPNet, DistilBERT and ERNIE), `albert`, `electra`, `gpt2`, `xlnet`, `transfo_xl`, `t5`. The
-heads in a table are those of `official.conversion.heads`.
+RoBERTa, MPNet, DistilBERT and ERNIE), `albert`, `electra`, `deberta`, `gpt2`, `xlnet`,
+`transfo_xl`, `t5`. The heads in a table are those of `official.conversion.heads`.
 """
 
 import contextlib
@@ -66,6 +66,8 @@ FORM = {
     "embedding_size": None,
     "scale_embeddings": False,
     "relative_buckets": None,
+    "disentangled": None,
+    "convolution": None,
 }
 
 # What names begin with in a file of the bare encoder.
@@ -271,9 +273,11 @@ class System:
       bare: prefixes of the tensors in a file of the bare encoder.
       tensors: maps the tensors of a file to those that the rows name; None = they are the same.
       buffers: patterns of constants that old files keep among the weights.
+      whole: whether a file must not have other tensors of the encoder: they would be parts that our
+        encoder lacks.
       vocabulary: the file of the vocabulary.
-      tokenizer_class: the class of transformers for a SentencePiece model; None = the file of the
-        vocabulary tells.
+      tokenizer_class: the class of transformers for a vocabulary of the system's kind; None = the
+        file of the vocabulary tells.
       segments: `segments` in the config of a model with heads of pretraining.
       max_length: the longest `segments.max_length`.
       corruption: settings of its token masks that differ from the defaults.
@@ -298,6 +302,7 @@ class System:
     bare: tuple[str, ...] = BARE
     tensors: Callable[[Any, str | os.PathLike], LazyTensors] | None = None
     buffers: Sequence[str] = ()
+    whole: bool = False
     vocabulary: str = "vocab.txt"
     tokenizer_class: str | None = None
     segments: Mapping[str, Any] = dataclasses.field(default_factory=dict)

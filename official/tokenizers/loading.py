@@ -43,7 +43,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     names = [name for name in KINDS if (folder / name).is_file()]
     described = folder / tokenizer_json.FILE
     if not names and described.is_file():
-        settings = {**defaults, **file_formats.read_settings(folder)}
+        settings = _settings(folder, defaults)
         settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
         paths.check_file(described)
         return tokenizer_json.read(described, settings)
@@ -62,8 +62,18 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     for name in (names[0], MERGES_FILE):
         if (folder / name).exists():
             paths.check_file(folder / name)
-    settings = {**defaults, **file_formats.read_settings(folder)}
+    settings = _settings(folder, defaults)
     settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
     tokenizer = KINDS[names[0]].read(folder / names[0], settings)
     file_formats.check_fingerprint(tokenizer.fingerprint, settings, folder)
     return tokenizer
+
+
+def _settings(folder: paths.AnyPath, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a folder; a key that is null there has its default."""
+    given = file_formats.read_settings(folder)
+    return {
+        **given,
+        **defaults,
+        **{key: value for key, value in given.items() if value is not None},
+    }

@@ -60,6 +60,9 @@ FAIRSEQ = {
     "do_lower_case": False,
     PAIRS: 2,
 }
+# The model of DeBERTa-v2 and v3, which may lack the mask token: transformers appends it.
+DEBERTA_FILE = "spm.model"
+_DEBERTA_MASK = "[MASK]"
 # The settings of T5's releases. The end token has the place of [CLS] and [SEP].
 T5 = {
     "pad_token": "<pad>",
@@ -489,6 +492,33 @@ def with_fairseq_ids(model: bytes, unused: bool, source: str) -> bytes:
     trainer = parsed.trainer_spec
     trainer.unk_id, trainer.pad_id, trainer.vocab_size = 3, 1, len(parsed.pieces)
     trainer.bos_id, trainer.eos_id = first.index("<s>"), first.index("</s>")
+    return parsed.SerializeToString(deterministic=True)
+
+
+def with_mask(model: bytes, source: str) -> bytes:
+    """Returns a model of DeBERTa with the mask token, which comes last unless it is a piece.
+
+    Args:
+      model: the bytes of a model file.
+      source: the name of the model in messages.
+
+    Raises:
+      UserError: the model is damaged.
+    """
+    if _DEBERTA_MASK in _read(model, source)[1]:
+        return model
+    parsed = _parsed(model)
+    parsed.pieces.add(piece=_DEBERTA_MASK, score=0, type=_KINDS.CONTROL)
+    return parsed.SerializeToString(deterministic=True)
+
+
+def without_mask(model: bytes) -> bytes:
+    """Returns a model without the mask token that `with_mask` has appended."""
+    parsed = _parsed(model)
+    last = parsed.pieces[-1]
+    if (last.piece, last.type) != (_DEBERTA_MASK, _KINDS.CONTROL):
+        return model
+    del parsed.pieces[-1]
     return parsed.SerializeToString(deterministic=True)
 
 

@@ -40,6 +40,10 @@ ROBERTA = {"vocab_size": 277, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 XLM = {"vocab_size": 61, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 GPT2 = {"vocab_size": 259, "bos_token_id": 258, "eos_token_id": 258}
 ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
+# Rows of 7 tokens reach beyond the distances and buckets.
+DEBERTA = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"}
+DEBERTA_V1 = {**DEBERTA, "vocab_size": 263, "max_relative_positions": 5, "type_vocab_size": 0}
+DEBERTA |= {"share_att_key": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
 
 # Name of the case: class and what differs from SIZES.
 CASES = {
@@ -80,6 +84,33 @@ CASES = {
     "mpnet_bare": ("MPNetModel", {"hidden_act": "relu"}),
     "ernie_pretraining": ("ErnieForPreTraining", {}),
     "ernie_bare": ("ErnieModel", {"use_task_id": True}),
+    "deberta-v2_masked_lm": (
+        "DebertaV2ForMaskedLM",
+        {
+            **DEBERTA,
+            "legacy": False,
+            "tie_word_embeddings": False,
+            "conv_kernel_size": 3,
+            "conv_act": "gelu",
+        },
+    ),
+    "deberta-v2_classification": (
+        "DebertaV2ForSequenceClassification",
+        {**DEBERTA, **LABELS, "hidden_size": 21, "cls_dropout": 0.2},
+    ),
+    "deberta-v2_bare": (
+        "DebertaV2Model",
+        {
+            **DEBERTA,
+            "norm_rel_ebd": "none",
+            "conv_kernel_size": 5,
+            "hidden_act": "gelu_new",
+            "position_buckets": -1,
+            "max_relative_positions": 5,
+        },
+    ),
+    "deberta_classification": ("DebertaForSequenceClassification", {**DEBERTA_V1, **LABELS}),
+    "deberta_bare": ("DebertaModel", {**DEBERTA_V1, "num_attention_heads": 5}),
     "gpt2_causal_lm": ("GPT2LMHeadModel", {**GPT2, "n_inner": 22}),
     "gpt2_bare": ("GPT2Model", {**GPT2, "activation_function": "relu", "layer_norm_epsilon": 1e-6}),
 }
@@ -102,7 +133,7 @@ def make_batch(config, rng):
     real = np.ones((3, LENGTH), bool)
     real[0, 5:] = real[1, :3] = False
     token_ids = rng.integers(5, config.vocab_size, real.shape).astype(np.int32)
-    types = getattr(config, "type_vocab_size", 1)
+    types = getattr(config, "type_vocab_size", 1) or 1
     batch = {
         "token_ids": token_ids,
         "segment_ids": rng.integers(0, types, real.shape).astype(np.int32),

@@ -16,6 +16,9 @@ _PADDING_FIRST = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
 _PADDING_FIRST |= {"control_symbols": SPECIALS[2:]}
 _XLM = {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "control_symbols": ["<mask>"]}
 _UNUSED = {"bos_piece": "<s>NOTUSED", "eos_piece": "</s>NOTUSED"}
+_DEBERTA = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "control_symbols": []}
+_DEBERTA |= {"bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+_DEBERTA |= {"pad_piece": "[PAD]"}
 SENTENCEPIECE = {
     "albert": {},
     "xlnet": {},
@@ -52,6 +55,10 @@ def write_vocabulary(folder, model_type):
         (folder / "tokenizer_config.json").write_text(json.dumps(_FAIRSEQ))
     if model_type in SENTENCEPIECE:
         (folder / "spiece.model").write_bytes(sentencepiece_model(**SENTENCEPIECE[model_type]))
+    elif model_type == "deberta-v2":
+        (folder / "spm.model").write_bytes(sentencepiece_model(**_DEBERTA))
+    elif model_type == "deberta":
+        write_byte_vocabulary(folder, ["[PAD]", "[CLS]", "[SEP]"], ["[UNK]", "[MASK]"])
     elif model_type == "mpnet":
         pieces = ["<s>", "<pad>", "</s>", "[UNK]", "the", "cat", "##s", "<mask>"]
         (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
@@ -70,8 +77,8 @@ def sentencepiece_model(**ids):
     data = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["the cat sat on the mat", "a dog ran"] * 9),
-        model_writer=data, model_type="bpe", vocab_size=40, pad_piece="<pad>", unk_piece="<unk>",
-        minloglevel=2, **ids,
+        model_writer=data, model_type="bpe", vocab_size=40, minloglevel=2,
+        **{"pad_piece": "<pad>", "unk_piece": "<unk>", **ids},
     )  # fmt: skip
     return data.getvalue()
 
@@ -118,9 +125,15 @@ def compare_encoder(encoder, parts, hidden_states):
 
 
 def visible(encoder, batch):
-    """The positions to compare: under a causal mask, padding on the left sees nothing at all."""
+    """The positions to compare.
+
+    Under a causal mask, padding on the left sees nothing at all. The padding of a DeBERTa sees
+    other tokens in transformers.
+    """
     real = batch["padding_mask"]
-    return real if encoder.config.causal else np.ones_like(real)
+    config = encoder.config
+    apart = config.causal or getattr(config, "disentangled", None) is not None
+    return real if apart else np.ones_like(real)
 
 
 def compare(model, parts, hidden_states):
@@ -131,10 +144,9 @@ def compare(model, parts, hidden_states):
         actual = logits_of(objective, model, encoded)
         name = LOGITS.get((objective.name, len(model.objectives)), "logits")
         expected = answers.pop(name)
-        if actual.ndim == 3:
-            seen = visible(model.encoder, parts["batch"])
-            actual, expected = actual[seen], expected[seen]
-        np.testing.assert_allclose(actual, expected, **CLOSE)
+        seen = visible(model.encoder, parts["batch"])
+        seen = seen if actual.ndim == 3 else seen[:, 0]  # of a row, the first position is pooled
+        np.testing.assert_allclose(actual[seen], expected[seen], **CLOSE)
     return answers
 
 

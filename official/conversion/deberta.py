@@ -1,0 +1,380 @@
+"""DeBERTa, v1 to v3: the names of their tensors in Hugging Face's files.
+
+v2 and v3 are `deberta-v2` in transformers. Their layers have a matrix each for queries, keys and
+values, which map distances as well. The layers of v1 have one matrix, head by head, no bias of the
+keys, and two matrices for distances.
+
+A file of pretraining has parts that a fine-tuned model lacks: the head of replaced-token detection
+(`mask_predictions`), that of the masked LM, whose decoder reads absolute positions, and the table
+of these positions. In a file of the discriminator alone, `word_embeddings._weight` is what training
+has added to the table of the generator, and `weight` is the sum. The encoder reads the sum.
+"""
+
+import dataclasses
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from official.config.encoders import TransformerConfig
+from official.conversion import bert
+from official.conversion.heads import MaskedLM, table
+from official.conversion.mapping import LazyTensors, Row, Shape, layer_rows, linear, norm
+from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
+from official.conversion.weight_files import Tensors
+from official.tokenizers.sentencepiece import DEBERTA_FILE
+from official.utils.errors import UserError
+
+_PREFIX = "deberta."
+_TERMS = ("p2c", "c2p")
+_MATRICES = {
+    "attention/query_key_value": tuple(
+        f"attention.self.{name}_proj" for name in ("query", "key", "value")
+    ),
+    "attention/output": ("attention.output.dense",),
+    "feed_forward/inner": ("intermediate.dense",),
+    "feed_forward/outer": ("output.dense",),
+}
+_NORMS = {
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward_norm": "output.LayerNorm",
+}
+_WORDS = f"{_PREFIX}embeddings.word_embeddings"
+_DELTA = f"{_WORDS}._weight"
+_POSITIONS = f"{_PREFIX}embeddings.position_embeddings.weight"
+# The head of the masked LM, and what transformers calls its parts where `legacy` is true.
+_HEAD = "lm_predictions.lm_head"
+_LEGACY = {
+    f"cls.predictions.{legacy}": f"{_HEAD}.{name}"
+    for legacy, name in {
+        "bias": "bias",
+        "transform.dense.weight": "dense.weight",
+        "transform.dense.bias": "dense.bias",
+        "transform.LayerNorm.weight": "LayerNorm.weight",
+        "transform.LayerNorm.bias": "LayerNorm.bias",
+    }.items()
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadByHead(Row):
+    """A kernel of queries, keys and values that a file has as [N, 3, H, D], [out, in].
+
+    Attributes:
+      heads: N.
+    """
+
+    heads: int = 1
+
+    def part_shape(self, shape: Shape) -> Shape:
+        """See `Row`."""
+        return shape[::-1]
+
+    def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
+        """See `Row`."""
+        (part,) = parts
+        blocks = part.reshape(self.heads, 3, -1, shape[0])
+        return np.ascontiguousarray(blocks.transpose(3, 1, 0, 2)).reshape(shape)
+
+    def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
+        """See `Row`."""
+        blocks = variable.reshape(len(variable), 3, self.heads, -1).transpose(2, 1, 3, 0)
+        part = np.ascontiguousarray(blocks).reshape(variable.shape[::-1])
+        return {self.names[0]: part}
+
+
+class Taps(Row):
+    """The kernel [W * in, out] of a convolution that a file has as [out, in, W]."""
+
+    def part_shape(self, shape: Shape) -> Shape:
+        """See `Row`; the number of outputs is that of inputs."""
+        return (shape[1], shape[1], shape[0] // shape[1])
+
+    def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
+        """See `Row`."""
+        (part,) = parts
+        return np.ascontiguousarray(part.transpose(2, 1, 0)).reshape(shape)
+
+    def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
+        """See `Row`."""
+        size = variable.shape[1]
+        part = variable.reshape(-1, size, size).transpose(2, 1, 0)
+        return {self.names[0]: np.ascontiguousarray(part)}
+
+
+def _shared_rows(encoder: TransformerConfig) -> list[Row]:
+    """Returns the rows of what is not in a layer."""
+    ours, theirs = "encoder/distance_table", f"{_PREFIX}encoder"
+    rows = [
+        Row("encoder/embeddings/token_embedding/table", (f"{_WORDS}.weight",)),
+        *norm("encoder/embeddings/norm", f"{_PREFIX}embeddings.LayerNorm"),
+        Row(f"{ours}/table", (f"{theirs}.rel_embeddings.weight",)),
+    ]
+    if encoder.disentangled is not None and encoder.disentangled.norm:
+        rows += norm(f"{ours}/norm", f"{theirs}.LayerNorm")
+    if encoder.convolution is not None:
+        rows += [
+            Taps("encoder/convolution/taps/kernel", (f"{theirs}.conv.conv.weight",)),
+            Row("encoder/convolution/taps/bias", (f"{theirs}.conv.conv.bias",)),
+            *norm("encoder/convolution/norm", f"{theirs}.conv.LayerNorm"),
+        ]
+    return rows
+
+
+def _rows(encoder: TransformerConfig) -> list[Row]:
+    layers = layer_rows(encoder.num_layers, f"{_PREFIX}encoder.layer", _MATRICES, _NORMS)
+    return _shared_rows(encoder) + layers
+
+
+def _v1_rows(encoder: TransformerConfig) -> list[Row]:
+    matrices = {
+        path: names for path, names in _MATRICES.items() if path != "attention/query_key_value"
+    }
+    matrices["attention/distance_query"] = ("attention.self.pos_q_proj",)
+    rows = _shared_rows(encoder)
+    rows += layer_rows(encoder.num_layers, f"{_PREFIX}encoder.layer", matrices, _NORMS)
+    for i in range(encoder.num_layers):
+        ours = f"encoder/layer_{i}/attention"
+        theirs = f"{_PREFIX}encoder.layer.{i}.attention.self"
+        joined = f"{ours}/query_key_value"
+        rows += [
+            HeadByHead(f"{joined}/kernel", (f"{theirs}.in_proj.weight",), heads=encoder.num_heads),
+            Row(f"{joined}/bias", (f"{theirs}.q_bias", f"{theirs}.v_bias")),
+            Row(f"{ours}/distance_key/kernel", (f"{theirs}.pos_proj.weight",), transposed=True),
+        ]
+    return rows
+
+
+def _check(config: Mapping[str, Any], only: Mapping[str, tuple[Any, Any]]) -> None:
+    """Refuses other values than the supported ones.
+
+    Args:
+      config: the parsed config.json.
+      only: by key, the only supported value, and the value where the key is missing.
+    """
+    for key, (value, default) in only.items():
+        if (given := config.get(key, default)) != value:
+            raise ValueError(f"{key}: {given!r} is not supported, only {value!r}")
+
+
+def _distances(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks the keys of both versions, and returns the fields of `disentangled` that both have."""
+    size = config["hidden_size"]
+    head_size = size // config["num_attention_heads"]
+    _check(
+        config,
+        {
+            "relative_attention": (True, False),
+            "position_biased_input": (False, True),
+            "type_vocab_size": (0, 0),
+            "embedding_size": (size, size),
+            "attention_head_size": (head_size, head_size),
+            "pooler_hidden_size": (size, size),
+        },
+    )
+    terms = config.get("pos_att_type") or ()
+    terms = terms.split("|") if isinstance(terms, str) else terms
+    if {str(term).strip().lower() for term in terms} != set(_TERMS):
+        raise ValueError(
+            f"pos_att_type: {config.get('pos_att_type')!r} is not supported, only 'p2c|c2p'"
+        )
+    distance = config.get("max_relative_positions", -1)
+    if distance < 1:
+        distance = config["max_position_embeddings"]
+    return {"max_distance": distance}
+
+
+def _v1_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    _check(config, {"talking_head": (False, False)})
+    form = {"buckets": 0, "own_projections": True, "norm": False}
+    return {"disentangled": {**_distances(config), **form}}
+
+
+def _v2_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    _check(config, {"share_att_key": (True, False), "conv_groups": (1, 1)})
+    norms = [name.strip() for name in str(config.get("norm_rel_ebd", "none")).lower().split("|")]
+    form = {"buckets": max(0, config.get("position_buckets", -1)), "norm": "layer_norm" in norms}
+    fields: dict[str, Any] = {"disentangled": {**_distances(config), **form}}
+    if (width := config.get("conv_kernel_size", 0)) > 0:
+        names = {theirs: ours for ours, all in ACTIVATIONS.items() for theirs in all}
+        name = config.get("conv_act", "tanh")
+        if name not in (*names, "tanh"):
+            raise ValueError(f"conv_act: {name!r} is not supported")
+        fields["convolution"] = {"kernel_size": width, "activation": names.get(name, name)}
+    return fields
+
+
+def _keys(encoder: TransformerConfig) -> dict[str, Any]:
+    """Returns the keys that both versions have."""
+    form = encoder.disentangled
+    if form is None:
+        raise ValueError("encoder.disentangled: a DeBERTa has it, and this encoder has none")
+    longest = encoder.max_positions
+    return {
+        "max_relative_positions": -1 if form.max_distance == longest else form.max_distance,
+        "pooler_hidden_size": encoder.hidden_size,
+        "pooler_dropout": 0,
+        "pooler_hidden_act": "gelu",
+    }
+
+
+def _v1_keys(encoder: TransformerConfig) -> dict[str, Any]:
+    keys = _keys(encoder)
+    for key in ("buckets", "norm"):
+        if value := getattr(encoder.disentangled, key):
+            raise ValueError(
+                f"encoder.disentangled.{key}: a DeBERTa with own_projections: true has none, and "
+                f"this is {value!r}"
+            )
+    return keys
+
+
+def _v2_keys(encoder: TransformerConfig) -> dict[str, Any]:
+    keys, form, convolution = _keys(encoder), encoder.disentangled, encoder.convolution
+    if convolution is not None:
+        name = convolution.activation
+        keys["conv_act"] = name if name == "tanh" else ACTIVATIONS[name][0]
+        keys["conv_kernel_size"] = convolution.kernel_size
+    assert form is not None  # else `_keys` refuses
+    return {
+        **keys,
+        "share_att_key": True,
+        "position_buckets": form.buckets or -1,
+        "norm_rel_ebd": "layer_norm" if form.norm else "none",
+    }
+
+
+class _NamedMaskedLM(MaskedLM):
+    """The masked LM, where config.json names its class: files of the encoder may have one too."""
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return has_tensors and self._is_named(config)
+
+    def keys(self, objective: Any, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        # The output is always the table of words. transformers 4 takes the other value for a tie of
+        # the hidden layer.
+        also = {"legacy": False, "tie_word_embeddings": False}
+        return {**super().keys(objective, dropout_key), **also}
+
+
+class OneForm(LazyTensors):
+    """The tensors of a file, without those of pretraining, and with one name for those of heads."""
+
+    def __init__(self, tensors: Tensors, source: str | os.PathLike):
+        """Wraps tensors, and notes what is left out.
+
+        Raises:
+          UserError: the file has what was added to the table of words, and not the table.
+        """
+        self.source, self._tensors = source, tensors
+        if _DELTA in tensors and f"{_WORDS}.weight" not in tensors:
+            raise UserError(
+                f"{source}: {_DELTA} is what the training of the discriminator added to the "
+                f"generator's table of words, and the sum {_WORDS}.weight is missing: take a file "
+                "that has it"
+            )
+        left_out = {_DELTA: "the part that the discriminator learnt", _POSITIONS: "positions"}
+        for name, what in left_out.items():
+            if name in tensors:
+                tensors.notes.append(f"{name} is left out ({what}): the encoder does not read it")
+        self._index = {_LEGACY.get(name, name): name for name in tensors if name not in left_out}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads a tensor."""
+        return self._tensors[self._index[name]]
+
+
+def _system(
+    model_type: str, classes: str, heads: Collection[str], keys: Mapping[str, Any], **more: Any
+) -> System:
+    """Returns the system of a version.
+
+    Args:
+      model_type: `model_type` of config.json.
+      classes: the prefix of the names of the classes of transformers.
+      heads: the names of the heads of tasks that transformers has.
+      keys: attributes of its `EncoderKeys`.
+      **more: other attributes of the system.
+    """
+    masked_lm = [
+        *linear("masked_lm/transform", f"{_HEAD}.dense"),
+        *norm("masked_lm/norm", f"{_HEAD}.LayerNorm"),
+        Row("masked_lm/output_bias", (f"{_HEAD}.bias",)),
+    ]
+    tasks = bert.task_heads(classes, "classifier", hidden="pooler.dense")
+    return System(
+        model_type=model_type,
+        encoder=EncoderKeys(
+            sizes={ours: theirs for ours, theirs in SIZES.items() if ours != "segment_types"},
+            only={
+                "is_decoder": False,
+                "pooler_hidden_act": "gelu",
+                "pooler_dropout": 0,
+            },
+            also={
+                "relative_attention": True,
+                "position_biased_input": False,
+                "type_vocab_size": 0,
+                "pos_att_type": list(_TERMS),
+            },
+            **keys,
+        ),
+        prefix=_PREFIX,
+        heads=table(
+            _NamedMaskedLM(masked_lm, f"{classes}ForMaskedLM"),
+            *(head for head in tasks if head.name in heads),
+        ),
+        architectures={frozenset(): f"{classes}Model"},
+        pooler_activation="gelu",
+        dropout="cls_dropout",
+        aliases={
+            "cls.predictions.decoder.weight": f"{_WORDS}.weight",
+            "cls.predictions.decoder.bias": "cls.predictions.bias",
+        },
+        bare=("embeddings.", "encoder."),
+        tensors=OneForm,
+        buffers=(f"{_PREFIX}embeddings.position_ids",),
+        whole=True,
+        segments={"format": "full_sentences"},
+        **more,
+    )
+
+
+_TASKS = ("classification", "multi_label", "regression", "span_answer", "token_classification")
+_FORM = {**FORM, "positions": "none", "segment_types": 0}
+del _FORM["disentangled"]
+_V2_FORM = dict(_FORM)
+del _V2_FORM["convolution"]
+
+SYSTEM = _system(
+    "deberta-v2",
+    "DebertaV2",
+    (*_TASKS, "multiple_choice"),
+    {
+        "title": "a DeBERTa-v2",
+        "form": _V2_FORM,
+        "more_fields": _v2_fields,
+        "more_keys": _v2_keys,
+    },
+    encoder_rows=_rows,
+    vocabulary=DEBERTA_FILE,
+    tokenizer_class="DebertaV2Tokenizer",
+)
+V1 = _system(
+    "deberta",
+    "Deberta",
+    _TASKS,
+    {"title": "a DeBERTa", "form": _FORM, "more_fields": _v1_fields, "more_keys": _v1_keys},
+    encoder_rows=_v1_rows,
+    vocabulary="vocab.json",
+    tokenizer_class="DebertaTokenizer",
+)
+
+
+def system_of(encoder: TransformerConfig) -> System:
+    """Returns the version that an encoder with `disentangled` is written as."""
+    form = encoder.disentangled
+    return V1 if form is not None and form.own_projections else SYSTEM
