@@ -8,6 +8,8 @@ and of other systems here against BERT at the same sizes:
       'encoder garden, ELECTRA' 'encoder garden, XLNet'
   python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, T5' \
       'PyTorch transformers, T5'
+  python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, DeBERTa' \
+      'PyTorch transformers, DeBERTa'
 
 The other sides are tf-models-official, PyTorch transformers, and a BERT written by hand in PyTorch
 with joined projections, SDPA and the masked LM at the predicted positions alone. Same sizes, same
@@ -18,7 +20,8 @@ rounds, peak memory as the system counted it, and for each side its better preci
 BERT, beside what the FLOPs of the two say. 'its products alone' are the matrix products of our
 BERT's step, with the same shapes: the share of its time that the processor needs. T5 has as
 many layers in its decoder as in its encoder, and as many targets as span corruption gives (29 for
-128 tokens).
+128 tokens). DeBERTa is the encoder of v3 with a masked LM, since transformers has no class for its
+pretraining.
 """
 
 import argparse
@@ -39,6 +42,8 @@ SIDES = {
     "PyTorch by hand": ("hf", "train_step_torch.step", "BERT"),
     "encoder garden, T5": (None, "train_step_ours.step", "T5"),
     "PyTorch transformers, T5": ("hf", "train_step_transformers.t5", "T5"),
+    "encoder garden, DeBERTa": (None, "train_step_ours.step", "DeBERTa"),
+    "PyTorch transformers, DeBERTa": ("hf", "train_step_transformers.deberta", "DeBERTa"),
 }
 OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
 
@@ -77,6 +82,10 @@ def flops(sizes: dict, system: str) -> int:
         cross = 4 * (targets + length) * hidden**2 + 4 * targets * length * hidden
         decoder = layers * (own + cross + 4 * targets * hidden * inner)
         return encoder(hidden, inner) + decoder + targets * 2 * hidden * vocab
+    if system == "DeBERTa":
+        # Products of queries, and of keys, with 2 T distances; projections of these, for a batch.
+        distances = layers * (8 * length**2 * hidden + 8 * length * hidden**2 / sizes["batch"])
+        return encoder(hidden, inner) + round(distances) + masked_lm(hidden, hidden)
     embedding = 128 if system == "ALBERT" else hidden
     projection = 0 if embedding == hidden else 2 * length * embedding * hidden
     return encoder(hidden, inner) + projection + masked_lm(hidden, embedding)

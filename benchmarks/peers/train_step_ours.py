@@ -17,14 +17,19 @@ import tensorflow as tf  # isort: skip
 # The differences of the other systems from BERT. ALBERT: shared layers, a narrow token table, LAMB;
 # its sentence-order head is a next-sentence head with other labels. ELECTRA: a generator of a
 # quarter of the size, and replaced-token detection. XLNet: relative attention of two streams, the
-# second one for the predicted positions only, without memory. T5: an encoder-decoder.
+# second one for the predicted positions only, without memory. T5: an encoder-decoder. DeBERTa: v3,
+# with a masked LM.
 ENCODERS = {
     "BERT": {"type": "transformer"},
     "ALBERT": {"type": "transformer", "embedding_size": 128, "layer_groups": 1},
     "ELECTRA": {"type": "transformer", "pooler": False},
     "XLNet": {"type": "transformer_xl"},
     "T5": {"type": "encoder_decoder"},
-}
+    "DeBERTa": {
+        "type": "transformer", "disentangled": {}, "positions": "none", "segment_types": 0,
+        "activation": "gelu", "norm_epsilon": 1e-7, "initializer": "normal", "pooler": False,
+    },
+}  # fmt: skip
 PAIRS = [{"type": "masked_lm"}, {"type": "sentence_pair"}]
 OBJECTIVES = {
     "BERT": PAIRS,
@@ -32,6 +37,7 @@ OBJECTIVES = {
     "ELECTRA": [{"type": "generator", "size": 0.25}, {"type": "replaced_tokens"}],
     "XLNet": [{"type": "permutation_lm"}],
     "T5": [{"type": "seq2seq_lm"}],
+    "DeBERTa": [{"type": "masked_lm"}],
 }
 
 

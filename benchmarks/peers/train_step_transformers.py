@@ -8,6 +8,8 @@ import train_step_torch
 from transformers import (
     BertConfig,
     BertForPreTraining,
+    DebertaV2Config,
+    DebertaV2ForMaskedLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -50,6 +52,32 @@ def t5(size: dict) -> None:
     train_step_torch.serve(model, optimizer, _t5_batch, _loss, size)
 
 
+def deberta(size: dict) -> None:
+    """Serves the steps of `DebertaV2ForMaskedLM`, in the form of v3."""
+    torch.manual_seed(0)
+    model = DebertaV2ForMaskedLM(
+        DebertaV2Config(
+            vocab_size=size["vocab"],
+            hidden_size=size["hidden"],
+            num_hidden_layers=size["layers"],
+            num_attention_heads=size["heads"],
+            intermediate_size=size["intermediate"],
+            relative_attention=True,
+            position_biased_input=False,
+            position_buckets=256,
+            norm_rel_ebd="layer_norm",
+            share_att_key=True,
+            pos_att_type="p2c|c2p",
+        )
+    ).train()
+    train_step_torch.serve(model, train_step_torch.adamw(model), _deberta_batch, _loss, size)
+
+
+def _deberta_batch(batch):
+    names = ("input_ids", "attention_mask", "labels")
+    return {name: value for name, value in _bert_batch(batch).items() if name in names}
+
+
 def _bert_batch(batch):
     ids = torch.from_numpy(batch["token_ids"]).long()
     labels = torch.full_like(ids, -100)
@@ -81,4 +109,4 @@ def _loss(forward: Callable, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    server.main(bert, t5)
+    server.main(bert, t5, deberta)
