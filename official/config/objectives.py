@@ -6,7 +6,7 @@ discriminator of what it replaces.
 
 import dataclasses
 
-from official.config.encoders import TransformerXLConfig
+from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.config.segments import RELATIONS
 from official.utils.strict import above, at_least, omitted, one_of
@@ -31,6 +31,9 @@ class MaskedLMConfig(ObjectiveConfig):
 
     Attributes:
       weight: factor of this loss in the sum.
+      enhanced_mask_decoder: whether the last layer of the encoder runs twice for the masked
+        positions, from their inputs and a table of absolute positions that no other layer reads
+        (DeBERTa; He et al., 2021, section 3.2).
     """
 
     type = "masked_lm"
@@ -38,14 +41,24 @@ class MaskedLMConfig(ObjectiveConfig):
     packs = True
 
     weight: float = 1.0
+    enhanced_mask_decoder: bool = omitted(False)
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
+    def check(self, whole: Config) -> None:
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
+        if self.enhanced_mask_decoder and len(whole.objectives) > 1:
+            raise ValueError(
+                "enhanced_mask_decoder: other objectives read the last layer as it is: remove them"
+            )
+
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError if the encoder has no token table."""
+        """Raises ValueError if the objective does not suit the encoder."""
         check_token_table(encoder)
+        if self.enhanced_mask_decoder:
+            check_decodes(encoder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,6 +318,7 @@ class GeneratorConfig(ObjectiveConfig):
       frozen: whether the generator keeps the weights given with --init and only the encoder
         learns: the second stage of two-stage training (section 3.2). Both start from one model,
         whose encoder and masked LM `recipe.init_weights: generator` loads.
+      enhanced_mask_decoder: as in `masked_lm`.
       weight: factor of the masked-LM loss in the sum; the loss of a frozen generator is only
         reported.
     """
@@ -321,6 +335,7 @@ class GeneratorConfig(ObjectiveConfig):
     baseline: bool = False
     frozen: bool = False
     weight: float = 1.0
+    enhanced_mask_decoder: bool = omitted(False)
 
     def __post_init__(self):
         one_of("sharing", self.sharing, SHARED)
@@ -351,7 +366,9 @@ class GeneratorConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the generator does not suit the encoder."""
-        self.network(encoder)
+        network = self.network(encoder)
+        if self.enhanced_mask_decoder:
+            check_decodes(network)
 
     def network(self, encoder):
         """Returns the config of the generator's network.
@@ -433,6 +450,15 @@ class ReplacedTokensConfig(ObjectiveConfig):
         if self.adversarial_weight:
             fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
         return fields
+
+
+def check_decodes(encoder: EncoderConfig) -> None:
+    """Raises ValueError if an encoder has no enhanced mask decoder."""
+    if not isinstance(encoder, TransformerConfig) or encoder.causal or encoder.norm != "post":
+        raise ValueError(
+            "enhanced_mask_decoder: only supported for encoder.type: transformer with norm: post "
+            "and causal: false: take these, or remove it"
+        )
 
 
 def check_token_table(encoder: EncoderConfig) -> None:

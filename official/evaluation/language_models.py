@@ -112,7 +112,7 @@ def pseudo_perplexity(
         own = tf.stack([tf.range(tf.shape(columns)[0]), columns], axis=1)
         hidden = tf.fill(tf.shape(targets), tf.cast(tokenizer.mask_id, targets.dtype))
         copies["token_ids"] = tf.tensor_scatter_nd_update(copies["token_ids"], own, hidden)
-        states = flat_positions(model.encode(copies)["sequence_output"], columns[:, None])
+        states = flat_positions(head.states(copies, model.encoder), columns[:, None])
         return cross_entropy(head.logits(states, model.encoder), targets)[0]
 
     total, count, size = 0.0, 0, 0

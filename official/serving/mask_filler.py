@@ -22,7 +22,6 @@ import numpy as np
 import tensorflow as tf
 
 from official.evaluation.generated_texts import decoded
-from official.modeling.encoders.inputs import encode
 from official.modeling.layers import kernels
 from official.modeling.model import Model
 from official.serving import generator, served_model
@@ -117,9 +116,9 @@ class MaskFiller:
         return batch["padding_mask"] & tf.equal(batch["token_ids"], self.mask_id)
 
     def encoded(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the states of the encoder for a batch, [B, T, D]."""
+        """Returns the states that the head reads for a batch, [B, T, D]."""
         with kernels.using(gradients=False), self.weights.read():
-            return encode(self._encoder, batch)["sequence_output"]
+            return self._head.states(batch, self._encoder)
 
     def best(
         self, states: tf.Tensor, top_k: tf.Tensor, candidates: tf.Tensor | None = None

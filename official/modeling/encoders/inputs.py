@@ -40,6 +40,7 @@ def encode(
     rng: Draws | None = None,
     output_all: bool = False,
     read_positions: Tensor | None = None,
+    read_offsets: Tensor | None = None,
 ) -> dict[str, Any]:
     """Runs an encoder on a batch.
 
@@ -60,6 +61,7 @@ def encode(
 
     With `read_positions` int [B, P], an encoder with `reads_positions` computes only these
     positions of the last layer, and those that it pools. Then `sequence_output` is [B, P, D].
+    `read_offsets` [B, P, D] are for the transformer alone (see there).
 
     Returns:
         The dict of the encoder, with the `padding_mask` of the batch if there is one.
@@ -91,6 +93,8 @@ def encode(
         options["query_positions"] = batch["masked_positions"]
     if read_positions is not None:
         options["read_positions"] = read_positions
+    if read_offsets is not None:
+        options["read_offsets"] = read_offsets
     encoded = encoder(
         batch["token_ids"],
         batch.get("segment_ids"),
@@ -122,6 +126,12 @@ def encode_read(
     """
     if any(objective.uses_all_layers for objective in objectives):
         return encode(encoder, batch, rng, output_all=True)
+    for objective in objectives:
+        if (offsets := objective.read_offsets(batch)) is not None:  # The config allows no others.
+            (positions,) = objective.positions_read(batch)
+            encoded = encode(encoder, batch, rng, read_positions=positions, read_offsets=offsets)
+            encoded["states_read"] = {objective.name: (encoded.pop("sequence_output"),)}
+            return encoded
     read = {objective.name: objective.positions_read(batch) for objective in objectives}
     if not read or any(positions is None for positions in read.values()):
         return encode(encoder, batch, rng)

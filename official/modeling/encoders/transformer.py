@@ -5,6 +5,7 @@ P positions that are read, L layers (depths: a block that is shared counts at ea
 runs).
 """
 
+import functools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from official.modeling.layers.block import Block, adapter_options
 from official.modeling.layers.convolution import Convolution
 from official.modeling.layers.disentangled import DistanceTable
 from official.modeling.layers.embeddings import Embeddings
+from official.modeling.layers.kernels import take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.positions import RelativeBias
@@ -40,6 +42,10 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         read_positions: int [B, P], the positions of the last layer that are computed, beside those
             that are pooled. `sequence_output` is then [B, P, D]. None = all. There is no
             `output_all` and no cache with it.
+        read_offsets: [B, P, D], what is added to the inputs of the last layer at `read_positions`.
+            The last layer then runs twice, the second time with its own outputs as the queries, and
+            both times with its inputs as keys and values: the enhanced mask decoder (He et al.
+            2021, section 3.2; DeBERTa's release). None = none. Nothing is pooled then.
 
     A call returns the outputs of `base.Encoder`, and
         `attention_parts` with `output_all`: L records `Attended`, with scores, queries, keys and
@@ -198,6 +204,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         cache: Any | None = None,
         slot: Size = 0,
         read_positions: Tensor | None = None,
+        read_offsets: Tensor | None = None,
         padding_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, Any]:
@@ -216,18 +223,25 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
         to_pool = self.config.pooled_position, real, pooled_positions
         queries, num_pooled = read_positions, 0
-        if read_positions is not None and self.pooler is not None:
+        pools = self.pooler is not None and read_offsets is None
+        if read_positions is not None and pools:
             pooled = base.pooled_positions(x, *to_pool)  # [B, K]
             queries = ops.concatenate([pooled, ops.cast(read_positions, pooled.dtype)], axis=1)
             num_pooled = pooled.shape[1]
         hidden_states, attended = self._run_blocks(
-            x, attention_mask, rng=rng, cache=cache, slot=slot, last_queries=queries
+            x,
+            attention_mask,
+            rng=rng,
+            cache=cache,
+            slot=slot,
+            last_queries=queries,
+            read_offsets=read_offsets,
         )
         states = hidden_states[-1]
         if num_pooled:
             pooled, states = ops.split(states, [num_pooled], axis=1)
         outputs = {"sequence_output": states}
-        if self.pooler is not None:
+        if pools:
             if queries is None:
                 pooled = base.pooled_states(states, *to_pool)
             elif pooled_positions is None:
@@ -251,6 +265,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         cache: Any,
         slot: Size,
         last_queries,
+        read_offsets: Tensor | None,
     ):
         """Runs the blocks of all depths, and the final norm if there is one.
 
@@ -263,7 +278,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         if self.distance_table is not None:
             distances = self.distance_table.read(ops.shape(x)[1])
         for i, depth in enumerate(self.depths):
-            x, layer, _ = self.blocks[depth](
+            block = functools.partial(
+                self.blocks[depth],
                 x,
                 attention_mask,
                 rng=rng,
@@ -273,6 +289,11 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 bias=bias,
                 distances=distances,
             )
+            queries = None
+            if read_offsets is not None and i == len(self.depths) - 1:
+                queries = take_positions(x, last_queries) + read_offsets
+                queries = block(queries=queries).states
+            x, layer, _ = block(queries=queries)
             if i == 0 and self.convolution is not None:
                 x = self.convolution(states[0], x, attention_mask, rng=rng)
             states.append(x)

@@ -194,6 +194,7 @@ class Attention(_Heads):
         cache: Any | None = None,
         slot: Size = 0,
         query_positions: Tensor | None = None,
+        queries: Tensor | None = None,
         bias: Tensor | None = None,
         distances: Distances | None = None,
         training: bool | None = None,
@@ -208,6 +209,7 @@ class Attention(_Heads):
             slot: int, the slot of the first position of `x`.
             query_positions: int [B, P], the positions that attend, so that T is P in the results;
                 None = all.
+            queries: [B, P, D], what attends at `query_positions` in the place of `x`; None = `x`.
             bias: added to the scores of all positions, broadcastable to [B, N, T, S]; None = 0.
             distances: the vectors of distances, if the layer has scores of them.
             training: whether Keras trains; see `Layer.draws`.
@@ -220,7 +222,8 @@ class Attention(_Heads):
         if query_positions is None:
             query, key, value = self._split(self.query_key_value(x), 3)
         else:
-            inputs = [take_positions(x, query_positions), x]
+            queries = take_positions(x, query_positions) if queries is None else queries
+            inputs = [queries, x]
             sizes = [self.inner_size, 2 * self.inner_size]
             queries, others = self.query_key_value.by_columns(inputs, sizes)
             (query,), (key, value) = self._split(queries, 1), self._split(others, 2)

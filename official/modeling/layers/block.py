@@ -293,6 +293,7 @@ class Block(_Sublayers):
         cache: Any | None = None,
         slot: Size = 0,
         query_positions: Tensor | None = None,
+        queries: Tensor | None = None,
         bias: Tensor | None = None,
         distances: Any | None = None,
         others=None,
@@ -308,6 +309,7 @@ class Block(_Sublayers):
             cache: keys and values of all slots, or None.
             slot: the slot of the first position of `x`.
             query_positions: int [B, P], the positions that are computed; None = all.
+            queries: [B, P, D], their states, in the place of those in `x`; None = those in `x`.
             bias: added to the scores of the attention of the sequence to itself, or None.
             distances: see `Attention`, or None.
             others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
@@ -326,11 +328,12 @@ class Block(_Sublayers):
             cache=cache,
             slot=slot,
             query_positions=query_positions,
+            queries=None if queries is None else self._before(queries, norm),
             bias=bias,
             distances=distances,
         )
         if query_positions is not None:
-            x = take_positions(x, query_positions)
+            x = take_positions(x, query_positions) if queries is None else queries
         x = self.add(x, attended.output, norm, rng, self.attention_adapter)
         crossed = ()
         if self.cross_attention is not None:

@@ -150,6 +150,15 @@ class Objective(keras.Layer):
         del batch
         return None
 
+    def read_offsets(self, batch: Batch) -> Tensor | None:
+        """Returns what is added to the inputs of the last layer at the one of `positions_read`.
+
+        Returns:
+            [B, P, D]; None = nothing. See the transformer encoder.
+        """
+        del batch
+        return None
+
     def states_read(self, batch: Batch, encoded: Encoded) -> tuple[Tensor, ...]:
         """Returns the states at each of `positions_read`: a tuple of [B, P, D]."""
         if "states_read" in encoded:

@@ -12,7 +12,9 @@ B * T of all positions.
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
+from official.modeling.encoders.inputs import encode
 from official.modeling.layers.activation import ACTIVATIONS
+from official.modeling.layers.embeddings import Table
 from official.modeling.layers.kernels import cross_entropy, flat_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
@@ -22,7 +24,11 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 
 class MaskedLM(base.Objective):
-    """A transform, a norm and an output tied to the token table, for the masked positions only."""
+    """A transform, a norm and an output tied to the token table, for the masked positions only.
+
+    With `enhanced_mask_decoder` there is a table of positions [T, D], which the last layer of the
+    encoder reads with its inputs, and no other layer (He et al. 2021, section 3.2).
+    """
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -41,11 +47,22 @@ class MaskedLM(base.Objective):
             name="norm",
             dtype=self.dtype_policy,
         )
+        self.position_table = None
+        if getattr(config, "enhanced_mask_decoder", False):
+            self.position_table = Table(
+                encoder_config.max_positions,
+                encoder_config.hidden_size,
+                initializer=self.initializer,
+                name="position_embedding",
+                dtype=self.dtype_policy,
+            )
 
     def build(self, input_shape=None):
         """Creates the variables."""
         self.transform.build()
         self.norm.build()
+        if self.position_table is not None:
+            self.position_table.build()
         self.output_bias = self.add_weight(
             (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
         )
@@ -58,6 +75,27 @@ class MaskedLM(base.Objective):
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""
         return (batch["masked_positions"],)
+
+    def read_offsets(self, batch: Batch) -> Tensor | None:
+        """See `base.Objective`."""
+        if self.position_table is None:
+            return None
+        return self._vectors_of(batch, batch["masked_positions"])
+
+    def states(self, batch: Batch, encoder: Encoder) -> Tensor:
+        """Returns the states that `logits` maps to scores, at all positions: [B, T, D]."""
+        if self.position_table is None:
+            return encode(encoder, batch)["sequence_output"]
+        rows, length = ops.shape(batch["token_ids"])
+        every = ops.broadcast_to(ops.arange(length, dtype="int32"), (rows, length))
+        offsets = self._vectors_of(batch, every)
+        return encode(encoder, batch, read_positions=every, read_offsets=offsets)["sequence_output"]
+
+    def _vectors_of(self, batch: Batch, positions: Tensor) -> Tensor:
+        """Returns the rows of the position table for positions [B, P] in the rows: [B, P, D]."""
+        if "positions" in batch:  # Those in texts that share a row begin with 0.
+            positions = ops.take_along_axis(batch["positions"], positions, axis=1)
+        return self.position_table(positions)
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`."""

@@ -44,7 +44,10 @@ class Generator(base.Objective):
         except ValueError as error:
             raise UserError(f"{self.name}: {error}") from None
         self.head = masked_lm.MaskedLM(
-            MaskedLMConfig(), self.network, seed=self.seed, dtype=self.dtype_policy
+            MaskedLMConfig(enhanced_mask_decoder=config.enhanced_mask_decoder),
+            self.network,
+            seed=self.seed,
+            dtype=self.dtype_policy,
         )
         self.generator = self.baseline = None
         if config.baseline:

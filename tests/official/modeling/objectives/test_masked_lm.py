@@ -1,11 +1,17 @@
-"""All-tokens MLM against a loop, and Replace MLM as masked LM behind a generator."""
+"""All-tokens MLM against a loop, Replace MLM behind a generator, the enhanced mask decoder."""
+
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.encoders import TransformerConfig
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.modeling.layers.random import Draws
+from official.modeling.model import Model
+from official.utils.errors import UserError
+from tests import small
 from tests.official.modeling.objectives.test_replaced_tokens import BATCH, IDS, THIRD, make, tensors
 
 
@@ -42,6 +48,86 @@ def test_copying_and_writing_share_the_chance(example_weights):
     np.testing.assert_allclose(model.weight_sums(batch)["all_tokens_lm"], real)
     assert model.term_weights["all_tokens_lm"] == 2.0
     assert objective.config.needs() <= {"padding_mask"} | THIRD.gives()
+
+
+def test_the_enhanced_mask_decoder_runs_the_last_layer_twice_in_the_order_of_the_release():
+    encoder = TransformerConfig(
+        vocab_size=13, hidden_size=12, num_layers=2, num_heads=3, intermediate_size=24,
+        max_positions=8, pooler=False, dropout=0.0, attention_dropout=0.0, positions="none",
+        segment_types=0, initializer_range=0.4, activation="relu",
+    )  # fmt: skip
+    config = types.SimpleNamespace(
+        seed=0, encoder=encoder, objectives=[MaskedLMConfig(enhanced_mask_decoder=True)]
+    )
+    model = Model(config, dtype="float64")
+    values = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    table = values["masked_lm/position_embedding/table"]
+    assert table.shape == (8, 12) and table.std() > 0.1
+    ids = np.array([[1, 5, 4, 7, 8, 4, 2, 0], [1, 9, 4, 11, 12, 5, 6, 2]], "int32")
+    batch = {
+        "token_ids": tf.constant(ids),
+        "padding_mask": tf.constant(ids > 0),
+        "masked_positions": tf.constant([[2, 5, 0], [2, 6, 1]]),
+        "masked_ids": tf.constant([[6, 9, 0], [3, 6, 9]]),
+        "masked_weights": tf.constant([[1.0, 1, 0], [1, 1, 1]]),
+    }
+    states = model.encode(batch, output_all=True)["hidden_states"]
+    layer = "encoder/layer_1"
+
+    def norm(x, name):
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+        return x * values[f"{layer}/{name}/scale"] + values[f"{layer}/{name}/offset"]
+
+    def affine(x, name):
+        return x @ values[f"{layer}/{name}/kernel"] + values[f"{layer}/{name}/bias"]
+
+    def last_layer(queries, inputs, real):
+        q = np.split(affine(queries, "attention/query_key_value"), 3, axis=-1)[0]
+        _, k, v = np.split(affine(inputs, "attention/query_key_value"), 3, axis=-1)
+        context = np.empty_like(queries)
+        for head in (slice(0, 4), slice(4, 8), slice(8, 12)):
+            scores = np.where(real, q[:, head] @ k[:, head].T / 2, -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            context[:, head] = weights @ v[:, head] / weights.sum(-1, keepdims=True)
+        x = norm(queries + affine(context, "attention/output"), "attention_norm")
+        inner = np.maximum(affine(x, "feed_forward/inner"), 0)
+        return norm(x + affine(inner, "feed_forward/outer"), "feed_forward_norm")
+
+    head = model.objectives[0]
+    encoded = model.encode_as_read(batch)
+    (read,) = head.states_read(batch, encoded)
+    every = head.states(batch, model.encoder).numpy()
+    for b in range(2):
+        inputs, real = states[1][b].numpy(), ids[b] > 0
+        first = last_layer(inputs + table, inputs, real)
+        wanted = last_layer(first, inputs, real)
+        np.testing.assert_allclose(every[b][real], wanted[real], rtol=1e-8)
+        positions = batch["masked_positions"][b].numpy()
+        np.testing.assert_allclose(read[b], wanted[positions], rtol=1e-8)
+        assert np.abs(states[2][b].numpy() - wanted)[real].max() > 0.1
+    # In rows with several texts, positions begin anew.
+    moved = {**batch, "positions": tf.constant([[*range(4), *range(4)]] * 2)}
+    other = head.read_offsets(moved).numpy()
+    np.testing.assert_allclose(other[0], table[[2, 1, 0]])
+    np.testing.assert_allclose(other[1], table[[2, 2, 1]])
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"encoder__norm": "pre"}, "enhanced_mask_decoder: only supported for encoder.type: trans"),
+        (
+            {"objectives": [
+                {"type": "masked_lm", "enhanced_mask_decoder": True}, {"type": "sentence_pair"},
+            ]},
+            "enhanced_mask_decoder: other objectives read the last layer as it is: remove them",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_enhanced_mask_decoder_does_not_go_with(changes, message):
+    decoder = {"objectives": [{"type": "masked_lm", "enhanced_mask_decoder": True}]}
+    with pytest.raises(UserError, match=message):
+        small.config(**{**decoder, **changes})
 
 
 def test_scores_that_are_far_apart_stay_finite():
