@@ -24,6 +24,7 @@ SYSTEMS = {
     "albert": ("unigram", 100, 0),
     "gpt2": ("byte_bpe", 350, 0),
     "electra": ("wordpiece", 150, 0),
+    "deberta_v3": ("unigram", 100, 0),
     "xlnet": ("unigram", 100, 0),
     "transformer_xl": ("unigram", 100, 0),
     "t5": ("unigram", 100, 20),
