@@ -58,6 +58,29 @@ ELECTRA = {
     "objectives": [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}],
     "recipe__schedule": {"type": "electra", "warmup_steps": 5},
 }
+DEBERTA_V3 = {
+    "segments__format": "full_sentences",
+    "segments__packing": 2,
+    "segments__short_seq_prob": 0.5,
+    "corruption__windows": True,
+    "corruption__mask_prob": 1.0,
+    "corruption__random_prob": 0.0,
+    "encoder__num_layers": 2,
+    "encoder__positions": "none",
+    "encoder__segment_types": 0,
+    "encoder__disentangled": {"buckets": 8, "max_distance": 16},
+    "encoder__activation": "gelu",
+    "encoder__norm_epsilon": 1e-7,
+    "encoder__initializer": "normal",
+    "encoder__pooler": False,
+    "objectives": [
+        {
+            "type": "generator", "size": 1.0, "num_layers": 1, "sharing": "gdes",
+            "enhanced_mask_decoder": True,
+        },
+        {"type": "replaced_tokens", "form": "deberta", "weight": 10.0},
+    ],
+}  # fmt: skip
 XLNET = {
     "segments__relation": "none",
     "corruption": {
@@ -130,6 +153,7 @@ SYSTEMS = {
     "ernie": ERNIE,
     "albert": ALBERT,
     "electra": ELECTRA,
+    "deberta_v3": DEBERTA_V3,
     "xlnet": XLNET,
     "xlnet_stream": XLNET_STREAM,
     "transformer_xl": TRANSFORMER_XL,

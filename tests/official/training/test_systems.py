@@ -24,6 +24,7 @@ OWN = {
     "spanbert": ("span_boundary/transform_1/", 2),
     "albert": ("encoder/group_1_layer_0/", 12),
     "electra": ("replaced_tokens/", 4),
+    "deberta_v3": ("encoder/embeddings/token_embedding/delta", 1),
     "xlnet_stream": ("encoder/embeddings/query_start", 1),
     "gpt2": ("encoder/final_norm/", 2),
     "elmo": ("encoder/backward_", 6),
