@@ -19,8 +19,9 @@ def python(name: str) -> str:
     """Returns the Python of a reference environment, and creates the environment if needed.
 
     Args:
-      name: `hf` (PyTorch and transformers), `tfm` (tf-models-official), `tfa`
-        (tensorflow-addons) or `tokenizers` (tokenizers, nanotoken and gigatoken).
+      name: `hf` (PyTorch and transformers), `hf5` (PyTorch, transformers 5 and
+        sentence-transformers), `tfm` (tf-models-official), `tfa` (tensorflow-addons) or
+        `tokenizers` (tokenizers, nanotoken and gigatoken).
         `GARDEN_<NAME>_PYTHON` names another Python that has them.
     """
     if named := os.environ.get(f"GARDEN_{name.upper()}_PYTHON"):
