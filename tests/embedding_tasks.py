@@ -10,6 +10,10 @@ from tfrecords_tools.tasks import builder as task_builder
 PAIRS = embeddings.of_columns(Columns("first", "second"), name="pairs")
 TRIPLES = embeddings.of_columns(Columns("first", "second"), ["third"], name="triples")
 ALONE = embeddings.of_columns(Columns("first"), name="alone")
+MARGINS = embeddings.of_columns(Columns("first", "second", "margin"), ["third"], name="margins")
+LABELS = embeddings.of_task(
+    tasks.generic("classification", "first", "second", "label", labels=["0.0", "5.0"]), "labels"
+)
 SCORES = embeddings.of_task(tasks.find("stsb"), "scores")
 
 
@@ -32,9 +36,9 @@ def table(path, task, count, seed):
     lines = [[name for name in names if name is not None]]
     for number, texts in enumerate(rows(count, seed)):
         kept = texts[: len(lines[0]) - (columns.label is not None)]
-        if columns.label is not None:  # half of the pairs do not go together
-            kept = [texts[0], texts[1 + number % 2], str(5.0 * (1 - number % 2))]
-        lines.append(kept)
+        if columns.label is not None and len(kept) == 2:  # half of the pairs do not go together
+            kept[1] = texts[1 + number % 2]
+        lines.append(kept + [str(5.0 * (1 - number % 2))] * (columns.label is not None))
     path.write_text("".join("\t".join(line) + "\n" for line in lines))
     return path
 

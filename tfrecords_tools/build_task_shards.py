@@ -439,8 +439,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         list(embeddings.OF_KINDS),
         "learn vectors of texts from pairs with scores (stsb); from pairs that have the positive "
         "label, which is entailment or else the second one, and pairs that have not (binary: qqp, "
-        "mrpc); from those that have it (pairs; of single texts, two with one label); or from "
-        "these with a contradiction (triples: mnli)",
+        "mrpc), with the labels too (labels: mnli); from those that have it (pairs; of single "
+        "texts, two with one label); or from these with a contradiction (triples: mnli)",
     )
     names(
         "negative_columns",

@@ -19,6 +19,7 @@ _NUMBERS = {
 }
 RELATIONS = ("attention", "query", "key", "value")
 PROJECTIONS = ("shared", "each", "none")
+TEXTS = ("own", "first")
 MEANS = ("intended", "released")
 TERMS = ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden")
 # The batch field with the outputs of teachers that were computed before.
@@ -42,6 +43,9 @@ class DistillationConfig(ObjectiveConfig):
         gradient of the same size at every T (Hinton et al., 2015, section 2).
       positions: of outputs for each token, the tokens that are matched: 'real' = all but
         padding; 'masked' = those that masked LM predicts.
+      texts: of `sentence_embedding`, the text whose vector by the teacher each text of an example
+        learns: its 'own'; or the 'first' one, of which the others are translations (Reimers and
+        Gurevych, 2020, section 2). The teacher then reads the first texts alone.
       cross_entropy: weight of the soft cross-entropy. The reported loss is KL(teacher || student)
         = the cross-entropy minus the entropy of the teacher, which is a constant.
       logits: weight of the mean squared error of the outputs before the softmax.
@@ -81,6 +85,7 @@ class DistillationConfig(ObjectiveConfig):
     temperature: float = 1.0
     square_temperature: bool = True
     positions: str = "real"
+    texts: str = "own"
     cross_entropy: float = 0.0
     logits: float = 0.0
     cosine: float = 0.0
@@ -103,6 +108,7 @@ class DistillationConfig(ObjectiveConfig):
         at_least(self, 0, *TERMS, "relation_heads")
         at_least(self, 1, "relation_layer", "teacher_layers", "teacher_size")
         one_of("positions", self.positions, ["real", "masked"])
+        one_of("texts", self.texts, TEXTS)
         one_of("projection", self.projection, PROJECTIONS)
         one_of("means", self.means, MEANS)
         for relation in self.relations:
@@ -180,6 +186,11 @@ class DistillationConfig(ObjectiveConfig):
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if not self.term_weights:
             raise ValueError(f"nothing is matched: give one of {', '.join(TERMS)} a weight")
+        if self.texts == "first" and (self.matches_states or not self.matches_outputs):
+            raise ValueError(
+                "texts: first is only for the vectors of texts: give logits a weight, and remove "
+                f"{', '.join(TERMS[2:])}"
+            )
         if whole.objectives and whole.objectives[-1] is not self:
             raise ValueError("it reads what the other objectives prepare: let it be the last one")
         if self.matches_outputs:
@@ -190,6 +201,10 @@ class DistillationConfig(ObjectiveConfig):
                 raise ValueError(
                     f"head: span_answer.form: {head.form} has ends that depend on the start: take "
                     "independent"
+                )
+            if self.texts == "first" and head.type != "sentence_embedding":
+                raise ValueError(
+                    f"texts: first is only for sentence_embedding, and the head is {head.type}"
                 )
             if self.positions == "masked" and head.type != "masked_lm":
                 raise ValueError(

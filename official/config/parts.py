@@ -211,6 +211,10 @@ class ObjectiveConfig(Part):
         """The name of the term, and the first part of the variables' paths."""
         return self.task or self.type
 
+    def optional(self) -> frozenset[str]:
+        """Returns the fields of `needs` that an evaluation may lack; it then has no term."""
+        return frozenset()
+
     def check(self, whole: "Config") -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
 

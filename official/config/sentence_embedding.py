@@ -10,12 +10,24 @@ from official.utils.strict import above, at_least, nearest, omitted, one_of
 # How the states of the tokens become a vector; see `official.modeling.layers.pooling`.
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")
 ACTIVATIONS = ("tanh", "gelu_tanh", "gelu", "relu", "silu")
-# The losses of pairs with a score, and those of texts without one. A loss of several rows compares
-# the rows of a batch with each other.
+# The losses of pairs with a score, and all others. A loss of several rows compares the rows of a
+# batch with each other.
 SCORED = ("cosent", "angle", "cosine", "contrastive")
-LOSSES = ("multiple_negatives", "triplet", *SCORED)
+LOSSES = ("multiple_negatives", "triplet", "margin_mse", "softmax", *SCORED)
 OF_SEVERAL_ROWS = ("multiple_negatives", "cosent", "angle")
+# The field that holds what the vectors of an example should give, of losses that need one.
+TARGETS = {"margin_mse": "score", "softmax": "label", **dict.fromkeys(SCORED, "score")}
 _MARGINS = {"triplet": 5.0, "contrastive": 0.5}
+# The losses that have a key. The classifier of `softmax` reads vectors of one size.
+_TAKERS = {
+    "scale": OF_SEVERAL_ROWS,
+    "symmetric": ("multiple_negatives",),
+    "hard_negative_weight": ("multiple_negatives",),
+    "margin": tuple(_MARGINS),
+    "sizes": tuple(loss for loss in LOSSES if loss != "softmax"),
+    "cached_rows": OF_SEVERAL_ROWS,
+    "labels": ("softmax",),
+}
 
 
 def check_poolings(poolings: tuple[str, ...]) -> None:
@@ -58,13 +70,19 @@ class SentenceEmbeddingConfig(ReaderConfig):
 
     An example has C texts. `multiple_negatives` takes a query, its document and any number of hard
     negatives, or a text alone, which dropout makes two vectors of; `triplet` takes a query, its
-    document and other documents. All other losses take two texts and their score from 0 to 1.
+    document and other documents; `margin_mse` a query, its document, another one and the margin of
+    a teacher; `softmax` two texts and their label. All other losses take two texts and their score
+    from 0 to 1.
 
     Attributes:
       loss: `multiple_negatives` = the cross-entropy of the own document among the documents of all
         rows, by their cosines (Henderson et al., 2017; of a text alone SimCSE, Gao et al., 2021);
         `triplet` = max(0, distance to the document - distance to the other + margin), Euclidean
-        (Reimers and Gurevych, 2019, section 3); `cosine` = the squared error of the cosine;
+        (Reimers and Gurevych, 2019, section 3); `margin_mse` = the squared error of the product
+        with the document minus that with the other (Hofstätter et al., 2020, section 4.2);
+        `softmax` = the cross-entropy of a linear layer on [u; v; |u - v|], which the trained model
+        does not keep (Reimers and Gurevych, 2019, section 3); `cosine` = the squared error of the
+        cosine;
         `contrastive` = half the square of the distance 1 - cosine of pairs with the score 1, and of
         max(0, margin - distance) of those with 0 (Hadsell et al., 2006); `cosent` = log(1 + sum of
         exp(scale (cosine - other cosine))) over all pairs whose score is lower than the other's,
@@ -78,7 +96,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
       pooling: one of `POOLINGS`, or several joined by commas, whose vectors are joined.
       projection: a dense layer after the pooling; None = there is none.
       normalize: whether the vectors of the trained model have the length 1. The losses of cosines
-        are the same without. `triplet` learns of vectors of this length.
+        are the same without. `triplet`, `margin_mse` and `softmax` learn of vectors of this length.
       sizes: the numbers of first dimensions that are vectors by themselves, the whole vector among
         them. The loss is the sum of those of all sizes (Kusupati et al., 2022). Empty = the whole
         vector alone.
@@ -86,6 +104,8 @@ class SentenceEmbeddingConfig(ReaderConfig):
         are computed together. Memory is needed for the layers of so many, and all layers are
         computed twice (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size"). It does
         not change the gradient. None = all examples together.
+      labels: of `softmax`, the names of the labels, in the order of their ids; filled in from the
+        data.
       mix: of an ELMo, the mix of its layers that is pooled.
       weight: factor of this loss in the sum; 0 = the vectors learn those of a teacher alone.
     """
@@ -102,6 +122,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
     normalize: bool = True
     sizes: tuple[int, ...] = ()
     cached_rows: int | None = omitted()
+    labels: tuple[str, ...] = omitted(())
     mix: Mix | None = omitted()
     weight: float = 1.0
 
@@ -111,7 +132,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
         check_poolings(self.poolings)
         above(self, 0, "scale")
         at_least(self, 1, "cached_rows")
-        for name in ("scale", "symmetric", "hard_negative_weight", "margin", "cached_rows"):
+        for name in _TAKERS:
             self._check_key(name)
         if self.margin is None:
             object.__setattr__(self, "margin", _MARGINS.get(self.loss))
@@ -129,16 +150,9 @@ class SentenceEmbeddingConfig(ReaderConfig):
 
     def _check_key(self, name: str) -> None:
         """Raises ValueError if a key is given that the loss does not have."""
-        takers = {
-            "scale": OF_SEVERAL_ROWS,
-            "symmetric": ("multiple_negatives",),
-            "hard_negative_weight": ("multiple_negatives",),
-            "margin": tuple(_MARGINS),
-            "cached_rows": OF_SEVERAL_ROWS,
-        }
         value = getattr(self, name)
         if value != type(self).__dataclass_fields__[name].default:
-            if self.loss not in takers[name]:
+            if self.loss not in _TAKERS[name]:
                 more = ", or take recipe.accumulation" if name == "cached_rows" else ""
                 raise ValueError(
                     f"{name}: {value}: not supported for the loss {self.loss}; remove it{more}"
@@ -160,13 +174,22 @@ class SentenceEmbeddingConfig(ReaderConfig):
         return self.projection if self.projection is not None and self.projection.keep else None
 
     @property
+    def takes_labels(self) -> bool:
+        """Whether the labels of the data are those of the objective."""
+        return self.loss == "softmax"
+
+    @property
     def compares_rows(self) -> bool:
         """Whether the loss of a row depends on the other rows of the batch."""
         return bool(self.weight) and self.loss in OF_SEVERAL_ROWS
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
-        return frozenset({"score"} if self.weight and self.loss in SCORED else ())
+        return frozenset({TARGETS[self.loss]} if self.weight and self.loss in TARGETS else ())
+
+    def optional(self) -> frozenset[str]:
+        """Returns all fields of `needs`: vectors can be measured by any texts."""
+        return self.needs()
 
     def vector_size(self, encoder: EncoderConfig) -> int:
         """Returns the size of the vectors that are compared."""
@@ -183,6 +206,10 @@ class SentenceEmbeddingConfig(ReaderConfig):
     def check(self, whole: Config) -> None:
         """Raises ValueError if the rows of a batch are not compared with each other."""
         recipe = whole.recipe
+        if self.cached_rows and len(whole.objectives) > 1:
+            raise ValueError(
+                "cached_rows: not supported beside other objectives: remove it, or them"
+            )
         if not self.compares_rows:
             return
         if recipe.accumulation > 1:
@@ -195,10 +222,6 @@ class SentenceEmbeddingConfig(ReaderConfig):
             raise ValueError(
                 f"loss: {self.loss} compares the rows of a batch, and recipe.batch_size: "
                 f"{recipe.batch_size} has no other row: raise it"
-            )
-        if self.cached_rows and len(whole.objectives) > 1:
-            raise ValueError(
-                "cached_rows: not supported beside other objectives: remove it, or them"
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:

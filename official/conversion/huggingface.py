@@ -86,8 +86,8 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
     if embedding is not None:
         converted = dataclasses.replace(converted, embedding=embedding)
-        if (dense := sentence_transformers.projection(folder, embedding)) is not None:
-            converted = _with_objective(converted, *dense)
+        learnt = sentence_transformers.objective(folder, embedding)
+        converted = _with_objective(converted, *learnt)
     small = folder / electra.GENERATOR
     if system is not electra.SYSTEM or not small.is_dir():
         return converted

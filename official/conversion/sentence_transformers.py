@@ -2,12 +2,14 @@
 
 `modules.json` names a chain of modules: a Transformer, whose files are those of transformers, a
 Pooling, and perhaps a Dense and a Normalize. Versions 2 to 5 write the files that `write` writes,
-and version 6 reads them. A Dense is the projection of the objective `sentence_embedding`.
+and version 6 reads them. A model that is read has the objective `sentence_embedding`, of weight 0:
+it can be evaluated and be a teacher. A Dense is the projection of this objective.
 
 Shapes: I input and O output of the Dense.
 """
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -110,10 +112,10 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     return strict.build(EmbeddingSettings, values, source)
 
 
-def projection(
+def objective(
     folder: AnyPath, settings: EmbeddingSettings
-) -> tuple[SentenceEmbeddingConfig, dict[str, np.ndarray]] | None:
-    """Reads the Dense of a folder as an objective, and its variables by path; None = it has none.
+) -> tuple[SentenceEmbeddingConfig, dict[str, np.ndarray]]:
+    """Reads the objective of a folder with its Dense, if it has one, and its variables by path.
 
     Args:
       folder: the folder with `modules.json`.
@@ -122,9 +124,12 @@ def projection(
     Raises:
       UserError: a file is missing or damaged, or the activation is not supported.
     """
+    known = SentenceEmbeddingConfig(
+        pooling=",".join(settings.pooling), normalize=settings.normalize, weight=0.0
+    )
     path = _modules(folder).get("Dense")
     if path is None:
-        return None
+        return known, {}
     config, source = json_files.read(path / "config.json"), str(path / "config.json")
     name = config.get("activation_function", f"{_TORCH}activation.Tanh")
     if name not in _ACTIVATIONS:
@@ -144,12 +149,8 @@ def projection(
             tensors[kind] = weights[tensor].astype(np.float32)
     variables = {f"{_VARIABLES}kernel": tensors["weight"].T}
     variables |= {f"{_VARIABLES}bias": tensors["bias"]} if bias else {}
-    objective = SentenceEmbeddingConfig(
-        pooling=",".join(settings.pooling),
-        normalize=settings.normalize,
-        projection=Projection(size=sizes[0], activation=_ACTIVATIONS[name], bias=bias),
-    )
-    return objective, variables
+    projection = Projection(size=sizes[0], activation=_ACTIVATIONS[name], bias=bias)
+    return dataclasses.replace(known, projection=projection), variables
 
 
 def write(

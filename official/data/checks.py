@@ -232,11 +232,13 @@ def batch_parts(batch_size: int, replicas: int, accumulation: int) -> None:
 
 
 def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
-    """Returns the labels that an objective learns: those of its task, or of the only task."""
+    """Returns the labels that an objective learns: those of its task, or those of all tasks."""
+    if not getattr(objective, "takes_labels", True):
+        return ()
     labels = labels or {}
     if task := objective.task:
         return labels.get(task, ())
-    return next(iter(labels.values()), ()) if len(labels) == 1 else ()
+    return next(iter(labels.values())) if len(set(labels.values())) == 1 else ()
 
 
 def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:

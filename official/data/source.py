@@ -214,6 +214,8 @@ class ShardDataset:
                 f"{', '.join(heads)}: name shards of these"
             )
         available |= objective_fields(config.objectives)
+        if not self.training:
+            available |= frozenset().union(*(o.optional() for o in config.objectives))
         checks.objectives(self.folder, self.split, available, config)
         if self.training:
             shard_folder.check_memory(self.folder, config, self.manifest)

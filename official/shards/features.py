@@ -128,7 +128,9 @@ FEATURES: dict[str, Feature] = {
     "label_flags": Feature(
         "ints", "several labels: 1 for each of the task's labels that the text has, else 0", 2
     ),
-    "score": Feature("float", "target of a regression; of a pair of texts, from 0 to 1"),
+    "score": Feature(
+        "float", "target of a regression; of a pair of texts, from 0 to 1; of a triple, a margin"
+    ),
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"
     ),

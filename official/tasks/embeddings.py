@@ -6,8 +6,10 @@ how the rows of a file become examples:
 | form | examples |
 |---|---|
 | texts | the texts of a row: one, a pair, or a query, a text that suits it, and some that do not |
+| margins | a query, a text that suits it, one that does not, and the margin of a teacher |
 | scores | the two texts of a row, and its score |
 | binary | the two texts of a row, and 1 if it has the positive label, else 0 |
+| labels | the same, and its label |
 | pairs | the two texts of each row with the positive label; or two texts with the same label |
 | triples | such a pair, and a text that has the negative label with the same first text |
 
@@ -22,17 +24,22 @@ from official.tasks.kinds import METRICS
 from official.tasks.task import Columns, Task, listed
 from official.utils.errors import UserError
 
-# The kind of the tasks that have each form; those of a user have the form `texts` or `scores`.
+# The kind of the tasks that have each form; those of a user's columns have one of the others, or
+# `scores`.
 OF_KINDS = {
     "scores": "regression",
     "binary": "classification",
+    "labels": "classification",
     "pairs": "classification",
     "triples": "classification",
 }
 _POSITIVE, _NEGATIVE = "entailment", "contradiction"
-# Metrics of examples with scores, and of those without.
+# The forms whose examples have the feature `score`, and those of them that say how alike texts are.
+SCORED = ("margins", "scores", "binary", "labels")
+ALIKE = SCORED[1:]
+# Metrics of examples with scores of how alike texts are, and of those without.
 _OF_SCORES, _OF_RANKS = METRICS["embedding"][:3], METRICS["embedding"][3:]
-_DEFAULTS = {"scores": _OF_SCORES[:2], "binary": _OF_SCORES[2:]}
+_DEFAULTS = {"scores": _OF_SCORES[:2], "binary": _OF_SCORES[2:], "labels": _OF_SCORES[2:]}
 
 
 def of_columns(
@@ -46,6 +53,8 @@ def of_columns(
 
     Args:
       columns: the columns of the text or the query, of the text that suits it, and of the score.
+        With a text that does not suit it, the score is the margin by which a teacher prefers the
+        text that does.
       negatives: the columns of texts that do not suit the query; in JSON Lines each may be a list.
       score_range: the lowest and the highest score; None = from 0 to 1.
       metrics: the metrics; empty = those of the form.
@@ -61,9 +70,16 @@ def of_columns(
             f"{what} needs pairs of texts: name the second text with --text_pair_column (pairs of "
             "texts with the same label: --task=classification --embed_as=pairs)"
         )
-    if columns.label is not None and negatives:
-        raise UserError("--label_column has the scores of pairs: remove it, or --negative_columns")
-    form = "texts" if columns.label is None else "scores"
+    form = "texts"
+    if columns.label is not None:
+        form = "margins" if negatives else "scores"
+    if len(negatives) > 1 and form == "margins":
+        raise UserError(
+            "--label_column has the margin between two texts: name one of --negative_columns="
+            f"{','.join(negatives)}, or remove --label_column"
+        )
+    if form == "margins" and score_range is not None:
+        raise UserError("--score_range: margins of a teacher are taken as they are: remove it")
     if form == "texts" and score_range is not None:
         raise UserError("--score_range needs scores: name their column with --label_column")
     return _task(
@@ -109,7 +125,7 @@ def _task(
     task: Task, form: str, score_range: tuple[float, float] | None, metrics: Iterable[str]
 ) -> Task:
     """Returns a task in a form, with the metrics of the form."""
-    suiting = _OF_SCORES if form in _DEFAULTS else _OF_RANKS
+    suiting = _OF_SCORES if form in ALIKE else _OF_RANKS
     for metric in metrics:
         if metric in METRICS["embedding"] and metric not in suiting:
             raise UserError(

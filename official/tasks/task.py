@@ -261,7 +261,7 @@ class Task:
     @property
     def has_scores(self) -> bool:
         """Whether the labels of the files are numbers."""
-        return self.kind == "regression" or self.form == "scores"
+        return self.kind == "regression" or self.form in ("scores", "margins")
 
     def columns_for(self, split: str, format: str = "tsv") -> Columns:
         """Returns the columns of the file of a split, which has the given format."""

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import official
 from official import config as configs
 from official.evaluation import embeddings
-from official.saving import checkpoints, metrics_log, task_file
+from official.saving import checkpoints, metrics_log, model_folder, task_file
 from official.utils.errors import UserError
 from tests import commands, embedding_tasks, small
 
@@ -79,6 +80,40 @@ def test_texts_alone_are_learnt(folder):
     assert len(measured) == 2 and all(-1 <= each["spearman"] <= 1 for each in measured)
     with pytest.raises(UserError, match="alone has no examples of a validation split"):
         train(folder, "bare", ("alone", {}), recipe__steps=2, recipe__eval_every=0)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_labels_and_margins_are_learnt(folder):
+    """The classifier is in no other model that is made of the run."""
+    data = "labels", {"validation_data": folder / "scores"}
+    embedding_tasks.shards(folder / "labels", embedding_tasks.LABELS, train=90, validation=24)
+    few = {"recipe__steps": 4, "recipe__eval_every": 4}
+    softmax = {"type": "sentence_embedding", "loss": "softmax", "normalize": False}
+    model = train(folder, "softmax", data, objectives=[softmax], **few)
+    assert model_folder.config_of(model).objectives[0].labels == ("0.0", "5.0")
+    assert metrics_log.read(model)[-1].metrics["spearman"] <= 1
+    (figures,) = official.evaluate(model, folder / "labels").values()
+    assert {"average_precision", "sentence_embedding_accuracy"} <= figures.keys()
+    weights = checkpoints.load(model, "best").variables
+    assert weights["sentence_embedding/classifier/kernel"].shape == (48, 2)
+    official.convert(model, folder / "theirs", target="hf")
+    tensors = safetensors.numpy.load_file(folder / "theirs" / "model.safetensors")
+    assert not [name for name in tensors if "classif" in name]
+    official.convert(folder / "theirs", folder / "ours", source="hf")
+    texts = ["ba be", "bi"]
+    np.testing.assert_allclose(
+        official.load(folder / "ours").encode(texts), official.load(model).encode(texts), atol=1e-5
+    )
+
+    embedding_tasks.shards(folder / "margins", embedding_tasks.MARGINS, train=90, validation=24)
+    margins = {"type": "sentence_embedding", "loss": "margin_mse", "normalize": False}
+    data = "margins", {"init": model}
+    changes = few | {"objectives": [margins], "recipe__init_weights": "encoder"}
+    again = train(folder, "margin_mse", data, **changes)
+    (figures,) = official.evaluate(again, folder / "margins").values()
+    assert {"mrr", "accuracy"} <= figures.keys()
+    assert "sentence_embedding/classifier/kernel" not in checkpoints.load(again, "best").variables
 
 
 @pytest.mark.slow

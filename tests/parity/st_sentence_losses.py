@@ -3,8 +3,10 @@
     python st_sentence_losses.py IN.npz OUT.npz
 
 IN has `cases` in JSON, {name: options of the objective}, the states of tokens `states/NAME`
-[B, C, T, D], where they are real, `real/NAME` [B, C, T], and the `scores` [B]. OUT has for each case
-the `loss`, a mean over the examples, and its `gradient` with respect to the states.
+[B, C, T, D], and where they are real, `real/NAME` [B, C, T]. What is learned
+are the `scores` [B], the `labels` [B] with the `kernel/NAME` and `bias/NAME` of a classifier, or
+the vectors of a teacher, `teacher/NAME` [B, C, V], or [B, V] of all texts of an example. OUT has
+for each case the `loss`, a mean over the examples, and its `gradient` with respect to the states.
 """
 
 import json
@@ -69,6 +71,13 @@ def loss_of(model, options):
         return losses.CosineSimilarityLoss(model)
     if kind == "triplet":
         return losses.TripletLoss(model, triplet_margin=options.get("margin", 5.0))
+    if kind == "margin_mse":
+        return losses.MarginMSELoss(model)
+    if kind == "softmax":
+        size = model.get_embedding_dimension()
+        return losses.SoftmaxLoss(model, size, len(options["labels"]))
+    if kind == "mse":
+        return losses.MSELoss(model)
     assert kind == "contrastive"
     return losses.ContrastiveLoss(model, margin=options.get("margin", 0.5))
 
@@ -91,7 +100,12 @@ def main(given, output):
         loss = loss_of(model, options)
         if sizes := options.get("sizes"):
             loss = losses.MatryoshkaLoss(model, loss, sizes)
-        value = loss(features, torch.tensor(arrays["scores"]))
+        learned = {"softmax": "labels", "mse": f"teacher/{name}"}
+        learned = torch.tensor(arrays[learned.get(options.get("loss"), "scores")])
+        if options.get("loss") == "softmax":
+            loss.classifier.weight.data = torch.tensor(arrays[f"kernel/{name}"]).T
+            loss.classifier.bias.data = torch.tensor(arrays[f"bias/{name}"])
+        value = loss(features, learned)
         value.backward()
         results[f"loss/{name}"] = value.detach().numpy()
         results[f"gradient/{name}"] = states.grad.numpy()

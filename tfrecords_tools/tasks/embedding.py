@@ -33,8 +33,8 @@ TWICE = "with the same text twice"
 ALONE = "without another text of the label"
 NO_NEGATIVE = "without a contradiction of the same text"
 
-# The number of the row, its texts, and its score or None.
-Row = tuple[int, list[str], float | None]
+# The number of the row, its texts, its score or None, and its label or None.
+Row = tuple[int, list[str], float | None, int | None]
 # A row of the file with its label or score, and its place for messages.
 Located = tuple[labelled_text.UsableRow, str]
 
@@ -56,7 +56,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
                 "texts alone have nothing to compare: give --train_file alone, or the second text "
                 "of each row with --text_pair_column"
             )
-        if task.form in ("binary", "pairs", "triples") and not task.labels:
+        if task.form not in ("texts", "margins", "scores") and not task.labels:
             self.task = labelled_text.with_labels_of_train_file(
                 task, self.files, self.format, self.skip_bad_rows
             )
@@ -86,9 +86,9 @@ class Builder(builder.Builder["Row", SplitCounts]):
     ) -> Iterator[tuple["Row", str]]:
         """Yields the rows of the form of the task, with their places."""
         task = self.task
-        if task.form in ("texts", "scores"):
+        if task.form in ("texts", "margins", "scores"):
             return _of_columns(located, task, bad)
-        if task.form == "binary":
+        if task.form in ("binary", "labels"):
             return _binary(located, task)
         labelled = _labelled(located, bad)
         if task.columns.text_pair is None:
@@ -97,14 +97,14 @@ class Builder(builder.Builder["Row", SplitCounts]):
             return _triples(labelled, task, seed, bad)
         positive = embeddings.positive(task)
         return (
-            ((number, texts, None), where)
+            ((number, texts, None, None), where)
             for number, texts, label, where in labelled
             if label == positive
         )
 
     def _usable(self, split: str, row: "Row", where: str, bad: BadRows) -> bool:
         """Returns whether a row has as many texts as the first one, all different."""
-        _, texts, _ = row
+        _, texts, _, _ = row
         expected = self._texts.setdefault(split, len(texts))
         if len(texts) != expected:
             bad(
@@ -113,30 +113,35 @@ class Builder(builder.Builder["Row", SplitCounts]):
                 "the same number of negatives",
             )
             return False
-        if not self._scored and len(set(texts)) < len(texts):
+        if self.task.form not in embeddings.ALIKE and len(set(texts)) < len(texts):
             bad(TWICE, f"{where}: two texts are the same")
             return False
         return True
 
     def examples(self) -> Make["Row", SplitCounts]:
         """See `builder.Builder`."""
-        return functools.partial(_examples, max_length=self.max_length, scored=self._scored)
+        return functools.partial(_examples, max_length=self.max_length, targets=self._targets)
 
     @property
-    def _scored(self) -> bool:
-        """Whether examples have scores."""
-        return self.task.form in ("scores", "binary")
+    def _targets(self) -> tuple[str, ...]:
+        """The features that the vectors of an example are compared with."""
+        if self.task.form == "labels":
+            return "score", "label"
+        return ("score",) if self.task.form in embeddings.SCORED else ()
 
     @property
     def features(self) -> tuple[str, ...]:
         """See `builder.Builder`."""
         names = "token_ids", "segment_lengths", "sequence_lengths", "row", "text_hashes"
         words = pair_packing.word_features(self.tokenizer)
-        return (*names, *words, "score") if self._scored else (*names, *words)
+        return (*names, *words, *self._targets)
 
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        """See `builder.Builder`; the examples have no labels."""
-        described = dataclasses.replace(self.task, labels=(), values=()).description()
+        """See `builder.Builder`; the examples of other forms than `labels` have no labels."""
+        task = self.task
+        if task.form != "labels":
+            task = dataclasses.replace(task, labels=(), values=())
+        described = task.description()
         return dataclasses.replace(
             described, sequences={split: self._texts[split] for split in counts}
         )
@@ -160,13 +165,13 @@ class Builder(builder.Builder["Row", SplitCounts]):
 def _of_columns(
     located: Iterator["Located"], task: Task, bad: BadRows
 ) -> Iterator[tuple["Row", str]]:
-    """Yields the texts of each row, and its score as a part of the range."""
-    low, high = task.score_range or (0.0, 1.0)
+    """Yields the texts of each row, and its score as a part of the range, or its margin."""
     for (number, cells, score), where in located:
         texts = [text for cell in cells for text in cell.split(labelled_text.TEXT_SEPARATOR)]
-        part = None
-        if isinstance(score, float):
-            part = (score - low) / (high - low)
+        part = score if isinstance(score, float) else None
+        if part is not None and task.score_range is not None:
+            low, high = task.score_range
+            part = (part - low) / (high - low)
             if not 0 <= part <= 1:
                 bad(
                     "score out of range",
@@ -177,14 +182,17 @@ def _of_columns(
         if not all(text.strip() for text in texts) and len(texts) > len(cells):
             bad("empty text", f"{where}: a text of a list is empty")
             continue
-        yield (number, texts, part), where
+        yield (number, texts, part, None), where
 
 
 def _binary(located: Iterator["Located"], task: Task) -> Iterator[tuple["Row", str]]:
-    """Yields each pair with 1 if it has the positive label, else 0."""
+    """Yields each pair with 1 if it has the positive label, else 0, and its label."""
     positive = embeddings.positive(task)
     for (number, texts, label), where in located:
-        yield (number, texts, None if label is None else float(label == positive)), where
+        if isinstance(label, int):
+            yield (number, texts, float(label == positive), label), where
+        else:
+            yield (number, texts, None, None), where
 
 
 def _labelled(
@@ -218,7 +226,7 @@ def _of_one_label(
         if following[place] == place:
             bad(ALONE, f"{where}: no other text has its label")
         else:
-            yield (number, [*texts, *rows[following[place]][1]], None), where
+            yield (number, [*texts, *rows[following[place]][1]], None, None), where
 
 
 def _triples(
@@ -244,7 +252,7 @@ def _triples(
         start = int(host_seeding.sort_keys(seed, zlib.crc32(first.encode())) % len(others))
         other = others[(start + seen[first]) % len(others)]
         seen[first] += 1
-        yield (number, [first, second, other], None), where
+        yield (number, [first, second, other], None, None), where
 
 
 def _examples(
@@ -252,14 +260,14 @@ def _examples(
     tokenizer: Tokenizer,
     counts: SplitCounts,
     max_length: int,
-    scored: bool,
+    targets: tuple[str, ...],
 ) -> Iterator[Example]:
     """Yields the examples of some rows and counts them."""
     specials = pair_packing.num_specials(1, tokenizer)
-    every = [text for _, texts, _ in rows for text in texts]
+    every = [text for _, texts, _, _ in rows for text in texts]
     ids, words = iter(tokenizer.encode(every)), pair_packing.split_words(every, tokenizer)
     rest = iter(words or ())
-    for number, texts, score in rows:
+    for number, texts, *found in rows:
         encoded = list(itertools.islice(ids, len(texts)))
         packed = [pair_packing.pack_arrays([each], tokenizer, max_length) for each in encoded]
         example = builder.example_of_sequences(packed, number)
@@ -268,10 +276,11 @@ def _examples(
         example["text_hashes"] = [zlib.crc32(text.encode()) % 2**HASH_BITS for text in texts]
         counts.count(*example["sequence_lengths"])
         counts.truncated += any(len(each) + specials > max_length for each in encoded)
-        if score is not None:
-            example["score"] = score
-        elif scored:
+        known = dict(zip(("score", "label"), found, strict=True))
+        if targets and known["score"] is None:
             counts.labelled = False
+        elif targets:
+            example |= {name: known[name] for name in targets}
         yield example
 
 

@@ -312,6 +312,20 @@ def sequences_apart(batch: Batch) -> Batch:
     return {**batch, **flat, "example_rows": rows_of}
 
 
+def first_sequences(batch: Batch) -> Batch:
+    """Returns a batch with the first sequence of every example alone.
+
+    Args:
+        batch: a result of `sequences_apart`, with `example_rows` [B, C].
+    """
+    rows = batch["example_rows"][:, 0]  # [B]
+    fields = {
+        name: ops.take(batch[name], rows, axis=0) for name in _SEQUENCE_FIELDS if name in batch
+    }
+    own = ops.expand_dims(ops.arange(ops.shape(rows)[0], dtype="int32"), 1)
+    return {**batch, **fields, "example_rows": own}
+
+
 def repeated(batch: Batch, count: int) -> Batch:
     """Returns a batch with every sequence of an example `count` times, one after the other.
 

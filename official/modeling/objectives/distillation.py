@@ -139,7 +139,8 @@ class Objective(base.Objective):
         del rng  # no dropout in a teacher
         if not self._references.teachers or TEACHER_LOGITS in batch:
             return batch
-        results = [self._run(model, head, batch) for model, head in self._references.teachers]
+        read = base.first_sequences(batch) if self.config.texts == "first" else batch
+        results = [self._run(model, head, read) for model, head in self._references.teachers]
         return {**batch, _TEACHER_OUTPUTS: results}
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
@@ -241,6 +242,9 @@ class Objective(base.Objective):
         else:
             teachers = [teacher["outputs"] for teacher in batch[_TEACHER_OUTPUTS]]
         teachers = [ops.cast(rows, student.dtype) for rows in teachers]  # K of [R, C]
+        if config.texts == "first":
+            count = batch["example_rows"].shape[1]
+            teachers = [ops.repeat(rows, count, axis=0) for rows in teachers]
         weights = head.matched_weights(batch, config.positions)
         losses = {}
         if config.cross_entropy:

@@ -11,7 +11,7 @@ a vector.
 
 from keras import ops
 
-from official.config.sentence_embedding import SCORED
+from official.config.sentence_embedding import TARGETS
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers import pooling
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
@@ -46,12 +46,27 @@ class Objective(heads.Reader):
                 name="projection",
                 dtype=self.dtype_policy,
             )
+        self.classifier = None
+        if config.loss == "softmax":
+            if not config.labels:
+                raise UserError(
+                    f"{self.name}: loss: softmax: the labels are unknown: make the shards with "
+                    "--embed_as=labels, those of several tasks with the same labels"
+                )
+            self.classifier = Linear(
+                3 * config.vector_size(encoder_config),
+                len(config.labels),
+                initializer=self.initializer,
+                name="classifier",
+                dtype=self.dtype_policy,
+            )
 
     def build(self, input_shape=None):
         """Creates the variables."""
         super().build(input_shape)
-        if self.projection is not None:
-            self.projection.build()
+        for layer in (self.projection, self.classifier):
+            if layer is not None:
+                layer.build()
 
     @property
     def compares_rows(self) -> bool:
@@ -178,10 +193,11 @@ class Objective(heads.Reader):
     def _wrong(self, count: int, batch: Batch) -> str:
         """Returns why the loss does not take examples of `count` texts; empty = it does."""
         loss = self.config.loss
-        if loss in SCORED:
-            if count != 2:
-                return f"takes two texts and a score, and an example has {count}"
-            return "" if "score" in batch else "needs a score, and the examples have none"
+        if (target := TARGETS.get(loss)) is not None:
+            exact, number = (3, "three") if loss == "margin_mse" else (2, "two")
+            if count != exact:
+                return f"takes {number} texts and a {target}, and an example has {count}"
+            return "" if target in batch else f"needs a {target}, and the examples have none"
         least = 3 if loss == "triplet" else 2
         return "" if count >= least else f"takes at least {least} texts, and an example has {count}"
 
@@ -191,15 +207,13 @@ class Objective(heads.Reader):
         Args:
             x: vectors [B, C, V].
             weights: those of the examples, [B].
-            batch: the batch, for its scores.
+            batch: the batch, for its scores or labels.
         """
         config = self.config
-        if config.loss == "triplet":
-            x = pooling.normalized(x) if config.normalize else x
-            away = _distance(x[:, :1], x[:, 1:])  # [B, C - 1]
-            return ops.mean(ops.relu(away[:, :1] - away[:, 1:] + config.margin), axis=1), None
         if config.loss == "multiple_negatives":
             return self._ranked(pooling.normalized(x), weights)
+        if config.loss in ("triplet", "margin_mse", "softmax"):
+            return self._of_served(pooling.normalized(x) if config.normalize else x, batch)
         scores = self.as_loss(batch["score"])
         if config.loss == "angle":
             return self._ordered(_angles(x[:, 0], x[:, 1]), scores, weights), None
@@ -212,6 +226,19 @@ class Objective(heads.Reader):
         away = 1 - cosines
         apart = ops.square(ops.relu(config.margin - away))
         return (scores * ops.square(away) + (1 - scores) * apart) / 2, None
+
+    def _of_served(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Returns the losses that depend on the lengths of vectors; see `_compared`."""
+        if self.config.loss == "triplet":
+            away = _distance(x[:, :1], x[:, 1:])  # [B, C - 1]
+            return ops.mean(ops.relu(away[:, :1] - away[:, 1:] + self.config.margin), axis=1), None
+        if self.config.loss == "margin_mse":
+            margins = ops.sum(x[:, 0] * (x[:, 1] - x[:, 2]), axis=-1)  # [B]
+            return ops.square(margins - self.as_loss(batch["score"])), None
+        one, other = ops.unstack(x, 2, axis=1)
+        joined = ops.concatenate([one, other, ops.abs(one - other)], axis=-1)  # [B, 3 V]
+        logits = self.as_loss(self.classifier(joined))
+        return _cross_entropy(logits, ops.cast(batch["label"], "int32"))
 
     def _ranked(self, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the cross-entropies of the own documents among all, and where they are first.

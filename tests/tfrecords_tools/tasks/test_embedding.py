@@ -149,6 +149,43 @@ def test_pairs_with_a_label_and_without_it(tmp_path):
     assert built.totals.skipped == {"with the same text twice": 1}
 
 
+def test_pairs_with_their_labels(tmp_path):
+    path = tsv(tmp_path / "t.tsv", *NLI)
+    test = tsv(tmp_path / "test.tsv", ("ba", "be"))
+    task = embeddings.of_task(tasks.generic("classification", "a", "b", "c"), "labels")
+    lines = []
+    built = build(tmp_path, task, {"train": path, "test": test}, report=lines.append)
+    rows = read(tmp_path / "out", built)
+    assert rows == [
+        (i, [first, second], float(label == "entailment"))
+        for i, (first, second, label) in enumerate(NLI)
+    ]
+    names = [built.task.labels[i] for i in examples(tmp_path / "out", "train", built)["label"]]
+    assert names == [label for *_, label in NLI]
+    assert built.task.labels == ("contradiction", "entailment", "neutral")
+    assert built.task.metrics == ("average_precision",) and built.features[-2:] == (
+        "score",
+        "label",
+    )
+    assert built.task.unlabelled == ("test",) and lines[1].endswith("no scores")
+
+
+def test_triples_with_the_margins_of_a_teacher(tmp_path):
+    header = "query", "document", "other", "margin"
+    rows = ("ba", "be", "bi", 7.5), ("ba", "ba", "bi", 1), ("bo", "be", "bu", -3.25)
+    path = tsv(tmp_path / "t.tsv", *rows, header=header)
+    task = embeddings.of_columns(Columns("query", "document", "margin"), ["other"])
+    built = build(tmp_path, task, path)
+    assert read(tmp_path / "out", built) == [
+        (0, ["ba", "be", "bi"], 7.5), (2, ["bo", "be", "bu"], -3.25)
+    ]  # fmt: skip
+    assert built.totals.skipped == {"with the same text twice": 1}
+    assert built.task.metrics == ("accuracy", "mrr") and built.config.form == "margins"
+    words = tsv(tmp_path / "w.tsv", ("ba", "be", "bi", "high"), header=header)
+    with pytest.raises(UserError, match="'high' in column 'margin' is not a number"):
+        build(tmp_path, task, words, "words")
+
+
 def test_pairs_and_triples_of_entailment(tmp_path):
     task = tasks.generic("classification", "a", "b", "c")
     path = tsv(tmp_path / "t.tsv", *NLI)
@@ -229,10 +266,16 @@ def test_forms_that_a_task_cannot_have(task, form, message):
         ("--task=embedding --text_column=a --negative_columns=b", "--negative_columns needs pairs"),
         ("--task=embedding --text_column=a --label_column=b", "--label_column needs pairs"),
         (
-            "--task=embedding --text_column=a --text_pair_column=b --negative_columns=c "
+            "--task=embedding --text_column=a --text_pair_column=b --negative_columns=c,e "
             "--label_column=d",
-            "--label_column has the scores of pairs: remove it, or --negative_columns",
+            "--label_column has the margin between two texts: name one of --negative_columns=c,e",
         ),
+        (
+            "--task=embedding --text_column=a --text_pair_column=b --negative_columns=c "
+            "--label_column=d --score_range=0,5",
+            "--score_range: margins of a teacher are taken as they are",
+        ),
+        ("--task=sst2 --embed_as=labels", "--embed_as=labels is for pairs of texts with labels"),
         ("--task=embedding --text_column=a --text_pair_column=a", "column 'a' is given twice"),
         ("--task=embedding --text_column=a --score_range=0,5", "--score_range needs scores"),
         ("--task=embedding --text_column=a --labels=b,c", "--labels is not for --task=embedding"),

@@ -10,7 +10,7 @@ import tensorflow as tf
 from official import config as configs
 from official.config.distillation import DistillationConfig
 from official.config.encoders import BilmConfig, TransformerConfig
-from official.config.heads import Mix
+from official.config.heads import ClassificationConfig, Mix
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
@@ -24,6 +24,7 @@ ENCODER = TransformerConfig(
 )  # fmt: skip
 SCORES = np.array([0.9, 0.1, 0.5, 0.5, 1.0])
 WEIGHTS = np.array([1.0, 1.0, 0.0, 0.5, 1.0])
+LABELS = np.array([2, 0, 1, 1, 0, 2, 1])
 
 
 def cosine(x, y):
@@ -34,10 +35,13 @@ def softmax_loss(logits, right):
     return math.log(sum(math.exp(x) for x in logits)) - logits[right]
 
 
-def by_hand(config, x, scores=SCORES, weights=WEIGHTS):
+def by_hand(layer, x, scores=SCORES, weights=WEIGHTS):
     """The sum of the loss over the examples of vectors x [B, C, V], by its definition."""
+    config = layer.config
     real = [i for i in range(len(x)) if weights[i] > 0]
     losses = np.zeros(len(x))
+    if config.loss in ("triplet", "margin_mse", "softmax") and config.normalize:
+        x = x / np.linalg.norm(x, axis=-1, keepdims=True)
     if config.loss == "multiple_negatives":
         for i in real:
             logits, right = [], None
@@ -69,12 +73,21 @@ def by_hand(config, x, scores=SCORES, weights=WEIGHTS):
         )
         losses[:] = math.log(1 + total)
     elif config.loss == "triplet":
-        if config.normalize:
-            x = x / np.linalg.norm(x, axis=-1, keepdims=True)
         for i, (query, document, *others) in enumerate(x):
             near = np.linalg.norm(query - document)
             away = [near - np.linalg.norm(query - other) + config.margin for other in others]
             losses[i] = sum(max(0, each) for each in away) / len(others)
+    elif config.loss == "margin_mse":
+        for i, (query, document, other) in enumerate(x):
+            losses[i] = (query @ document - query @ other - scores[i]) ** 2
+    elif config.loss == "softmax":
+        kernel, bias = (each.numpy() for each in layer.classifier.weights)
+        for i, (one, other) in enumerate(x):
+            read = [*one, *other, *(abs(a - b) for a, b in zip(one, other, strict=True))]
+            logits = [
+                sum(read[v] * kernel[v, k] for v in range(len(read))) + bias[k] for k in range(3)
+            ]
+            losses[i] = softmax_loss(logits, LABELS[i])
     else:
         for i, (one, other) in enumerate(x):
             value = cosine(one, other)
@@ -88,11 +101,22 @@ def by_hand(config, x, scores=SCORES, weights=WEIGHTS):
 
 
 def objective(**options):
-    return Objective(SentenceEmbeddingConfig(**options), ENCODER, dtype="float64")
+    """An objective; the classifier of `softmax` has weights that are drawn."""
+    layer = Objective(SentenceEmbeddingConfig(**options), ENCODER, dtype="float64")
+    if layer.classifier is not None:
+        layer.classifier.build()
+        draw = np.random.default_rng(2)
+        for variable in layer.classifier.weights:
+            variable.assign(draw.normal(size=variable.shape))
+    return layer
 
 
 def value_and_gradient(layer, x, scores=SCORES, weights=WEIGHTS):
-    batch = {"score": tf.constant(scores), "example_weights": tf.constant(weights)}
+    batch = {
+        "score": tf.constant(scores),
+        "label": tf.constant(LABELS[: len(scores)]),
+        "example_weights": tf.constant(weights),
+    }
     x = tf.constant(x, "float64")
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -113,8 +137,13 @@ CASES = {
     "triplet": ({"loss": "triplet", "normalize": False}, 3),
     "triplet_of_unit_vectors": ({"loss": "triplet", "margin": 0.6}, 4),
     "contrastive": ({"loss": "contrastive"}, 2),
+    "margin_mse": ({"loss": "margin_mse", "normalize": False}, 3),
+    "margin_mse_of_unit_vectors": ({"loss": "margin_mse"}, 3),
+    "softmax": ({"loss": "softmax", "labels": ("n", "e", "c"), "normalize": False}, 2),
+    "softmax_of_unit_vectors": ({"loss": "softmax", "labels": ("n", "e", "c")}, 2),
     "sizes": ({"sizes": (8, 2, 4)}, 2),
     "sizes_triplet": ({"loss": "triplet", "sizes": (4, 8), "margin": 1.0}, 3),
+    "sizes_margin_mse": ({"loss": "margin_mse", "sizes": (3, 8)}, 3),
     "sizes_angle": ({"loss": "angle", "sizes": (2, 8)}, 2),
 }
 
@@ -127,7 +156,7 @@ def test_losses_and_gradients_are_those_of_a_loop(name):
     x = np.random.default_rng(1).normal(size=(5, count, 8))
 
     def loss(x):
-        return sum(by_hand(config, x[..., :size]) for size in config.sizes or (8,))
+        return sum(by_hand(layer, x[..., :size]) for size in config.sizes or (8,))
 
     value, gradient, metrics = value_and_gradient(layer, x)
     assert value == pytest.approx(loss(x), rel=1e-12)
@@ -139,6 +168,15 @@ def test_losses_and_gradients_are_those_of_a_loop(name):
     np.testing.assert_allclose(gradient, expected, atol=2e-8)
     assert np.abs(gradient).max() > 1e-3
     assert np.all(gradient[2] == 0)  # an example of weight 0 is no negative, either
+    if config.loss == "softmax":
+        ((hits, weight),) = metrics.values()
+        one, other = x.swapaxes(0, 1)
+        if config.normalize:
+            one, other = (each / np.linalg.norm(each, axis=1)[:, None] for each in (one, other))
+        kernel, bias = (each.numpy() for each in layer.classifier.weights)
+        logits = np.concatenate([one, other, np.abs(one - other)], axis=1) @ kernel + bias
+        assert float(hits) == np.sum((logits.argmax(axis=1) == LABELS[:5]) * WEIGHTS)
+        assert float(weight) == 3.5
     if config.loss == "multiple_negatives":
         ((total, weight),) = metrics.values()
         unit = x / np.linalg.norm(x, axis=-1, keepdims=True)
@@ -279,6 +317,28 @@ def test_the_vectors_of_a_teacher():
         assert float(losses["distillation_logits"]) == pytest.approx(expected, rel=1e-10)
         sums = student.weight_sums({name: tf.constant(value) for name, value in batch.items()})
         assert float(sums["distillation_logits"]) == pytest.approx(3)
+    # Translations learn the vectors that the teacher gives to their sources.
+    taught = dataclasses.replace(taught, texts="first")
+    student = Model(dataclasses.replace(whole, objectives=(head, taught)), dtype="float64")
+    student.objectives[1].attach_teachers([teacher])
+    batch = texts(2, np.random.default_rng(0))
+    batch["example_weights"] = np.array([1, 1, 0, 1], "float32")
+    ready, encoded = prepared(student, batch)
+    losses, _ = student.terms(ready, encoded=encoded)
+    ours = student.objectives[0].vectors(ready, encoded).numpy()
+    ours /= np.linalg.norm(ours, axis=-1, keepdims=True)
+    sources = {name: value[:, :1] if value.ndim == 3 else value for name, value in batch.items()}
+    theirs = teacher.predictions(*prepared(teacher, sources))["vectors"].numpy()
+    assert ours.shape == (4, 2, 12) and theirs.shape == (4, 1, 12)
+    expected = ((ours - theirs) ** 2).mean(axis=(1, 2))[[0, 1, 3]].sum()
+    assert float(losses["distillation_logits"]) == pytest.approx(expected, rel=1e-10)
+    with pytest.raises(ValueError, match="texts: first is only for sentence_embedding, and the"):
+        taught.check(
+            configs.Config("x", objectives=(ClassificationConfig(labels=("a", "b")), taught))
+        )
+    with pytest.raises(ValueError, match="texts: first is only for the vectors of texts: give log"):
+        hidden = dataclasses.replace(taught, hidden=1.0)
+        hidden.check(configs.Config("x", objectives=(head, hidden)))
     with pytest.raises(ValueError, match="cross_entropy: vectors have no classes: take logits"):
         soft = dataclasses.replace(taught, cross_entropy=1.0)
         soft.check(configs.Config("x", objectives=(head, soft)))
@@ -304,6 +364,10 @@ def test_an_example_of_weight_0_changes_nothing():
         (2, {"loss": "triplet"}, "loss: triplet: takes at least 3 texts, and an example has 2"),
         (3, {"loss": "cosine"}, "loss: cosine: takes two texts and a score, and an example has 3"),
         (2, {"loss": "cosent"}, "loss: cosent: needs a score, and the examples have none"),
+        (2, {"loss": "margin_mse"}, "takes three texts and a score, and an example has 2"),
+        (3, {"loss": "margin_mse"}, "needs a score, and the examples have none"),
+        (3, {"loss": "softmax", "labels": ("a", "b")}, "takes two texts and a label, and"),
+        (2, {"loss": "softmax", "labels": ("a", "b")}, "needs a label, and the examples have"),
     ],
 )
 def test_examples_without_the_texts_of_the_loss(count, options, message):
@@ -329,6 +393,8 @@ def test_examples_without_the_texts_of_the_loss(count, options, message):
         ({"margin": 1.0}, "margin: 1.0: not supported for the loss multiple_negatives"),
         ({"loss": "triplet", "cached_rows": 4}, "cached_rows: 4: .* or take recipe.accumulation"),
         ({"cached_rows": 0}, "cached_rows: 0 is less than 1"),
+        ({"loss": "softmax", "sizes": (8,)}, r"sizes: \(8,\): not supported for the loss softmax"),
+        ({"labels": ("a", "b")}, "labels: .*: not supported for the loss multiple_negatives"),
         ({"sizes": (4, 4)}, r"sizes: expected different numbers from 1 on, got \[4, 4\]"),
         (
             {"sizes": (8,), "projection": Projection(keep=False)},
@@ -392,3 +458,16 @@ def test_recipes_that_do_not_fit(options, recipe, message):
         configs.from_dict(raw)
     raw["objectives"][0] = {"type": "sentence_embedding", "loss": "triplet"}
     assert configs.from_dict(raw).objectives[0].margin == 5.0
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.0])
+def test_cached_rows_are_for_one_objective(weight):
+    """With weight 0 the rows are not compared, and the objective that teaches them is another."""
+    head = {"type": "sentence_embedding", "cached_rows": 4, "weight": weight}
+    raw = {
+        "name": "x",
+        "objectives": [head, {"type": "distillation", "teachers": ["a"], "logits": 1.0}],
+        "recipe": {"steps": 1},
+    }
+    with pytest.raises(UserError, match="cached_rows: not supported beside other objectives: rem"):
+        configs.from_dict(raw)
