@@ -25,6 +25,7 @@ Shapes: N texts, W words, S slices; a ragged dimension is written None.
 import functools
 import json
 import re
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,9 +48,9 @@ from official.tokenizers.byte_vocabulary import (
     spelling,
 )
 from official.tokenizers.file_formats import find_specials, switch
-from official.tokenizers.pair_merges import PairMerges
+from official.tokenizers.pair_merges import LONGEST, PairMerges
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
-from official.tokenizers.word_ids import WordIds
+from official.tokenizers.word_ids import WordIds, ranges
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -81,7 +82,13 @@ _WORD = (
     rf"|[{SPACE}]+"
 )
 _CUT = b"\xff"  # no UTF-8 text has this byte
-_SHORT = 64  # bytes of words whose pairs are joined in rounds
+# Of bytes: ASCII words of one kind, with a blank before them or without, are words of the pattern.
+_LETTERS, _DIGITS, _SIGNS = string.ascii_letters, string.digits, string.punctuation.replace("'", "")
+_KINDS = bytes(
+    sum(1 << i for i, kind in enumerate((_LETTERS, _DIGITS, _SIGNS)) if chr(byte) in kind)
+    for byte in range(256)
+)
+_ANY = 7  # all kinds
 _BMP_END, _END = 0xFFFF, 0x10FFFF
 _SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
@@ -297,27 +304,38 @@ class ByteBPE(Tokenizer):
             str(path),
         )
 
-    def _spell(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of N texts, int32, and their row splits, [N + 1]."""
+    def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of words, int32, and their row splits, [K + 1]; see `WordIds`."""
         try:
-            decoded = [text.decode() for text in texts]
+            words.decode()
         except UnicodeDecodeError:
-            decoded = _decoded(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
-        spelled, ends = [], [0]
-        for text in decoded:
-            # Most new words are letters alone, which the pattern keeps together.
-            plain = text.isascii() and text.removeprefix(" ").isalpha()
-            spelled += [text] if plain else find(text)
-            ends.append(len(spelled))
-        values, bounds = self._spell_words([word.encode() for word in spelled])
-        return values, bounds[ends]
+            texts = tf.strings.unicode_transcode(_cut(words, lengths), "UTF-8", "UTF-8").numpy()
+            words, lengths = b"".join(texts), np.array(list(map(len, texts)))
+        begins = np.cumsum(lengths) - lengths
+        kinds = np.frombuffer(words.translate(_KINDS), np.uint8).copy()
+        kinds[begins[np.frombuffer(words, np.uint8)[begins] == ord(" ")]] = _ANY
+        odd = np.bitwise_and.reduceat(kinds, begins) == 0
+        counts = np.ones(len(lengths), np.int64)
+        if odd.any():
+            found = [find(text.decode()) for text in _cut(words, lengths, odd)]
+            counts[odd] = list(map(len, found))
+            odd, lengths = np.repeat(odd, counts), np.repeat(lengths, counts)
+            lengths[odd] = [len(word.encode()) for each in found for word in each]
+        ids, bounds = self._joined(words, lengths)
+        return ids, bounds[np.cumsum(np.append(0, counts))]
 
-    def _spell_words(self, words: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of W words of the pattern, int32, and their row splits, [W + 1]."""
-        if max(map(len, words), default=0) <= _SHORT:
-            return self._merges.join(words)
-        ids = self._splitter.spell(tf.constant(words, tf.string))
-        return ids.values.numpy(), ids.row_splits.numpy()
+    def _joined(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of words of the pattern, int32, and their row splits, [W + 1]."""
+        long = lengths > LONGEST
+        if not long.any():
+            return self._merges.join(words, lengths)
+        short, bounds = self._merges.join(b"".join(_cut(words, lengths, ~long)), lengths[~long])
+        ids = self._splitter.spell(tf.constant(_cut(words, lengths, long), tf.string))
+        starts, sizes = np.zeros_like(lengths), np.zeros_like(lengths)
+        starts[~long], sizes[~long] = bounds[:-1], np.diff(bounds)
+        starts[long], sizes[long] = len(short) + ids.row_starts().numpy(), ids.row_lengths().numpy()
+        values = np.concatenate([short, ids.values.numpy()])
+        return values[ranges(starts, sizes)], np.cumsum(np.append(0, sizes))
 
     def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
         if self.add_prefix_space:
@@ -430,6 +448,15 @@ class ByteBPE(Tokenizer):
     def _for_others(self) -> dict[str, Any]:
         gpt2 = self._specials["cls_token"] == END
         return {"tokenizer_class": "GPT2Tokenizer" if gpt2 else "RobertaTokenizer"}
+
+
+def _cut(words: bytes, lengths: np.ndarray, some: np.ndarray | None = None) -> list[bytes]:
+    """Returns some of the words that follow one another, by their lengths and flags, [K] each."""
+    ends = np.cumsum(lengths)
+    begins = ends - lengths
+    if some is not None:
+        begins, ends = begins[some], ends[some]
+    return [words[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
 
 
 def _decoded(texts: tf.Tensor) -> list[str]:

@@ -1,7 +1,6 @@
 """A hash table of rows of integers, which finds many at once.
 
-Rows are numbered from 1 in the order in which they are added. A row has the first free place from
-that of its hash (linear probing).
+Rows are numbered from 1. A row has the first free place from that of its hash (linear probing).
 
 Shapes: K rows, C integers of a row.
 """
@@ -16,16 +15,17 @@ class IntegerTable:
       count: the number of rows.
     """
 
-    def __init__(self, columns: int, capacity: int):
+    def __init__(self, columns: int, capacity: int, places: int = 2):
         """Makes an empty table.
 
         Args:
           columns: C: 1, 2, 4 or 8.
           capacity: the largest number of rows. Their memory is taken when they are written.
+          places: the number of places for each row; there may be up to twice as many.
         """
         self.count = 0
         self._rows = np.zeros((capacity + 1, columns), np.uint64)  # row 0 is none
-        bits = capacity.bit_length() + 1  # two to four places for each row
+        bits = (places * capacity - 1).bit_length()
         self._places = np.zeros(1 << bits, np.int32)
         self._shift = np.uint64(64 - bits)
         # Random, so that nobody can write a text whose words have the same hash. They are odd.
@@ -35,28 +35,52 @@ class IntegerTable:
     def find(self, rows: np.ndarray) -> np.ndarray:
         """Returns the numbers of rows, uint64 [K, C]: int64 [K], 0 for those not in the table."""
         places = self._first_places(rows)
-        numbers = self._places[places].astype(np.int64)
-        others = np.flatnonzero((numbers != 0) & self._differ(numbers, rows))
+        numbers = np.take(self._places, places).astype(np.int64)
+        others = np.flatnonzero(numbers != 0)
+        others = others[self._differ(np.take(numbers, others), np.take(rows, others, axis=0))]
         while len(others):
             places[others] = (places[others] + 1) % len(self._places)
             numbers[others] = found = self._places[places[others]]
             others = others[(found != 0) & self._differ(found, rows[others])]
         return numbers
 
-    def add(self, rows: np.ndarray) -> None:
-        """Adds rows that are not in the table and differ from each other, uint64 [K, C]."""
-        numbers = np.arange(self.count + 1, self.count + 1 + len(rows))
-        self._rows[numbers] = rows
-        self.count += len(rows)
+    def add(self, rows: np.ndarray) -> np.ndarray:
+        """Adds rows that are not in the table, uint64 [K, C]. Some may be equal.
+
+        There must be room for all K.
+
+        Returns:
+          Their numbers, int64 [K]: different rows have numbers in the order of `rows`.
+        """
+        before = self.count + 1
+        own = np.arange(before, before + len(rows))
+        self._rows[own] = rows
         places = self._first_places(rows)
-        while len(numbers):
-            free = self._places[places] == 0
-            self._places[places[free]] = numbers[free]  # one of those that want the same place
-            left = self._places[places] != numbers
-            numbers, places = numbers[left], (places[left] + 1) % len(self._places)
+        numbers = np.zeros(len(rows), np.int64)
+        left = np.arange(len(rows))
+        while len(left):
+            wanted = places[left]
+            free = self._places[wanted] == 0
+            self._places[wanted[free]] = own[left[free]]  # one of those that want the same place
+            numbers[left] = found = self._places[wanted]
+            left = left[self._differ(found, rows[left])]
+            places[left] = (places[left] + 1) % len(self._places)
+        first = np.flatnonzero(numbers == own)  # of equal rows, the one that has the place
+        self.count += len(first)
+        final = np.zeros(len(rows), np.int64)
+        final[first] = self._places[places[first]] = np.arange(before, self.count + 1)
+        self._rows[before : self.count + 1] = rows[first]
+        return final[numbers - before]
+
+    def last(self, count: int) -> np.ndarray:
+        """Returns the rows with the last numbers, uint64 [count, C]."""
+        return self._rows[self.count + 1 - count : self.count + 1]
 
     def _first_places(self, rows: np.ndarray) -> np.ndarray:
-        return (rows @ self._factors >> self._shift).astype(np.int64)
+        hashes = rows[:, 0] * self._factors[0]
+        for column in range(1, rows.shape[1]):  # faster than a product of matrices
+            hashes += rows[:, column] * self._factors[column]
+        return (hashes >> self._shift).view(np.int64)
 
     def _differ(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Returns whether the rows of some numbers are other ones, bool [K]."""

@@ -1,10 +1,14 @@
 """The merges of a byte-level BPE, for many short words at once.
 
 In each round, every word joins one pair: the one that comes first in the merges, and of equal ones
-the left one. A word without a pair is done. A word of n bytes has at most n - 1 rounds, so this is
-for words of some tens of bytes.
+the left one. A word of n bytes has at most n - 1 rounds, so this is for words of some tens of
+bytes.
 
-Shapes: K words, S symbols of all words that are not done.
+The symbols of a word are a column of a matrix, each in the row of its first byte, and the last row
+has none. A place in the flat matrix is `row << bits | word`: the number of columns is a power of
+two. The first pairs of all words are the minima of the columns, which take one pass over the rows.
+
+Shapes: K words, L bytes of the longest word, P pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +18,12 @@ import numpy as np
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.tokenizers.integer_table import IntegerTable
 
-_BITS = 32  # of an id, a rank and a place
-_NO_PAIR = (1 << _BITS - 1) - 1  # a rank after all others
+LONGEST = 32  # bytes of a word
+_BLOCK = 1 << 14  # words at once
+_BITS = 32  # of an id
+_ROW_BITS = 6  # of the row of a symbol
+_NO_PAIR = np.int32((1 << 31) - 1)  # a rank after all others
+_NO_SYMBOL = -1
 
 
 class PairMerges:
@@ -28,46 +36,107 @@ class PairMerges:
           ids: {piece: id}.
           merges: pairs of pieces, in the order in which they are joined.
         """
-        self._bytes = np.array([ids[ALPHABET[byte]] for byte in range(256)], np.int64)
+        self._bytes = np.array([ids[ALPHABET[byte]] for byte in range(256)], np.int32)
         # Ranks count from 1.
-        self._results = np.array([0, *(ids[a + b] for a, b in merges)], np.int64)
+        self._results = np.array([0, *(ids[a + b] for a, b in merges)], np.int32)
         pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
-        self._ranks = IntegerTable(1, len(merges))
-        self._ranks.add(_keys(pairs[:, 0], pairs[:, 1]))
+        # With many places, most of the pairs that are not in the table are found at once.
+        self._table = IntegerTable(1, len(merges), places=8)
+        self._table.add(_keys(pairs[:, 0], pairs[:, 1]))
+        symbols = self._bytes.astype(np.int64)
+        left, right = np.repeat(symbols, 256), np.tile(symbols, 256)
+        self._first_ranks = self._ranks(left, right)  # [256 * 256]
 
-    def join(self, words: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of K words, one after the other, int32; and their row splits, [K + 1]."""
-        symbols = self._bytes[np.frombuffer(b"".join(words), np.uint8)]
-        lengths = np.fromiter(map(len, words), np.int64, len(words))
-        rows = np.repeat(np.arange(len(words)), lengths)
-        ranks = np.zeros(len(symbols), np.int64)  # of a symbol and the next one
-        new = np.arange(len(symbols))  # where there is another pair than in the round before
-        done = [(symbols[:0], rows[:0])]
-        while len(symbols):
-            ranks[new] = _NO_PAIR
-            new = new[new < len(symbols) - 1]
-            new = new[rows[new] == rows[new + 1]]
-            found = self._ranks.find(_keys(symbols[new], symbols[new + 1]))
-            ranks[new] = np.where(found, found, _NO_PAIR)
-            begins = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-            first = np.minimum.reduceat(ranks << _BITS | np.arange(len(ranks)), begins)
-            goes_on = first < _NO_PAIR << _BITS
-            joined = first[goes_on] & (1 << _BITS) - 1
-            symbols[joined] = self._results[ranks[joined]]
-            changed = np.zeros(len(symbols), bool)
-            changed[joined] = changed[np.maximum(joined - 1, 0)] = True
-            kept = np.repeat(goes_on, np.diff(begins, append=len(rows)))
-            finished = np.flatnonzero(~kept)
-            done.append((symbols[finished], rows[finished]))
-            kept[joined + 1] = False
-            symbols, rows, ranks, changed = (x[kept] for x in (symbols, rows, ranks, changed))
-            new = np.flatnonzero(changed)
-        ids, numbers = map(np.concatenate, zip(*done, strict=True))
-        order = np.argsort(numbers, kind="stable")
-        counts = np.bincount(numbers, minlength=len(words))
-        return ids[order].astype(np.int32), np.cumsum(np.append(0, counts))
+    def join(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Joins the bytes of words. It is fastest if long words come first.
+
+        Args:
+          words: the bytes of K words, one after the other.
+          lengths: the bytes of each, int64 [K], from 1 to `LONGEST`.
+
+        Returns:
+          The ids of the words, one after the other, int32; and their row splits, [K + 1].
+        """
+        ids, counts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        end = 0
+        for first in range(0, len(lengths), _BLOCK):
+            some = lengths[first : first + _BLOCK]
+            start, end = end, end + int(some.sum())
+            symbols = self._merged(words[start:end], some)
+            kept = symbols != _NO_SYMBOL
+            ids.append(symbols[kept])
+            counts.append(kept.sum(axis=1))
+        return np.concatenate(ids), np.cumsum(np.concatenate(counts))
+
+    def _merged(self, words: bytes, lengths: np.ndarray) -> np.ndarray:
+        """Returns the symbols of words after the last round, int32 [K, L]."""
+        rows = int(lengths.max()) + 1  # the last row has no symbols
+        bits = int(len(lengths) - 1).bit_length()
+        symbols = np.full((rows, 1 << bits), _NO_SYMBOL, np.int32)
+        # For each symbol, the rank of the pair with the next one, and its row.
+        pairs = np.full((rows, 1 << bits), _NO_PAIR, np.int32)
+        self._fill(words, lengths, symbols, pairs, bits)
+        self._merge(symbols, pairs, bits)
+        return symbols[:-1, : len(lengths)].T
+
+    def _fill(
+        self,
+        words: bytes,
+        lengths: np.ndarray,
+        symbols: np.ndarray,
+        pairs: np.ndarray,
+        bits: int,
+    ) -> None:
+        """Writes the bytes and their pairs into the columns of two matrices [L + 1, 2**bits]."""
+        values = np.frombuffer(words, np.uint8)
+        ends = np.cumsum(lengths)
+        # Where each byte is in the matrices.
+        steps = np.full(len(values), 1 << bits)
+        steps[0] = 0
+        steps[ends[:-1]] = 1 - (lengths[:-1] - 1 << bits)
+        places = np.cumsum(steps)
+        symbols.ravel()[places] = np.take(self._bytes, values)
+        ranks = np.take(self._first_ranks, values[:-1].astype(np.int64) << 8 | values[1:])
+        ranks[ends[:-1] - 1] = _NO_PAIR  # of two words
+        pairs.ravel()[places[:-1]] = ranks | places[:-1] >> bits
+
+    def _merge(self, symbols: np.ndarray, pairs: np.ndarray, bits: int) -> None:
+        """Joins pairs in two matrices [L + 1, 2**bits] until there is none."""
+        # The rows of the symbols after and before each one.
+        rows = np.arange(len(symbols), dtype=np.uint8)
+        after = np.repeat(np.roll(rows, -1), 1 << bits)
+        before = np.repeat(np.roll(rows, 1), 1 << bits)
+        columns = symbols.shape[1]
+        of_symbols, of_pairs = symbols.ravel(), pairs.ravel()
+        while True:
+            first = pairs[:, :columns].min(axis=0)
+            words = np.flatnonzero(first < _NO_PAIR)
+            if not len(words):
+                return
+            columns = words[-1] + 1  # the words after it are done
+            first = np.take(first, words)
+            row = first & (1 << _ROW_BITS) - 1
+            left = (row.astype(np.int64) << bits) + words
+            right = (np.take(after, left).astype(np.int64) << bits) + words
+            previous_row, next_row = np.take(before, left), np.take(after, right)
+            previous = (previous_row.astype(np.int64) << bits) + words
+            following = (next_row.astype(np.int64) << bits) + words
+            joined = np.take(self._results, first >> _ROW_BITS)
+            of_symbols[left], of_symbols[right] = joined, _NO_SYMBOL
+            after[left], before[following] = next_row, row
+            ranks = self._ranks(
+                np.concatenate([np.take(of_symbols, previous), joined]),
+                np.concatenate([joined, np.take(of_symbols, following)]),
+            )
+            of_pairs[right] = _NO_PAIR
+            of_pairs[np.concatenate([previous, left])] = ranks | np.concatenate([previous_row, row])
+
+    def _ranks(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Returns the ranks of P pairs of symbols, int32 [P], with zeros for the row."""
+        found = self._table.find(_keys(left, right)).astype(np.int32)
+        return np.where(found != 0, found << _ROW_BITS, _NO_PAIR)
 
 
 def _keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Returns the rows of pairs in the table, uint64 [..., 1]."""
-    return (left << _BITS | right).astype(np.uint64)[:, None]
+    """Returns the rows of P pairs in the table, uint64 [P, 1]."""
+    return (left.astype(np.int64) << _BITS | right).view(np.uint64)[:, None]

@@ -8,11 +8,15 @@ Here a word is a part of a text that tokenizers split as they do inside the text
 
 * before a blank or a line feed that is the first or the last character of a run of white space;
 * between an ASCII letter or digit and an ASCII sign, in either order, but not after an apostrophe,
-  because "'s" is one word of GPT-2's pattern. In texts with a capital sigma there is no such cut:
-  its lower case is "ς" or "σ" by the letters around it, even across signs.
+  because "'s" is one word of GPT-2's pattern. If words are lower-cased, there is no such cut in
+  texts with a capital sigma: its lower case is "ς" or "σ" by the letters around it, even across
+  signs.
 
 "Don't stop, Ada!" has the words "Don", "'t", " stop", ",", " Ada", "!". Text without blanks, such
 as Chinese, has few cuts. Long words are split wherever they occur.
+
+The others are in three tables, by their lengths: their bytes, in one, two or four integers, are the
+keys. So all words of a text are looked up, numbered and copied in some passes of numpy.
 
 Shapes: N texts, Y bytes of all texts, W words of all texts, K words; a ragged dimension is written
 None.
@@ -21,6 +25,7 @@ None.
 import string
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -29,12 +34,15 @@ from official.tokenizers.integer_table import IntegerTable
 
 # Words that are kept before all are forgotten. They and their ids take at most 64 MiB.
 MAX_WORDS = 1 << 19
-_IDS = 16  # of a word, on average, before all are forgotten
-_FEW, _BLOCK = 1 << 12, 1 << 17  # words that are looked up at once
-# A key has the length of a word and its bytes.
-_COLUMNS, _BYTES = 4, 8
-_LONGEST = _COLUMNS * _BYTES - 1
-_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_BYTES + 1)], np.uint64)
+_IDS = 12  # of a word, on average, before all are forgotten
+_BLOCK = 1 << 18  # words that are looked up at once
+# A key has the bytes of a word, and ends of bytes that are in no text.
+_BYTES = 8  # of a column
+_COLUMNS = 4, 2, 1
+LONGEST = _COLUMNS[0] * _BYTES  # bytes of a word that is kept
+_NO_BYTE = b"\xff"
+_ENDS = np.array([(1 << 64) - (1 << 8 * size) for size in range(_BYTES + 1)], np.uint64)
+_SIZE_BITS = 32  # of a span: the first id of a word is at `span >> 32`, and it has this many
 
 
 def _flags(*members: tuple[int, str]) -> bytes:
@@ -45,19 +53,73 @@ def _flags(*members: tuple[int, str]) -> bytes:
     return table.tobytes()
 
 
-_WORD, _SIGN, _TEXT = 1, 2, 4
+_WORD, _SIGN, _TEXT, _SPACE = 1, 2, 4, 8
+_NEXT = 4  # the flags of the byte after a cut are shifted by this
 _ALPHANUMERIC = string.ascii_letters + string.digits
 _VISIBLE = "".join(set(map(chr, range(128))) - set(string.whitespace))
 # The first bytes of other characters. White space outside ASCII begins with C2, E1, E2 or E3.
 _OTHER = "".join(map(chr, {*range(0xC3, 0xF5)} - {0xE1, 0xE2, 0xE3}))
-# A text is cut between two bytes that share a flag.
-_BEFORE = _flags(
-    (_WORD, _ALPHANUMERIC), (_SIGN, string.punctuation.replace("'", "")), (_TEXT, _VISIBLE)
+# A text is cut between two bytes if the first has a flag and the second has the same, shifted. If
+# the flag is `_SPACE`, the cut is before the first of them.
+_FLAGS = _flags(
+    (_WORD, _ALPHANUMERIC),
+    (_SIGN, string.punctuation.replace("'", "")),
+    (_TEXT, _VISIBLE),
+    (_SPACE, " \n"),
+    (_WORD << _NEXT, string.punctuation),
+    (_SIGN << _NEXT, _ALPHANUMERIC),
+    (_TEXT << _NEXT, " \n"),
+    (_SPACE << _NEXT, _VISIBLE + _OTHER),
 )
-_AFTER = _flags((_WORD, string.punctuation), (_SIGN, _ALPHANUMERIC), (_TEXT, " \n"))
-# It is also cut before a blank if these come after it.
-_NO_SPACE = _flags((_TEXT, _VISIBLE + _OTHER))
 _SIGMA = "Σ".encode()
+
+
+class _Group:
+    """The words whose keys have the same number of columns.
+
+    Attributes:
+      table: numbers their keys.
+      spans: where the ids of each word are, by its number, int64.
+    """
+
+    def __init__(self, columns: int, capacity: int):
+        self._columns = columns
+        self.table = IntegerTable(columns, capacity)
+        self.spans = np.zeros(capacity + 1, np.int64)
+
+    def find(self, integers: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> "_Found":
+        """Looks up those of K words that are of this group.
+
+        Args:
+          integers: the eight bytes from each byte of the data.
+          begins: where each word begins, [K].
+          lengths: the bytes of each, [K].
+        """
+        shorter = self._columns // 2 * _BYTES
+        places = np.flatnonzero((lengths > shorter) & (lengths <= self._columns * _BYTES))
+        begins, lengths = np.take(begins, places), np.take(lengths, places)
+        keys = np.empty((len(places), self._columns), np.uint64)
+        for column in range(self._columns):
+            before = column * _BYTES
+            sizes = np.minimum(np.maximum(lengths - before, 0), _BYTES)  # faster than `np.clip`
+            keys[:, column] = integers[begins + before] | np.take(_ENDS, sizes)
+        return _Found(self, places, keys, self.table.find(keys))
+
+
+class _Found(NamedTuple):
+    """The words of a group in a block.
+
+    Attributes:
+      group: the group.
+      places: which words of the block they are, int64.
+      keys: their keys, uint64.
+      numbers: their numbers, int64; 0 = it is unknown.
+    """
+
+    group: _Group
+    places: np.ndarray
+    keys: np.ndarray
+    numbers: np.ndarray
 
 
 class WordIds:
@@ -65,132 +127,153 @@ class WordIds:
 
     def __init__(
         self,
-        spell: Callable[[Sequence[bytes]], tuple[np.ndarray, np.ndarray]],
+        spell: Callable[[bytes, np.ndarray], tuple[np.ndarray, np.ndarray]],
+        lower_case: bool = False,
         max_words: int = MAX_WORDS,
     ):
         """Starts without any word.
 
         Args:
-          spell: returns the ids of any texts, int32, and their row splits, [N + 1].
+          spell: returns the ids of words, int32, and their row splits, [K + 1]. It takes the bytes
+            of K words, one after the other, and the number of bytes of each; those of more than
+            `LONGEST` bytes are the last ones.
+          lower_case: whether `spell` lower-cases words. ASCII letters are lower-cased before, so
+            that fewer words differ.
           max_words: the number of words that are kept. When there would be more, or there are more
-            than 16 ids for each, all are forgotten.
+            than 12 ids for each, all are forgotten.
         """
         self._spell = spell
+        self._lower_case = lower_case
         self._max_words = max_words
-        self._block = min(_BLOCK, max_words)
         self._mutex = threading.Lock()
         self._forget()
 
+    @property
+    def count(self) -> int:
+        """The number of words that are kept."""
+        return sum(group.table.count for group in self._groups)
+
     def _forget(self) -> None:
-        self._words = IntegerTable(_COLUMNS, self._max_words)
-        # The ids of word i are `ids[bounds[i]:bounds[i + 1]]`. Words of a block that are not kept
-        # are after the others.
-        self._bounds = np.zeros(self._max_words + self._block + 2, np.int64)
+        self._groups = [_Group(columns, self._max_words) for columns in _COLUMNS]
+        # After the ids of the words that are kept, there are those of long words of a block.
         self._ids = np.zeros(self._max_words, np.int32)
+        self._num_ids = 0
 
     def split(self, texts: Sequence[bytes]) -> tf.RaggedTensor:
         """Returns the ids of N texts in UTF-8, int32 [N, None]."""
         data = b"".join(texts)
         text_bounds = np.cumsum([0, *map(len, texts)])
-        begins, rows = _cut(data, text_bounds)
+        if self._lower_case:
+            data = data.lower()
+        begins, rows = _cut(data, text_bounds, self._lower_case)
         lengths = np.diff(begins, append=len(data))
-        keys_of = _Keys(data)
+        integers = _integers(data)
         values, sizes = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        block = min(_BLOCK, self._max_words)
         with self._mutex:
-            first = 0
-            while first < len(begins):
-                # About as many as are known, so that most of them are.
-                count = min(max(self._words.count, _FEW), self._block)
-                block = slice(first, first + count)
-                ids, counts = self._ids_of(data, keys_of, begins[block], lengths[block])
+            for first in range(0, len(begins), block):
+                some = slice(first, first + block)
+                ids, counts = self._ids_of(data, integers, begins[some], lengths[some])
                 values.append(ids)
                 sizes.append(counts)
-                first += count
         bounds = np.cumsum(np.concatenate(sizes))
         return tf.RaggedTensor.from_row_splits(np.concatenate(values), bounds[rows], validate=False)
 
     def _ids_of(
-        self, data: bytes, keys_of: "_Keys", begins: np.ndarray, lengths: np.ndarray
+        self, data: bytes, integers: np.ndarray, begins: np.ndarray, lengths: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of K words, one after the other, and the number of ids of each, [K]."""
-        many = self._words.count + len(begins) > self._max_words
-        if many or len(self._ids) > _IDS * self._max_words:
+        found = [group.find(integers, begins, lengths) for group in self._groups]
+        unknown = sum(len(each.numbers) - np.count_nonzero(each.numbers) for each in found)
+        if self.count + unknown > self._max_words or self._num_ids > _IDS * self._max_words:
             self._forget()
-        keys = keys_of(begins, lengths)
-        numbers = self._words.find(keys)
-        unknown = np.flatnonzero(numbers == 0)
-        if len(unknown):
-            # Long ones come last.
-            unknown = unknown[np.argsort(lengths[unknown] > _LONGEST, kind="stable")]
-            firsts, ends = begins[unknown], begins[unknown] + lengths[unknown]
-            spans = zip(firsts.tolist(), ends.tolist(), strict=True)
-            index: dict[bytes, int] = {}
-            new = [index.setdefault(data[first:end], len(index)) for first, end in spans]
-            numbers[unknown] = np.array(new) + self._words.count + 1
-            example = np.zeros(len(index), np.int64)
-            example[new] = unknown
-            short = example[lengths[example] <= _LONGEST]
-            self._learn(list(index), keys[short])
-        starts = np.take(self._bounds, numbers)
-        sizes = np.take(self._bounds, numbers + 1) - starts
-        ends = np.cumsum(sizes)
-        places = np.repeat(starts - ends + sizes, sizes) + np.arange(ends[-1])
-        return np.take(self._ids, places), sizes
+            found = [group.find(integers, begins, lengths) for group in self._groups]
+        long = np.flatnonzero(lengths > LONGEST)
+        ends = begins[long] + lengths[long]
+        spans = np.zeros(len(begins), np.int64)
+        try:
+            spans[long] = self._learn(
+                found, [data[a:b] for a, b in zip(begins[long], ends, strict=True)]
+            )
+        except BaseException:
+            self._forget()  # there may be words without ids
+            raise
+        for each in found:
+            spans[each.places] = np.take(each.group.spans, each.numbers)
+        starts, sizes = spans >> _SIZE_BITS, spans & (1 << _SIZE_BITS) - 1
+        return np.take(self._ids, ranges(starts, sizes)), sizes
 
-    def _learn(self, words: list[bytes], keys: np.ndarray) -> None:
-        """Splits new words. Those that have keys are kept; the others are after them."""
-        values, bounds = self._spell(words)
-        number = self._words.count + 1
-        start = self._bounds[number]
-        end = start + len(values)
+    def _learn(self, found: Sequence[_Found], long: Sequence[bytes]) -> np.ndarray:
+        """Splits unknown words, numbers those that are kept, and returns the spans of long ones."""
+        new = []
+        for group, _, keys, numbers in found:
+            unknown = np.flatnonzero(numbers == 0)
+            before = group.table.count
+            numbers[unknown] = group.table.add(keys[unknown])
+            new.append(group.table.last(group.table.count - before).astype("<u8"))
+        lengths = [(keys.view(np.uint8) != _NO_BYTE[0]).sum(axis=1) for keys in new]
+        lengths.append(np.fromiter(map(len, long), np.int64, len(long)))
+        counts = np.cumsum(list(map(len, lengths)))
+        if not counts[-1]:
+            return lengths[-1]
+        words = b"".join(keys.tobytes() for keys in new).translate(None, _NO_BYTE)
+        values, bounds = self._spell(words + b"".join(long), np.concatenate(lengths))
+        start, end = self._num_ids, self._num_ids + len(values)
         if end > len(self._ids):
             self._ids = np.concatenate([self._ids[:start], np.zeros(2 * end - start, np.int32)])
         self._ids[start:end] = values
-        self._bounds[number : number + len(bounds)] = start + bounds
-        self._words.add(keys)
+        self._num_ids += int(bounds[counts[-2]])
+        spans = np.split(start + bounds[:-1] << _SIZE_BITS | np.diff(bounds), counts[:-1])
+        for (group, *_), each in zip(found, spans, strict=False):
+            group.spans[group.table.count + 1 - len(each) : group.table.count + 1] = each
+        return spans[-1]
 
 
-def _cut(data: bytes, text_bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cut(data: bytes, text_bounds: np.ndarray, lower_case: bool) -> tuple[np.ndarray, np.ndarray]:
     """Cuts texts into words.
 
     Args:
       data: the Y bytes of all texts.
       text_bounds: where each text begins, and Y, int64 [N + 1].
+      lower_case: whether words are lower-cased later.
 
     Returns:
       Where each word begins, int64 [W]; and the row splits of the texts among the words, [N + 1].
     """
     begins_text = np.unique(text_bounds[text_bounds < len(data)])
-    before, after, no_space = (
-        np.frombuffer(data.translate(table), np.uint8) for table in (_BEFORE, _AFTER, _NO_SPACE)
-    )
-    last = after[:-1] & no_space[1:]
-    last[begins_text[1:] - 1] = 0
+    flags = np.frombuffer(data.translate(_FLAGS), np.uint8)
+    shared = flags[:-1] & flags[1:] >> _NEXT
+    if lower_case:
+        values = np.frombuffer(data, np.uint8)
+        (sigmas,) = np.nonzero(values == _SIGMA[0])  # Faster than a search for both bytes.
+        sigmas = sigmas[values[sigmas + 1] == _SIGMA[1]]
+        for text in np.unique(np.searchsorted(text_bounds, sigmas, side="right")):
+            shared[text_bounds[text - 1] : text_bounds[text]] &= _TEXT | _SPACE
+    before = shared >= _SPACE
+    before[begins_text[1:] - 1] = False
     cuts = np.zeros(len(data), bool)
-    cuts[1:] = before[:-1] & after[1:] & (_TEXT if _SIGMA in data else _TEXT | _SIGN | _WORD)
-    cuts[:-1] |= last != 0
+    cuts[1:] = shared & _SPACE - 1 != 0
+    cuts[:-1] |= before
     cuts[begins_text] = True
     begins = np.flatnonzero(cuts)
     return begins, np.searchsorted(begins, text_bounds)
 
 
-class _Keys:
-    """The keys of words: equal keys of words of up to `_LONGEST` bytes are those of equal words."""
+def _integers(data: bytes) -> np.ndarray:
+    """Returns the eight bytes from each byte of the data, and from some after it."""
+    padded = data + _NO_BYTE * LONGEST
+    integers: np.ndarray = np.ndarray((len(padded) - _BYTES,), "<u8", padded, 0, (1,))
+    return integers
 
-    def __init__(self, data: bytes):
-        # The eight bytes from each byte of the data, from one byte before the first.
-        self._integers: np.ndarray = np.ndarray(
-            (len(data) + _LONGEST - _BYTES + 2,), "<u8", b"\0" + data + bytes(_LONGEST), 0, (1,)
-        )
 
-    def __call__(self, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Returns the keys of the words with these places in the data, uint64 [K, 4]."""
-        keys = np.zeros((len(begins), _COLUMNS), np.uint64)
-        for column in range(_COLUMNS):
-            sizes = lengths + 1 - column * _BYTES  # with the byte before the word
-            rows = np.flatnonzero(sizes > 0) if column else slice(None)
-            masks = _MASKS[np.minimum(sizes[rows], _BYTES)]
-            keys[rows, column] = self._integers[begins[rows] + column * _BYTES] & masks
-        # The length takes the place of the byte before the word.
-        keys[:, 0] = keys[:, 0] & ~_MASKS[1] | np.minimum(lengths, 255).astype(np.uint64)
-        return keys
+def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Returns the numbers from each start, as many as its size, one range after the other."""
+    if not sizes.all():
+        (some,) = np.nonzero(sizes)
+        starts, sizes = starts[some], sizes[some]
+    ends = np.cumsum(sizes)
+    # Sums of steps are several times faster than `np.repeat`.
+    steps = np.ones(ends[-1] if len(ends) else 0, np.int64)
+    steps[:1] = starts[:1]
+    steps[ends[:-1]] = starts[1:] - (starts + sizes)[:-1] + 1
+    return np.cumsum(steps)

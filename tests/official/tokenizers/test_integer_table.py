@@ -20,7 +20,8 @@ def test_numbers_are_those_of_a_dictionary(columns):
         np.testing.assert_array_equal(table.find(some), wanted)
         new = [row for row in dict.fromkeys(map(tuple, some.tolist())) if row not in expected]
         new = new[: 4000 - table.count]
-        table.add(np.array(new, np.uint64).reshape(-1, columns))
+        added = table.add(np.array(new, np.uint64).reshape(-1, columns))
+        np.testing.assert_array_equal(added, np.arange(len(new)) + len(expected) + 1)
         expected |= {row: number for number, row in enumerate(new, len(expected) + 1)}
         assert table.count == len(expected)
     assert table.count == 4000  # it is full
@@ -36,6 +37,19 @@ def test_rows_of_the_same_hash():
     table.add(rows([0, 1], [0, 0]))
     found = table.find(rows([0, 0], [1, 1], [1, 0], [2, 1], [0, 1], [1, 2]))
     assert found.tolist() == [5, 0, 3, 2, 4, 1]
+
+
+def test_equal_rows_are_added_once():
+    rng = np.random.default_rng(1)
+    table = IntegerTable(2, 1000)
+    table.add(rows([1 << 40, 1], [1 << 40, 2]))
+    some = rng.integers(20, size=(900, 2), dtype=np.uint64)
+    numbers = table.add(some)
+    assert table.count == 2 + len(np.unique(some, axis=0))
+    np.testing.assert_array_equal(table.find(some), numbers)
+    np.testing.assert_array_equal(table.last(table.count)[numbers - 1], some)
+    np.testing.assert_array_equal(np.unique(numbers), np.arange(3, table.count + 1))
+    assert table.find(rows([1 << 40, 2], [1 << 40, 1])).tolist() == [2, 1]
 
 
 def test_no_rows():

@@ -165,10 +165,15 @@ def test_large_batches(tokenizer):
 def test_forgetting_does_not_change_ids(monkeypatch):
     for name in ("uncased", "byte BPE"):
         tokenizer = MAKE[name]()
-        tokenizer._words = WordIds(tokenizer._spell, max_words=7)
+        tokenizer._words = WordIds(tokenizer._spell, name == "uncased", max_words=7)
         monkeypatch.setattr(base, "_CHUNK_CHARACTERS", 100)
         check(tokenizer, odd_texts(60, 5))
-        assert tokenizer._words._words.count <= 7
+        assert tokenizer._words.count <= 7
+
+
+def cut(words, lengths):
+    ends = np.cumsum(lengths)
+    return [words[end - n : end] for n, end in zip(lengths, ends, strict=True)]
 
 
 class Recorder:
@@ -177,17 +182,17 @@ class Recorder:
     def __init__(self):
         self.asked = []
 
-    def __call__(self, texts):
-        self.asked.append(list(texts))
-        return np.array([len(text) for text in texts], np.int32), np.arange(len(texts) + 1)
+    def __call__(self, words, lengths):
+        self.asked.append(cut(words, lengths))
+        return lengths.astype(np.int32), np.arange(len(lengths) + 1)
 
 
-def words_of(*texts):
+def check_words(texts, expected, lower_case=False):
     recorder = Recorder()
-    ids = WordIds(recorder).split(texts).to_list()
+    ids = WordIds(recorder, lower_case).split(texts).to_list()
     (asked,) = recorder.asked
-    assert ids == [[len(word) for word in expected] for expected in _by_length(ids, texts)]
-    return asked
+    assert ids == [[len(word) for word in words] for words in _by_length(ids, texts)]
+    assert len(asked) == len(expected) and set(asked) == set(expected)
 
 
 def _by_length(ids, texts):
@@ -197,18 +202,26 @@ def _by_length(ids, texts):
 
 
 def test_where_texts_are_cut():
-    assert words_of(b"Don't stop, Ada!") == [b"Don", b"'t", b" stop", b",", b" Ada", b"!"]
-    assert words_of(b"a  b", b"a \n b", b"c ", b"c", b"\nd") == [
-        *(b"a", b" ", b" b", b" \n", b"c", b"\nd")
-    ]
-    assert words_of("a “b” c – 东 京".encode()) == [
-        *(b"a", " “b”".encode(), b" c", " –".encode(), " 东".encode(), " 京".encode())
-    ]
+    check_words([b"Don't stop, Ada!"], [b"Don", b"'t", b" stop", b",", b" Ada", b"!"])
+    check_words(
+        [b"a  b", b"a \n b", b"c ", b"c", b"\nd"], [b"a", b" ", b" b", b" \n", b"c", b"\nd"]
+    )
+    check_words(
+        ["a “b” c – 东 京".encode()],
+        [text.encode() for text in ("a", " “b”", " c", " –", " 东", " 京")],
+    )
     # The second blank may be in a run: what follows is white space, or might be.
-    assert words_of("x\u3000 y  \u3000z".encode()) == [
-        *("x\u3000".encode(), b" y", "  \u3000z".encode())
-    ]
-    assert words_of("Σ a.b".encode()) == ["Σ".encode(), b" a.b"]
+    check_words(["x\u3000 y  \u3000z".encode()], ["x\u3000".encode(), b" y", "  \u3000z".encode()])
+
+
+def test_capital_sigma():
+    """Signs are words beside it, unless words are lower-cased; other texts are as they are."""
+    texts = [b"a.b", "Σ c.d α.β".encode(), b"e.f", "g.Σ".encode()]
+    others = [b"a", b".", b"b", b"e", b"f", " α".encode() + ".β".encode()]
+    whole = [*others, "Σ".encode(), b" c.d", "g.Σ".encode()]
+    check_words(texts, whole, lower_case=True)
+    cut = [*others, "Σ".encode(), b" c", b"d", b"g", ".Σ".encode()]
+    check_words(texts, cut)
 
 
 def test_words_are_split_once_until_they_are_forgotten():
@@ -218,14 +231,13 @@ def test_words_are_split_once_until_they_are_forgotten():
     for _ in range(2):
         assert ids.split(texts).to_list() == [[1, 3], [1], [], [3, 3, 2]]
     # Four words are looked up at once, and there is room for four.
-    assert recorder.asked[0] == [b"a", b" bb"]
-    flat = [word for words in recorder.asked for word in words]
-    assert set(flat) == {b"a", b" bb", b" a"}
+    assert set(recorder.asked[0]) == {b"a", b" bb"}
+    assert {word for words in recorder.asked for word in words} == {b"a", b" bb", b" a"}
     recorder.asked.clear()
     ids = WordIds(recorder, max_words=100)
     for _ in range(3):
         assert ids.split(texts).to_list() == [[1, 3], [1], [], [3, 3, 2]]
-    assert recorder.asked == [[b"a", b" bb", b" a"]]
+    assert [set(words) for words in recorder.asked] == [{b"a", b" bb", b" a"}]
     assert ids.split([b"c a"]).to_list() == [[1, 2]]
     assert recorder.asked[1:] == [[b"c"]]
 
@@ -233,12 +245,13 @@ def test_words_are_split_once_until_they_are_forgotten():
 def test_long_words_are_not_kept():
     recorder = Recorder()
     ids = WordIds(recorder)
-    texts = [b"w" * 32, b"w" * 31, b"w" * 300, b"w" * 32]
+    texts = [b"w" * 33, b"w" * 32, b"w" * 300, b"w" * 33]
     for _ in range(2):
-        assert ids.split(texts).to_list() == [[32], [31], [300], [32]]
-    assert recorder.asked == [[b"w" * 31, b"w" * 32, b"w" * 300], [b"w" * 32, b"w" * 300]]
+        assert ids.split(texts).to_list() == [[33], [32], [300], [33]]
+    long = [b"w" * 33, b"w" * 300, b"w" * 33]
+    assert recorder.asked == [[b"w" * 32, *long], long]
     assert ids.split([b"v"]).to_list() == [[1]]
-    assert ids._words.count == 2
+    assert ids.count == 2
 
 
 def test_words_that_differ_little():
@@ -247,36 +260,77 @@ def test_words_that_differ_little():
     words = {bytes(n) for n in range(40)} | {b"\1" + bytes(n) for n in range(40)}
     for n in range(1, 34):
         word = bytes(rng.choices(range(128, 192), k=n))
-        words |= {word, *(word[:i] + b"\xff" + word[i + 1 :] for i in range(n))}
+        words |= {word, *(word[:i] + b"\xfe" + word[i + 1 :] for i in range(n))}
     words = sorted(words)
     number = {word: i for i, word in enumerate(words)}
 
-    def spell(texts):
-        return np.array([number[text] for text in texts], np.int32), np.arange(len(texts) + 1)
+    def spell(texts, lengths):
+        numbers = [number[text] for text in cut(texts, lengths)]
+        return np.array(numbers, np.int32), np.arange(len(numbers) + 1)
 
     ids = WordIds(spell)
     for _ in range(2):
         assert ids.split(words).to_list() == [[i] if word else [] for i, word in enumerate(words)]
 
 
+def test_words_without_ids():
+    """They are between others, at the ends of a text, and alone."""
+
+    def spell(words, lengths):
+        sizes = np.where(lengths == 2, 0, lengths)
+        return np.repeat(lengths, sizes).astype(np.int32), np.cumsum(np.append(0, sizes))
+
+    ids = WordIds(spell)
+    expected = [[1] + [3] * 9, [], [1]]
+    for _ in range(2):
+        assert ids.split([b"a b cc d dd ee", b"aa b", b"f b"]).to_list() == expected
+
+
+def test_a_failure_forgets_all():
+    """Words without ids are not kept."""
+    recorder = Recorder()
+    failing = True
+
+    def spell(words, lengths):
+        if failing:
+            raise KeyboardInterrupt
+        return recorder(words, lengths)
+
+    ids = WordIds(spell)
+    with pytest.raises(KeyboardInterrupt):
+        ids.split([b"a bb"])
+    failing = False
+    assert ids.split([b"a bb"]).to_list() == [[1, 3]]
+
+
 def test_memory_is_bounded():
     """Of words with many ids."""
 
-    def spell(texts):
-        return np.zeros(50 * len(texts), np.int32), np.arange(len(texts) + 1) * 50
+    def spell(words, lengths):
+        return np.zeros(50 * len(lengths), np.int32), np.arange(len(lengths) + 1) * 50
 
     ids = WordIds(spell, max_words=100)
     for number in range(30):
         assert ids.split([b"%d" % (90 * number + i) for i in range(90)]).values.shape == (4500,)
-        assert ids._words.count <= 100 and len(ids._ids) <= 2 * (1600 + 4500)
+        assert ids.count <= 100 and len(ids._ids) <= 2 * (1200 + 4500)
+
+
+def test_the_number_of_words_is_bounded():
+    """Words of all lengths, each more than once."""
+    rng = random.Random(7)
+    ids = WordIds(Recorder(), max_words=100)
+    for _ in range(30):
+        texts = [b"w" * rng.randrange(1, 33) + b"%d" % rng.randrange(100) for _ in range(95)]
+        assert ids.split(texts).to_list() == [[len(text)] for text in texts]
+        assert ids.count <= 100
 
 
 def test_default_memory():
-    """Words, bounds and ids of both kinds take what the module says."""
+    """Words, spans and ids of both kinds take what the module says."""
     ids = WordIds(Recorder())
-    table = ids._words
-    fixed = sum(x.nbytes for x in (table._rows, table._places, ids._bounds))
-    assert fixed + word_ids._IDS * word_ids.MAX_WORDS * 4 <= 64 << 20
+    fixed = sum(group.table._places.nbytes for group in ids._groups)
+    row = max(group.table._rows[0].nbytes + group.spans[0].nbytes for group in ids._groups)
+    assert fixed + (row + 4 * word_ids._IDS) * word_ids.MAX_WORDS <= 64 << 20
 
 
 def test_no_texts():
