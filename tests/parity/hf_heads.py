@@ -29,6 +29,10 @@ XLNET = {"vocab_size": 61, "d_model": 18, "n_layer": 2, "n_head": 3, "d_inner": 
 XLNET |= {"initializer_range": 0.25, "mem_len": None}
 ROBERTA = {"vocab_size": 277, "type_vocab_size": 1}
 LABELS = {"id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "yes": 1, "maybe": 2}}
+DEBERTA = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"}
+DEBERTA |= {"type_vocab_size": 0}
+DEBERTA_V1 = {**DEBERTA, "vocab_size": 263, "max_relative_positions": 6}
+DEBERTA |= {"share_att_key": True, "position_buckets": 6, "norm_rel_ebd": "layer_norm"}
 DISTIL = {"hidden_dim": 22, "dim": 15, "n_layers": 2, "n_heads": 3}
 
 # What differs from the sizes above, by class and, where a class is there twice, more of a name.
@@ -61,6 +65,12 @@ CASES = {
     "ElectraForTokenClassification": {"embedding_size": 10, **LABELS},
     "XLNetForTokenClassification": {**XLNET, **LABELS},
     "DistilBertForTokenClassification": {**DISTIL, **LABELS},
+    "DebertaV2ForQuestionAnswering": {**DEBERTA, "conv_kernel_size": 3, "conv_act": "gelu"},
+    "DebertaV2ForMultipleChoice": DEBERTA,
+    "DebertaV2ForTokenClassification": {**DEBERTA, **LABELS},
+    "DebertaForQuestionAnswering": DEBERTA_V1,
+    "DebertaForTokenClassification": {**DEBERTA_V1, **LABELS},
+    "DebertaForSequenceClassification.regression": {**DEBERTA_V1, "num_labels": 1},
 }
 
 # What transformers 5 makes: sizes and a tokenizer for each system, and its heads.
@@ -153,7 +163,7 @@ def make_inputs(name, model):
     ids = torch.where(real, torch.randint(5, 61, real.shape), config.pad_token_id)
     inputs = {"input_ids": ids, "attention_mask": real.float() if xlnet else real.long()}
     if config.model_type != "distilbert":
-        types = 2 if xlnet else config.type_vocab_size
+        types = 2 if xlnet else config.type_vocab_size or 1
         inputs["token_type_ids"] = torch.randint(0, types, real.shape)
     if xlnet:
         inputs["use_mems"] = torch.tensor(False)

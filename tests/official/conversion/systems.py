@@ -23,6 +23,7 @@ SENTENCEPIECE = {
     "albert": {},
     "xlnet": {},
     "xlm-roberta": _XLM,
+    "deberta-v2": _DEBERTA,
     "camembert": {**_XLM, **_UNUSED, "control_symbols": ["<s>", "</s>", "<mask>"]},
 }
 _FAIRSEQ = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
@@ -54,9 +55,8 @@ def write_vocabulary(folder, model_type):
     if model_type in ("xlm-roberta", "camembert"):
         (folder / "tokenizer_config.json").write_text(json.dumps(_FAIRSEQ))
     if model_type in SENTENCEPIECE:
-        (folder / "spiece.model").write_bytes(sentencepiece_model(**SENTENCEPIECE[model_type]))
-    elif model_type == "deberta-v2":
-        (folder / "spm.model").write_bytes(sentencepiece_model(**_DEBERTA))
+        name = "spm.model" if model_type == "deberta-v2" else "spiece.model"
+        (folder / name).write_bytes(sentencepiece_model(**SENTENCEPIECE[model_type]))
     elif model_type == "deberta":
         write_byte_vocabulary(folder, ["[PAD]", "[CLS]", "[SEP]"], ["[UNK]", "[MASK]"])
     elif model_type == "mpnet":

@@ -1,0 +1,190 @@
+"""DeBERTa: files of pretraining, of other forms and other networks, and the tokenizer of v2 and v3.
+
+What all systems have is in `test_convert_systems.py`.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from official.conversion import converted_model, deberta, huggingface
+from official.tokenizers import sentencepiece as ours
+from official.utils.errors import UserError
+from tests.official.conversion import systems
+
+WORDS = "deberta.embeddings.word_embeddings"
+
+
+def folder_of(path, change):
+    """The folder of a bare encoder whose tensors `change` has changed, and its golden weights."""
+    config, parts, _ = systems.load("deberta-v2_bare")
+    config.pop("architectures")
+    weights = {f"deberta.{name}": array for name, array in parts["weight"].items()}
+    return systems.write(path, config, change(dict(weights))), weights
+
+
+def of_pretraining(weights):
+    rng = np.random.default_rng(0)
+    size = len(weights["deberta.embeddings.LayerNorm.bias"])
+    draw = lambda *shape: rng.standard_normal(shape).astype("float32")  # noqa: E731
+    weights[f"{WORDS}._weight"] = draw(61, size)
+    weights["deberta.embeddings.position_embeddings.weight"] = draw(13, size)
+    for head in ("mask_predictions", "lm_predictions.lm_head"):
+        weights[f"{head}.dense.weight"] = draw(size, size)
+        for part in ("dense.bias", "LayerNorm.weight", "LayerNorm.bias"):
+            weights[f"{head}.{part}"] = draw(size)
+    weights["mask_predictions.classifier.weight"] = draw(1, size)
+    weights["mask_predictions.classifier.bias"] = draw(1)
+    weights["lm_predictions.lm_head.bias"] = draw(61)
+    return weights
+
+
+def test_the_encoder_of_a_file_of_pretraining(tmp_path):
+    folder, weights = folder_of(tmp_path / "hf", of_pretraining)
+    converted = huggingface.read(folder)
+    assert converted.config.objectives == ()
+    table = converted.variables["encoder/embeddings/token_embedding/table"]
+    np.testing.assert_array_equal(table, weights[f"{WORDS}.weight"])
+    assert [note.split()[0] for note in converted.notes] == [
+        f"{WORDS}._weight",
+        "deberta.embeddings.position_embeddings.weight",
+    ]
+    heads = {name.partition(".")[0] for name in converted.leftover}
+    assert heads == {"mask_predictions", "lm_predictions"} and len(converted.leftover) == 11
+
+
+def test_a_file_without_the_finished_table_is_refused(tmp_path):
+    def delta_alone(weights):
+        weights[f"{WORDS}._weight"] = weights.pop(f"{WORDS}.weight")
+        return weights
+
+    folder, _ = folder_of(tmp_path / "hf", delta_alone)
+    with pytest.raises(UserError, match=r"_weight is what the training of the discriminator added"):
+        huggingface.read(folder)
+
+
+def test_parts_of_another_network_are_refused(tmp_path):
+    name = "deberta.encoder.layer.0.attention.self.pos_key_proj.weight"
+
+    def with_own_projection(weights):
+        return {**weights, name: weights[name.replace("pos_key", "key")].copy()}
+
+    folder, _ = folder_of(tmp_path / "hf", with_own_projection)
+    with pytest.raises(UserError, match=f"an encoder that is not supported, such as {name}"):
+        huggingface.read(folder)
+
+
+def test_the_older_names_of_the_masked_lm(tmp_path):
+    config, parts, _ = systems.load("deberta-v2_masked_lm")
+    older = dict(parts["weight"])
+    for theirs, name in deberta._LEGACY.items():
+        older[theirs] = older.pop(name)
+    older["cls.predictions.decoder.weight"] = older[f"{WORDS}.weight"].copy()
+    older["cls.predictions.decoder.bias"] = older["cls.predictions.bias"].copy()
+    read = huggingface.read(systems.write(tmp_path / "new", config, parts["weight"]))
+    again = huggingface.read(
+        systems.write(
+            tmp_path / "old", {**config, "legacy": True, "tie_word_embeddings": True}, older
+        )
+    )
+    assert again.leftover == [] and again.config.objectives == read.config.objectives
+    for path, array in read.variables.items():
+        np.testing.assert_array_equal(again.variables[path], array)
+
+
+def test_one_matrix_of_v1_is_laid_out_head_by_head():
+    tensor = np.arange(12 * 4, dtype="float32").reshape(12, 4)  # 2 heads of size 2
+    row = deberta.HeadByHead("kernel", ("in_proj",), heads=2)
+    kernel = row.join([tensor], (4, 12))
+    query, key, value = np.split(kernel, 3, axis=1)
+    for part, first in ((query, 0), (key, 2), (value, 4)):
+        expected = [*tensor[first : first + 2], *tensor[6 + first : 8 + first]]
+        np.testing.assert_array_equal(part.T, expected)
+    np.testing.assert_array_equal(row.split(kernel)["in_proj"], tensor)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("deberta-v2_bare", {"relative_attention": None}, "relative_attention: None is not"),
+        ("deberta-v2_bare", {"position_biased_input": True}, "position_biased_input: True is not"),
+        ("deberta-v2_bare", {"share_att_key": False}, "share_att_key: False is not supported"),
+        ("deberta-v2_bare", {"pos_att_type": "c2p"}, "pos_att_type: 'c2p' is not supported, only"),
+        ("deberta-v2_bare", {"type_vocab_size": 2}, "type_vocab_size: 2 is not supported, only 0"),
+        ("deberta-v2_bare", {"attention_head_size": 7}, "attention_head_size: 7 is not supported"),
+        ("deberta-v2_bare", {"conv_groups": 3}, "conv_groups: 3 is not supported, only 1"),
+        ("deberta-v2_bare", {"conv_act": "sin"}, "conv_act: 'sin' is not supported"),
+        ("deberta-v2_bare", {"conv_kernel_size": 4}, "kernel_size: 4 is not an odd number"),
+        ("deberta-v2_bare", {"position_buckets": 7}, "buckets: 7 is not an even number"),
+        ("deberta-v2_bare", {"pooler_hidden_act": "tanh"}, "pooler_hidden_act: 'tanh' is not"),
+        ("deberta_bare", {"talking_head": True}, "talking_head: True is not supported"),
+    ],
+)
+def test_what_our_encoder_has_not_is_refused(name, changes, message):
+    config = {**systems.load(name)[0], **changes}
+    system = huggingface.SYSTEMS[config["model_type"]]
+    with pytest.raises(UserError, match=f"config.json: .*{message}"):
+        system.encoder_config(config, "config.json")
+
+
+def test_configs_of_the_releases():
+    config = {
+        "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+        "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
+        "max_position_embeddings": 512, "relative_attention": True, "position_buckets": 256,
+        "norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": "p2c|c2p",
+        "layer_norm_eps": 1e-7, "max_relative_positions": -1, "position_biased_input": False,
+        "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 0,
+        "vocab_size": 128100,
+    }  # fmt: skip
+    encoder = deberta.SYSTEM.encoder_config(config, "config.json", pooler=False)
+    form = encoder.disentangled
+    assert (form.buckets, form.max_distance, form.own_projections, form.norm) == (
+        256,
+        512,
+        False,
+        True,
+    )
+    assert encoder.convolution is None and encoder.positions == "none" and not encoder.pooler
+    assert (encoder.norm_epsilon, encoder.activation) == (1e-7, "gelu")
+    keys = deberta.SYSTEM.encoder.keys(encoder)
+    assert {key: keys[key] for key in config if key != "pos_att_type"} == {
+        key: value for key, value in config.items() if key != "pos_att_type"
+    }
+    xlarge = {**config, "conv_kernel_size": 3, "conv_act": "gelu", "attention_head_size": 64}
+    convolution = deberta.SYSTEM.encoder_config(xlarge, "config.json").convolution
+    assert (convolution.kernel_size, convolution.activation) == (3, "gelu")
+    v1 = {**config, "pos_att_type": "c2p|p2c", "vocab_size": 50265}
+    form = deberta.V1.encoder_config(v1, "config.json").disentangled
+    assert (form.buckets, form.max_distance, form.own_projections, form.norm) == (
+        0,
+        512,
+        True,
+        False,
+    )
+
+
+def test_the_mask_token_comes_after_the_pieces_of_a_model(tmp_path):
+    model = systems.sentencepiece_model(**systems.SENTENCEPIECE["deberta-v2"])
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
+    (tmp_path / "spm.model").write_bytes(model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    tokenizer = converted_model.tokenizer_of(tmp_path, 100, "config.json", deberta.SYSTEM)
+    assert tokenizer.mask_id == len(theirs) == tokenizer.vocab_size - 1
+    ids = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.unk_id)
+    assert ids == (0, 1, 2, 3) and not tokenizer.lower_case
+    for text in ("the cat sat", "The [MASK] Ω cat", "", "  two  blanks "):
+        assert tokenizer.encode([text])[0].tolist() == theirs.encode(text)
+    (masked,) = tokenizer.encode(["the [MASK] cat"], special=True)
+    assert masked.tolist().count(tokenizer.mask_id) == 1
+    whole = ours.with_mask(model, "spm.model")
+    assert ours.with_mask(whole, "spm.model") == whole and ours.without_mask(whole) == model
+    assert ours.without_mask(model) == model
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"split_by_punct": True}))
+    with pytest.raises(UserError, match=r"tokenizer_config.json: split_by_punct is not supported"):
+        converted_model.tokenizer_of(tmp_path, 100, "config.json", deberta.SYSTEM)
+    (tmp_path / "spm.model").unlink()
+    with pytest.raises(UserError, match=r"spm.model is missing: put the model's vocabulary there"):
+        converted_model.tokenizer_of(tmp_path, 100, "config.json", deberta.SYSTEM)

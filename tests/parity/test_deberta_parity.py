@@ -1,0 +1,113 @@
+"""DeBERTa v1 to v3 against transformers: states, gradients, rows with several texts, and ids."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from official.conversion import converted_model, huggingface, mapping
+from official.modeling import masks
+from official.saving import model_folder
+from tests import GOLDEN
+from tests.official.conversion import systems
+
+NAMES = ("v3", "v2", "v1")
+
+
+@pytest.fixture(scope="module")
+def folders(hf, tmp_path_factory):
+    """The models of transformers, and ours of each."""
+    parent = tmp_path_factory.mktemp("deberta")
+    hf.run("hf_deberta.py", parent)
+    for name in NAMES:
+        kind = json.loads((parent / name / "config.json").read_text())["model_type"]
+        systems.write_vocabulary(parent / name, kind)
+        if kind == "deberta-v2":  # with a piece for each row of the table, but for a few
+            (parent / name / "spm.model").write_bytes(model_of(256))
+        converted_model.write(huggingface.read(parent / name), parent / f"{name}-ours")
+    return parent
+
+
+def model_of(size):
+    """A unigram model of DeBERTa without the mask token, learnt from the texts of a golden file."""
+    golden = json.loads((GOLDEN / "tokenizer.json").read_text())
+    texts = [row["text"] for row in golden["cased"]]
+    data = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 3), model_writer=data, vocab_size=size, pad_id=0, bos_id=1,
+        eos_id=2, unk_id=3, pad_piece="[PAD]", bos_piece="[CLS]", eos_piece="[SEP]",
+        unk_piece="[UNK]", hard_vocab_limit=False, character_coverage=0.98, minloglevel=2,
+    )  # fmt: skip
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_and_gradients_of_rows_padded_on_either_side(folders, name):
+    config, _, model = model_folder.restore(folders / f"{name}-ours")
+    batch = dict(np.load(folders / name / "batch.npz"))
+    answers = dict(np.load(folders / name / "answers.npz"))
+    real = batch["padding_mask"]
+    variables = {v.path: v.value for v in model.encoder.variables}
+    with tf.GradientTape() as tape:
+        tape.watch(list(variables.values()))
+        mask = masks.padding(real)
+        states = model.encoder(batch["token_ids"], attention_mask=mask)["sequence_output"]
+        total = tf.reduce_sum(states * batch["factors"])
+    theirs = answers.pop("states")
+    np.testing.assert_allclose(states.numpy()[real], theirs[real], rtol=0, atol=1e-5)
+    gradients = tape.gradient(total, list(variables.values()))
+    gradients = {
+        path: tf.convert_to_tensor(gradient).numpy()
+        for path, gradient in zip(variables, gradients, strict=True)
+    }
+    system = huggingface.system_of(config)
+    ours = mapping.take_out(system.rows(config.encoder, ()), gradients)
+    assert {f"gradient/{key.removeprefix('deberta.')}" for key in ours} == answers.keys()
+    for key, gradient in ours.items():
+        expected = answers[f"gradient/{key.removeprefix('deberta.')}"]
+        scale = max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(gradient / scale, expected / scale, atol=1e-4, err_msg=key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_texts_that_share_a_row_have_the_states_of_transformers(folders, name):
+    """The three texts one after the other in one row, each seeing only itself."""
+    model = model_folder.restore(folders / f"{name}-ours")[2]
+    batch = dict(np.load(folders / name / "batch.npz"))
+    theirs = np.load(folders / name / "answers.npz")["states"]
+    real = batch["padding_mask"]
+    parts = np.repeat(np.arange(3), real.sum(axis=1))[None]
+    ids = batch["token_ids"][real][None]
+    positions = np.zeros_like(ids)  # nothing reads them, and the row is longer than a text may be
+    encoded = model.encoder(ids, None, masks.parts(parts), positions=positions)
+    np.testing.assert_allclose(encoded["sequence_output"][0], theirs[real], rtol=0, atol=1e-5)
+
+
+def test_ids_of_a_sentencepiece_model_without_the_mask_token(hf, folders):
+    golden = json.loads((GOLDEN / "tokenizer.json").read_text())
+    texts = [row["text"] for row in golden["cased"]]
+    texts += [
+        "",
+        " ",
+        "two  blanks",
+        "a\ttab and\na line",
+        "Straße ﬁne ½ Ω 日本",
+        " first",
+        "x" * 50,
+    ]
+    huggingface.write(folders / "v3-ours", folders / "written", "last")
+    (folders / "written" / "texts.json").write_text(json.dumps(texts))
+    hf.run("hf_deberta.py", "tokenizer", folders / "written")
+    ids = json.loads((folders / "written" / "ids.json").read_text())
+    ours = model_folder.restore(folders / "v3-ours")[1]
+    assert [row.tolist() for row in ours.encode(texts, special=True)] == ids["plain"]
+    pairs = [[ours.cls_id, *row, ours.sep_id, *row, ours.sep_id] for row in ids["plain"]]
+    assert pairs == ids["pairs"]
+    pieces = len(sentencepiece.SentencePieceProcessor(model_proto=model_of(256)))
+    assert ours.mask_id == ids["mask"] == pieces
+    assert (ours.pad_id, ours.cls_id, ours.sep_id, ours.unk_id) == (0, 1, 2, 3)
+    before, after = (folders / name / "spm.model" for name in ("v3", "written"))
+    assert after.read_bytes() == before.read_bytes()
