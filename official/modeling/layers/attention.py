@@ -239,7 +239,7 @@ class Attention(_Heads):
         return self._attend(query, key, value, attention_mask, bias, rng)
 
     def _of_distances(self, distances: Distances, rng: Draws | None):
-        """Returns the scaled keys and queries of distances, [K, N * H] each, and their rows."""
+        """Returns the scaled keys and queries of distances, [K, N * H] each, and the rows."""
         rng = None if rng is None else rng.shared()
         vectors = dropout(distances.vectors, self.distance_dropout, rng)
         if self.distance_key is None:
@@ -248,7 +248,7 @@ class Attention(_Heads):
             query, key = ops.split(both, 2, axis=-1)
         else:
             query, key = self.distance_query(vectors), self.distance_key(vectors)
-        return key * self.factor, query * self.factor, distances.rows
+        return key * self.factor, query * self.factor, distances.of_query, distances.of_key
 
 
 class CrossAttention(_Heads):

@@ -78,11 +78,11 @@ class Convolution(Layer):
         """
         rng = self.draws(rng, training)
         reach = self.kernel_size // 2
-        length = ops.shape(x)[1]
+        batch, length, size = ops.shape(x)
         padded = ops.pad(x, ((0, 0), (reach, reach), (0, 0)))
         taps = []
         for offset in range(-reach, reach + 1):
-            tap = padded[:, reach + offset : reach + offset + length]
+            tap = ops.slice(padded, (0, reach + offset, 0), (batch, length, size))
             if attention_mask is not None:
                 tap = ops.where(_sees(attention_mask, offset, length), tap, 0)
             taps.append(tap)
@@ -98,5 +98,5 @@ def _sees(attention_mask: Tensor, offset: int, length) -> Tensor:
     mask = attention_mask[:, 0]  # [B or 1, 1 or T, T]
     others = ops.clip(ops.arange(length, dtype="int32") + offset, 0, length - 1)
     if mask.shape[1] == 1:
-        return ops.take(mask[:, 0], others, axis=1)[:, :, None]
-    return ops.take_along_axis(mask, others[None, :, None], axis=2)
+        return ops.expand_dims(ops.take(mask[:, 0], others, axis=1), 2)
+    return ops.take_along_axis(mask, ops.expand_dims(others, (0, 2)), axis=2)

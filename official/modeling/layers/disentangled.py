@@ -31,12 +31,14 @@ class Distances(NamedTuple):
 
     Attributes:
         vectors: [K, D].
-        rows: int [2 T + 1], the row of each distance from a query to a key, T to -T. A distance is
-            the position of the query minus that of the key.
+        of_query: int [2 T], the row of each distance from a query to a key, T to 1 - T. A distance
+            is the position of the query minus that of the key.
+        of_key: int [2 T], the same as a key sees the queries, from -T to T - 1.
     """
 
     vectors: Any
-    rows: Any
+    of_query: Any
+    of_key: Any
 
 
 def log_buckets(distances, *, buckets: int, max_distance: int) -> np.ndarray:
@@ -111,22 +113,29 @@ class DistanceTable(Layer):
 
         The rows that they read are contiguous, so the others need no norm and no projection.
         """
+        longest = self.rule["max_distance"]  # all longer distances have its row
+        known = table_rows(np.arange(-longest, longest + 1), **self.rule)
         if isinstance(length, int):
-            rows = table_rows(np.arange(length, -length - 1, -1), **self.rule)
-            first, last = int(rows[-1]), int(rows[0])
+            place = min(length, longest)
+            first, last = int(known[longest - place]), int(known[longest + place])
+            steps = np.arange(2 * length)
+            rows = [known[self._places(steps, length, sign)] for sign in (-1, 1)]
             vectors = self.table[first : last + 1]
         else:
-            # All longer distances have the row of the longest one that has its own.
-            longest = self.rule["max_distance"]
-            known = table_rows(np.arange(-longest, longest + 1), **self.rule)
-            distances = length - ops.arange(2 * length + 1, dtype="int32")
-            distances = ops.clip(distances, -longest, longest) + longest
-            rows = ops.take(ops.convert_to_tensor(known), distances)
-            first, last = rows[-1], rows[0]
+            known, steps = ops.convert_to_tensor(known), ops.arange(2 * length, dtype="int32")
+            place = ops.minimum(length, longest)
+            first, last = ops.take(known, longest - place), ops.take(known, longest + place)
+            rows = [ops.take(known, self._places(steps, length, sign)) for sign in (-1, 1)]
             vectors = ops.slice(self.table, (first, 0), (last - first + 1, self.size))
         vectors = ops.cast(vectors, self.compute_dtype)
         vectors = vectors if self.norm is None else self.norm(vectors)
-        return Distances(vectors, ops.convert_to_tensor(rows - first))
+        return Distances(vectors, *(ops.convert_to_tensor(each - first) for each in rows))
+
+    def _places(self, steps: Any, length: Size, sign: int) -> Any:
+        """Returns where the known rows have the distances from `length` down, or from -T up."""
+        longest = self.rule["max_distance"]
+        clip = np.clip if isinstance(steps, np.ndarray) else ops.clip
+        return clip(sign * (steps - length), -longest, longest) + longest
 
 
 def distance_scores(
@@ -134,7 +143,8 @@ def distance_scores(
     key: Tensor,
     distance_key: Tensor,
     distance_query: Tensor,
-    rows: Tensor,
+    of_query: Tensor,
+    of_key: Tensor,
     positions: Tensor | None = None,
 ) -> Tensor:
     """Returns the sum of both terms of distances.
@@ -144,23 +154,21 @@ def distance_scores(
         key: [B, N, T, H].
         distance_key: [K, N H], with the factor of the scores.
         distance_query: [K, N H], likewise.
-        rows: int [2 T + 1]; see `Distances`.
+        of_query: int [2 T]; see `Distances`.
+        of_key: int [2 T].
         positions: int [B, P], the positions of the queries; None = all.
 
     Returns:
         [B, N, T, T], or [B, N, P, T].
     """
     length = ops.shape(key)[2]
-    # Of the query: distances T to 1 - T. Of the key, which sees the query at the opposite distance:
-    # -T to T - 1.
-    of_query = _products(query, take_rows(distance_key, rows[:-1]))  # [B, N, T or P, 2 T]
-    of_key = _products(key, take_rows(distance_query, ops.flip(rows)[:-1]))  # [B, N, T, 2 T]
-    of_key = ops.transpose(shift(of_key, length), (0, 1, 3, 2))  # [B, N, T, S]
+    by_query = _products(query, take_rows(distance_key, of_query))  # [B, N, T or P, 2 T]
+    by_key = _products(key, take_rows(distance_query, of_key))  # [B, N, T, 2 T]
+    by_key = ops.transpose(shift(by_key, length), (0, 1, 3, 2))  # [B, N, T, T]
     if positions is None:
-        return shift(of_query, length) + of_key
-    first = length - ops.cast(positions, "int32")
-    of_key = ops.take_along_axis(of_key, positions[:, None, :, None], axis=2)
-    return shift_to(of_query, first, keys=length) + of_key
+        return shift(by_query, length) + by_key
+    by_key = ops.take_along_axis(by_key, ops.expand_dims(positions, (1, 3)), axis=2)
+    return shift_to(by_query, length - ops.cast(positions, "int32"), keys=length) + by_key
 
 
 def _products(x: Tensor, vectors: Tensor) -> Tensor:

@@ -12,7 +12,15 @@ FOLDER = CONFIGS / "finetune"
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
-OTHERS += ["text_to_text", "layer_mix", "tagging", "qnli_ranking", "wnli", "sentence_embedding"]
+OTHERS += [
+    "deberta",
+    "text_to_text",
+    "layer_mix",
+    "tagging",
+    "qnli_ranking",
+    "wnli",
+    "sentence_embedding",
+]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -35,6 +43,27 @@ def test_settings_are_those_of_the_paper(path):
         kind = objective.type
         task = tasks.TASKS.get(getattr(objective, "task", "") or read.name)
         assert kind == (task.kind if task else read.name)
+
+
+def test_deberta():
+    """The cards of DeBERTa-v3's models, for MNLI, and the release's optimizer."""
+    read = config.load(FOLDER / "deberta.yaml")
+    recipe, optimizer = read.recipe, read.recipe.optimizer
+    (objective,) = read.objectives
+    assert (objective.type, objective.pooling, objective.dropout) == (
+        "classification",
+        "pooled",
+        0.1,
+    )
+    assert (recipe.batch_size, recipe.epochs, recipe.bucket_lengths[-1]) == (64, 3, 256)
+    assert (recipe.schedule.type, recipe.schedule.warmup_steps) == ("bert", 500)
+    assert (optimizer.learning_rate, optimizer.weight_decay, optimizer.epsilon) == (
+        2e-5,
+        0.01,
+        1e-6,
+    )
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.clip_norm) == (0.9, 0.999, 1.0)
+    assert not optimizer.bias_correction
 
 
 def test_qnli_ranking():

@@ -20,11 +20,14 @@ ALBERT = {**BERT, "embedding_size": 8, "layer_groups": 1}
 # The GELUs of ELECTRA's port.
 ERF = {"activation": "gelu", "pooler_activation": "gelu"}
 ROBERTA = {**BERT, **ERF, "position_offset": 2, "segment_types": 1}
+DEBERTA = {**BERT, **ERF, "positions": "none", "convolution": {}}
+DEBERTA["disentangled"] = {"buckets": 4, "max_distance": 9}
 CAUSAL = {**BERT, "causal": True}
 MODELS = {
     "classification": (CLASSIFICATION, BERT),
     "albert": (CLASSIFICATION, ALBERT),
     "roberta": ({"type": "regression"}, ROBERTA),
+    "deberta": (CLASSIFICATION, DEBERTA),
     "xlnet": (CLASSIFICATION, XLNET),
     "causal": ({"type": "regression"}, CAUSAL),
     "ranking": ({"type": "ranking"}, BERT),

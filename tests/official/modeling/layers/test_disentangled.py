@@ -48,11 +48,12 @@ def test_only_rows_that_a_length_needs_are_read():
     table = DistanceTable(3, **RELEASED, norm=False, epsilon=1e-7, initializer="normal")
     table.build()
     for length, count in ((1, 3), (64, 129), (128, 257), (200, 339), (512, 511), (700, 511)):
-        vectors, rows = table.read(length)
+        vectors, *rows = table.read(length)
         assert vectors.shape == (count, 3)
-        wanted = table_rows(np.arange(length, -length - 1, -1), **RELEASED)
-        actual = np.asarray(vectors)[np.asarray(rows)]
-        np.testing.assert_array_equal(actual, table.table.numpy()[wanted])
+        down, up = np.arange(length, -length, -1), np.arange(-length, length)
+        for own, distances in zip(rows, (down, up), strict=True):
+            wanted = table.table.numpy()[table_rows(distances, **RELEASED)]
+            np.testing.assert_array_equal(np.asarray(vectors)[np.asarray(own)], wanted)
 
 
 def make(distances, length, buckets=4, max_distance=6):
