@@ -20,8 +20,9 @@ def python(name: str) -> str:
 
     Args:
       name: `hf` (PyTorch and transformers), `hf5` (PyTorch, transformers 5 and
-        sentence-transformers), `tfm` (tf-models-official), `tfa` (tensorflow-addons) or
-        `tokenizers` (tokenizers, nanotoken and gigatoken).
+        sentence-transformers), `tfm` (tf-models-official), `tfa` (tensorflow-addons), `tokenizers`
+        (tokenizers, nanotoken and gigatoken) or `encoding` (sentence-transformers with ONNX
+        Runtime, and fastembed).
         `GARDEN_<NAME>_PYTHON` names another Python that has them.
     """
     if named := os.environ.get(f"GARDEN_{name.upper()}_PYTHON"):
@@ -48,7 +49,12 @@ def run(*words: str) -> None:
 
 def run_peer(side: str, environment: str, settings: dict, folder: Path = ROOT) -> None:
     """Runs a side of `peers` that answers no requests, in a folder; exits if it fails."""
-    _run([python(environment), *_peer(side, settings)], folder)
+    _run(command(side, environment, settings), folder)
+
+
+def command(side: str, environment: str, settings: dict) -> list[str]:
+    """Returns the words of the command that runs a side of `peers`."""
+    return [python(environment), *_peer(side, settings)]
 
 
 def _run(words: list[str], folder: Path) -> None:

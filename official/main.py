@@ -84,6 +84,7 @@ from official.utils import errors, paths, progress
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from official.serving import loaded_model
     from official.tasks import beir
 
 _MODES = ("train", "eval", "train_and_eval", "predict", "generate", "fill_mask", "embed", "search")
@@ -388,13 +389,12 @@ def _embed() -> None:
     if FLAGS.pieces:
         _embed_pieces(layer)
         return
-    from official.serving import loaded_model
     from official.serving.embedder import check_output, write
     from official.tasks import text_files
 
     check_output(FLAGS.output, FLAGS.tokens)
     count = sum(1 for _ in text_files.texts_of(FLAGS.texts))
-    embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
+    embedder = _loaded().embedder
     write(
         embedder,
         (text for _, text in text_files.texts_of(FLAGS.texts)),
@@ -406,6 +406,13 @@ def _embed() -> None:
         state=FLAGS.state,
         prompt=FLAGS.prompt_name,
     )
+
+
+def _loaded() -> "loaded_model.LoadedModel":
+    """Loads the model that computes vectors."""
+    from official.serving import loaded_model
+
+    return loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint, FLAGS.precision, FLAGS.runtime)
 
 
 def _embed_pieces(layer: int | str | None) -> None:
@@ -425,13 +432,15 @@ def _embed_pieces(layer: int | str | None) -> None:
         FLAGS.prompt_name,
         FLAGS.pieces,
         FLAGS.piece_size,
+        precision=FLAGS.precision,
+        runtime=FLAGS.runtime,
     )
     vector_pieces.write(options, FLAGS.texts, FLAGS.output, FLAGS.workers, _say)
 
 
 def _search() -> None:
     """Writes the documents that suit queries best, as a TREC run, and its metrics if it has any."""
-    from official.serving import loaded_model, reranking, search
+    from official.serving import reranking, search
     from official.tasks import beir, text_files, trec
 
     search.check_output(FLAGS.output)
@@ -446,7 +455,11 @@ def _search() -> None:
     else:
         errors.require(FLAGS, "queries", "texts", mode=FLAGS.mode)
         queries, documents = dict(text_files.unique(FLAGS.queries)), paths.path(FLAGS.texts)
-    model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
+    if FLAGS.rerank and FLAGS.runtime != "tensorflow":
+        raise errors.UserError(
+            f"--runtime={FLAGS.runtime}: --rerank compares no vectors; remove it"
+        )
+    model = _loaded()
     options = (FLAGS.output, top_k, model.config.name, progress.say)
     if FLAGS.rerank:
         run = trec.read_run(paths.path(FLAGS.rerank), queries)
@@ -486,6 +499,9 @@ def _embed_shards() -> None:
 
     if FLAGS.state != "fresh":
         raise errors.UserError("--state=carry is for --texts: the examples of shards are shuffled")
+    for flag in ("precision", "runtime"):
+        if FLAGS[flag].present:
+            raise errors.UserError(f"--{flag}: not supported with --data; remove it")
     if FLAGS.layers != "all":
         raise errors.UserError("--data: heads read all layers of shards: give --layers=all")
     splits = [FLAGS.split] if FLAGS.split else []

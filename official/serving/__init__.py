@@ -3,5 +3,8 @@
 # The types in which an export stores weights and computes products.
 PRECISIONS = ("float32", "bfloat16", "int8")
 
+# What computes the vectors of texts.
+RUNTIMES = ("tensorflow", "litert")
+
 # The rules of beam search for lengths and scores: see `official.serving.beam_search`.
 LENGTH_RULES = ("t5", "huggingface")

@@ -5,7 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from official.serving import LENGTH_RULES
+from official.serving import LENGTH_RULES, PRECISIONS, RUNTIMES
 
 # The flags of `define_search`, as in `official.serving.generation_settings.Settings`.
 SEARCH = (
@@ -150,6 +150,21 @@ def define_embedding() -> None:
         "embed, with --pieces: the number of processes, each with one thread of a CPU. 0 = one "
         "with all threads.",
         lower_bound=0,
+    )
+    flags.DEFINE_enum(
+        "precision",
+        "float32",
+        PRECISIONS,
+        "embed, search: how the encoder computes. bfloat16: on CPUs with bfloat16 products. int8: "
+        "its matrices are 8-bit integers.",
+    )
+    flags.DEFINE_enum(
+        "runtime",
+        "tensorflow",
+        RUNTIMES,
+        "embed, search: what computes the vectors. litert: LiteRT, in --precision float32 or int8, "
+        "in one process with all threads of the CPU. It is the fastest in int8. The model is "
+        "converted first, which takes seconds.",
     )
     flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
 

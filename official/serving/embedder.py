@@ -8,8 +8,10 @@ Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidde
 """
 
 import dataclasses
+import functools
 import itertools
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ from official.config.encoders import BilmConfig
 from official.modeling.layers import kernels, pooling
 from official.modeling.objectives.base import Objective
 from official.saving import named_arrays
-from official.serving import served_model, text_vectors
+from official.serving import litert, served_model, text_vectors
 from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
@@ -109,13 +111,18 @@ class Embedder:
 
     Args:
       source: the model and its tokenizer.
+      lite: the precision in which LiteRT computes the vectors (`litert.PRECISIONS`); None =
+        TensorFlow computes them.
 
     Attributes:
       settings: the settings of the vectors of texts.
       cut: the number of texts so far that were longer than `max_length`.
+
+    Raises:
+      UserError: LiteRT has no such precision, or the encoder is an ELMo.
     """
 
-    def __init__(self, source: ServedModel):
+    def __init__(self, source: ServedModel, lite: str | None = None):
         self._source = source
         self.config = source.config
         self.tokenizer = source.tokenizer
@@ -123,7 +130,12 @@ class Embedder:
         self.max_length = source.max_length
         self.settings = source.embedding
         self.cut = 0
+        self._lite = lite
         self._graphs: dict[Hashable, Callable] = {}
+        if lite is not None:
+            litert.check(lite)
+            if self._is_elmo:
+                raise UserError("--runtime=litert: not supported for bilm (ELMo); remove --runtime")
 
     def texts(
         self,
@@ -174,9 +186,9 @@ class Embedder:
         return vectors
 
     def checksum(self, settings: EmbeddingSettings) -> str:
-        """Returns the SHA-256 of all weights and of settings."""
+        """Returns the SHA-256 of all weights, of settings and of the precision."""
         arrays = named_arrays.values(self.model.variables_by_path())
-        return named_arrays.digest(arrays, dataclasses.asdict(settings))
+        return named_arrays.digest(arrays, {**dataclasses.asdict(settings), "lite": self._lite})
 
     def _check_settings(self, settings: EmbeddingSettings, layer: int | str) -> None:
         """Raises UserError if the encoder does not have what the settings name."""
@@ -335,9 +347,8 @@ class Embedder:
     ) -> _Batches:
         """Yields batches of texts of similar length: the indices of the texts and the outputs."""
         lengths = self._count_cut(sequences, max_length)
-        order = np.argsort(lengths, kind="stable")
-        for start in range(0, len(sequences), batch_size):
-            rows = order[start : start + batch_size]
+
+        def computed(rows: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             chosen = [sequences[row] for row in rows]
             values = np.concatenate(chosen)
             if self._reads_words:
@@ -345,7 +356,27 @@ class Embedder:
             else:
                 values = values.astype(np.int32)
             tokens = tf.RaggedTensor.from_row_lengths(values, lengths[rows])
-            yield rows, {name: value.numpy() for name, value in graph(tokens).items()}
+            return rows, {name: np.asarray(value) for name, value in graph(tokens).items()}
+
+        map_batches = map if self._lite is None else litert.in_threads
+        yield from map_batches(computed, self._groups(lengths, batch_size, max_length))
+
+    def _groups(
+        self, lengths: np.ndarray, batch_size: int, max_length: int
+    ) -> Iterator[np.ndarray]:
+        """Yields the indices of the texts of each batch, the shortest texts first."""
+        order = np.argsort(lengths, kind="stable")
+        specials = num_specials(1, self.tokenizer, self._layout)
+        widths = np.minimum(lengths + specials, max_length)[order]
+        positions = math.inf if self._lite is None else litert.POSITIONS
+        start = 0
+        while start < len(order):
+            end = start + 1
+            last = min(start + batch_size, len(order))
+            while end < last and (end + 1 - start) * widths[end] <= positions:
+                end += 1
+            yield order[start:end]
+            start = end
 
     def _in_order(
         self, reader: StateReader, sequences: Sequence[np.ndarray], layer: int | str
@@ -407,8 +438,7 @@ class Embedder:
                 return pack_words([tokens], self.tokenizer, max_length, self._layout)
             return pack([tokens], self.tokenizer, max_length, self._layout)
 
-        def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            batch = packed(tokens)
+        def computed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             with kernels.using(gradients=False):
                 encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
@@ -423,10 +453,18 @@ class Embedder:
                 tensors["pooled_output"] = encoded["pooled_output"]
             return tensors if settings is None else self._vectors(tensors, settings, layer, skipped)
 
+        def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            return computed(packed(tokens))
+
         dtype = tf.string if self._reads_words else tf.int32
-        signature = [tf.RaggedTensorSpec([None, None], dtype)]
-        graph = tf.function(outputs, input_signature=signature, autograph=False)
-        self._graphs[key] = _eager_first(outputs, graph)
+        spec = tf.RaggedTensorSpec([None, None], dtype)
+        compiled = functools.partial(tf.function, input_signature=[spec], autograph=False)
+        if self._lite is None:
+            self._graphs[key] = _eager_first(outputs, compiled(outputs))
+        else:
+            variables = [variable.value for variable in self.model.variables_by_path().values()]
+            function, rows = litert.Function(computed, variables, self._lite), compiled(packed)
+            self._graphs[key] = lambda tokens: function(rows(tokens))
         return self._graphs[key]
 
 

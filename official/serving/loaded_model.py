@@ -11,7 +11,11 @@ import numpy as np
 
 from official.saving import model_folder, task_file
 from official.serving import (
+    PRECISIONS,
+    RUNTIMES,
     generation_settings,
+    int8,
+    litert,
     mask_filler,
     search,
     served_model,
@@ -21,8 +25,10 @@ from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
 from official.serving.mteb_encoder import MTEBEncoder
+from official.serving.precision import round_weights
 from official.serving.predictor import Predictor
 from official.serving.served_model import ServedModel
+from official.utils.errors import UserError
 from official.utils.progress import Report
 
 
@@ -37,10 +43,10 @@ class LoadedModel(Predictor):
       generation: the settings of generation and the tasks that the model folder has.
     """
 
-    def __init__(self, source: ServedModel):
+    def __init__(self, source: ServedModel, lite: str | None = None):
         super().__init__(source)
         self.generation = source.generation
-        self.embedder = Embedder(source)
+        self.embedder = Embedder(source, lite)
 
     def encode(
         self,
@@ -254,7 +260,12 @@ class LoadedModel(Predictor):
         return Generator(self._source)
 
 
-def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
+def load(
+    model_dir: str | os.PathLike,
+    checkpoint: str = "best",
+    precision: str = "float32",
+    runtime: str = "tensorflow",
+) -> LoadedModel:
     """Loads a model folder.
 
     Example:
@@ -265,15 +276,34 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     Args:
       model_dir: a model folder of a training run or of `official.convert`.
       checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
+      precision: `float32`, `bfloat16` or `int8`, as an export computes
+        (`official.serving.precision`).
+      runtime: `litert` computes vectors (`encode`, `tokens`, `search`, `for_mteb`) with LiteRT, on
+        CPUs alone, in float32 or int8, and everything else in float32 with TensorFlow. It is
+        converted when it is first used, which takes seconds.
 
     Raises:
-      UserError: it is not a model folder, or its parts do not belong together.
+      UserError: it is not a model folder, or its parts do not belong together; `precision` or
+        `runtime` is none of these, or not supported for the model.
     """
-    config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
+    for name, value, known in (
+        ("precision", precision, PRECISIONS),
+        ("runtime", runtime, RUNTIMES),
+    ):
+        if value not in known:
+            raise UserError(f"{name}: {value!r} is not one of {', '.join(known)}")
+    lite = precision if runtime == "litert" else None
+    if lite is not None:
+        litert.check(lite)
+        precision = "float32"  # LiteRT's converter rounds by itself.
+    if precision == "int8":
+        int8.check()
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
+    if precision == "int8":
+        round_weights(model)
     max_length = model_folder.max_length(model_dir, config)
     task = task_file.read(model_dir)
     generation = generation_settings.read(model_dir)
     embedding = text_vectors.read(model_dir, config)
-    return LoadedModel(
-        ServedModel(config, tokenizer, model, max_length, task, generation, embedding)
-    )
+    source = ServedModel(config, tokenizer, model, max_length, task, generation, embedding)
+    return LoadedModel(source, lite)

@@ -55,6 +55,8 @@ class Options:
       format: one of `FORMATS`.
       size: the number of texts of a piece.
       batch_size: the number of texts in a batch.
+      precision: as for `loaded_model.load`.
+      runtime: as there.
 
     Raises:
       UserError: `parquet` is given for all layers.
@@ -70,6 +72,8 @@ class Options:
     format: str = "npy"
     size: int = SIZE
     batch_size: int = 32
+    precision: str = "float32"
+    runtime: str = "tensorflow"
 
     def __post_init__(self):
         if self.format == "parquet" and self.layer == "all":
@@ -98,7 +102,10 @@ class Writer:
         from official.serving import loaded_model
 
         self._options, self._folder = options, folder
-        self.embedder: Embedder = loaded_model.load(options.model_dir, options.checkpoint).embedder
+        model = loaded_model.load(
+            options.model_dir, options.checkpoint, options.precision, options.runtime
+        )
+        self.embedder: Embedder = model.embedder
         self.layer = self.embedder.default_layer if options.layer is None else options.layer
         self.settings: EmbeddingSettings = self.embedder.settings.with_values(
             options.pooling, options.normalize, options.max_length
@@ -198,8 +205,11 @@ def write(
 
     Raises:
       UserError: the folder is complete, has something else or pieces of another command; the texts
-        or the model cannot be read; or pyarrow is not installed, for parquet.
+        or the model cannot be read; pyarrow is not installed, for parquet; or there are `workers`
+        for LiteRT.
     """
+    if workers and options.runtime == "litert":
+        raise UserError("--workers: one process has all threads of LiteRT: remove it")
     if options.format == "parquet":
         import pyarrow  # noqa: F401  (refused before the model is loaded)
     folder = paths.path(output)
@@ -220,6 +230,8 @@ def write(
             "settings": dataclasses.asdict(writer.settings),
             "layer": writer.layer,
             "prompt": options.prompt,
+            "precision": options.precision,
+            "runtime": options.runtime,
             "format": options.format,
             "piece_size": options.size,
             "shape": writer.embedder.shape(writer.layer, writer.settings),
