@@ -448,6 +448,8 @@ def _search() -> None:
     search.check_top_k(top_k)
     if bool(FLAGS.beir) == bool(FLAGS.queries or FLAGS.texts):
         raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
+    if FLAGS.rerank and FLAGS.runtime != "tensorflow":
+        raise errors.UserError("--runtime=litert: --rerank compares no vectors; remove it")
     judged = None
     if FLAGS.beir:
         judged = beir.read(FLAGS.beir, FLAGS.split or "test")
@@ -455,10 +457,6 @@ def _search() -> None:
     else:
         errors.require(FLAGS, "queries", "texts", mode=FLAGS.mode)
         queries, documents = dict(text_files.unique(FLAGS.queries)), paths.path(FLAGS.texts)
-    if FLAGS.rerank and FLAGS.runtime != "tensorflow":
-        raise errors.UserError(
-            f"--runtime={FLAGS.runtime}: --rerank compares no vectors; remove it"
-        )
     model = _loaded()
     options = (FLAGS.output, top_k, model.config.name, progress.say)
     if FLAGS.rerank:
