@@ -13,6 +13,7 @@ import os
 import queue
 import re
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
@@ -33,6 +34,7 @@ PRECISIONS = ("float32", "int8")
 # A batch of more tokens leaves the caches of a core, and takes longer for each of them.
 POSITIONS = 512
 _NAME = "batch"
+_filters = threading.Lock()  # of warnings, which all threads share
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -123,7 +125,7 @@ class Function:
 
     def _runner(self) -> Callable[..., dict[str, np.ndarray]]:
         """Returns what computes one batch at a time."""
-        with warnings.catch_warnings():
+        with _filters, warnings.catch_warnings():
             # It asks for the package `ai_edge_litert`, which has the same interpreter.
             warnings.simplefilter("ignore")
             interpreter = tf.lite.Interpreter(model_content=self._content, num_threads=1)

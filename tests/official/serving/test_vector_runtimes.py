@@ -1,16 +1,21 @@
 """Vectors in other precisions and by LiteRT, beside those in float32 by TensorFlow."""
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import official
+from official.config.sentence_embedding import Projection
 from official.serving import embedder, litert, saved_model, vector_pieces
 from official.serving.embedder import Embedder
+from official.serving.signatures.inputs import TOKENS
+from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import commands
+from tests.official.serving.test_learnt_vectors import write as write_learnt
 from tests.official.serving.test_predictor import BERT, XLNET, load
 from tests.official.serving.test_tagging import ELMO
 
@@ -117,6 +122,27 @@ def test_threads(monkeypatch):
         return -item
 
     assert list(litert.in_threads(wait, range(6))) == [0, -1, -2, -3, -4, -5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", litert.PRECISIONS)
+def test_an_export_has_pooling_projection_and_norm_inside(tmp_path, texts, precision):
+    """Ids in, and out the vectors that were learnt."""
+    write_learnt(tmp_path / "model", pooling="mean,last", projection=Projection(size=5))
+    model = official.load(tmp_path / "model")
+    wanted = model.encode(texts)
+    litert.export(tmp_path / "model", tmp_path / "lite", precision=precision)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*ai_edge_litert")
+        interpreter = tf.lite.Interpreter(str(tmp_path / "lite" / litert.FILE))
+    layout = model.config.encoder.text_layout
+    batch = pack_texts([tf.constant(texts)], model.tokenizer, model.max_length, layout)
+    given = {name: tf.cast(batch[field], tf.int32).numpy() for name, field in TOKENS.items()}
+    found = interpreter.get_signature_runner("embed_tokens")(**given)["vectors"]
+    assert found.shape == (len(texts), 5)
+    if precision == "float32":
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    assert cosines(found, wanted).min() > 0.99
 
 
 @pytest.mark.slow
