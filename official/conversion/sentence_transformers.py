@@ -124,12 +124,12 @@ def objective(
     Raises:
       UserError: a file is missing or damaged, or the activation is not supported.
     """
-    known = SentenceEmbeddingConfig(
+    pooled = SentenceEmbeddingConfig(
         pooling=",".join(settings.pooling), normalize=settings.normalize, weight=0.0
     )
     path = _modules(folder).get("Dense")
     if path is None:
-        return known, {}
+        return pooled, {}
     config, source = json_files.read(path / "config.json"), str(path / "config.json")
     name = config.get("activation_function", f"{_TORCH}activation.Tanh")
     if name not in _ACTIVATIONS:
@@ -150,7 +150,7 @@ def objective(
     variables = {f"{_VARIABLES}kernel": tensors["weight"].T}
     variables |= {f"{_VARIABLES}bias": tensors["bias"]} if bias else {}
     projection = Projection(size=sizes[0], activation=_ACTIVATIONS[name], bias=bias)
-    return dataclasses.replace(known, projection=projection), variables
+    return dataclasses.replace(pooled, projection=projection), variables
 
 
 def write(

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from official import config as configs
+from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.data import ShardDataset
 from official.evaluation import rows
 from official.utils import atomic, paths
@@ -37,7 +38,14 @@ class Scorer:
     outputs = ("vectors",)
 
     def __init__(self, config: configs.ResolvedConfig, source: ShardDataset):
-        del config
+        """Raises UserError if the model has no vectors of texts."""
+        types = [objective.type for objective in config.objectives]
+        if SentenceEmbeddingConfig.type not in types:
+            raise UserError(
+                "the data is a task of texts whose vectors are compared, and the model has no "
+                f"objective {SentenceEmbeddingConfig.type}: its objectives are "
+                f"{', '.join(types) or 'none'}: train it for this one"
+            )
         self._source = source
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:

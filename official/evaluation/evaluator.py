@@ -226,15 +226,17 @@ class Evaluator:
             return self._run_each(source, batches)
         if self.memory is not None:
             self.memory.clear()
+        # It is made first: it refuses a model of another kind.
+        scorer = self.scorer(source) if source.manifest.task else None
         self._piece_bytes = None if source.manifest.task else source.tokenizer.piece_bytes
         loop = self._loop_for(source)
         sums, outputs = loop.run(source, self.batch_size, batches, self._before_batch, self._report)
         metrics = self.statistics.summarize(sums, self.model.term_weights)
         metrics |= language_models.perplexities(metrics)
-        if source.manifest.task:
+        if scorer is not None:
             head = f"{source.task_name}/"  # of this task, where the model has several
             mine = {name.removeprefix(head): value for name, value in outputs.items()}
-            metrics |= self.scorer(source).metrics(mine)
+            metrics |= scorer.metrics(mine)
         return metrics
 
     def predict(self, source: ShardDataset, names: Sequence[str]) -> Outputs:

@@ -106,6 +106,11 @@ def test_labels_and_margins_are_learnt(folder):
         official.load(folder / "ours").encode(texts), official.load(model).encode(texts), atol=1e-5
     )
 
+    (folder / "theirs" / "modules.json").unlink()
+    official.convert(folder / "theirs", folder / "bare", source="hf")
+    with pytest.raises(UserError, match="no objective sentence_embedding: its objectives are none"):
+        official.evaluate(folder / "bare", folder / "scores")
+
     embedding_tasks.shards(folder / "margins", embedding_tasks.MARGINS, train=90, validation=24)
     margins = {"type": "sentence_embedding", "loss": "margin_mse", "normalize": False}
     data = "margins", {"init": model}

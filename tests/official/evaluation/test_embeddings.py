@@ -1,5 +1,6 @@
 """Metrics of texts whose vectors are compared, against scipy, scikit-learn and loops."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,6 +10,9 @@ from sklearn import metrics
 
 from official.evaluation import embeddings
 from official.utils.errors import UserError
+from tests import embedding_tasks
+
+CONFIG = embedding_tasks.config()
 
 
 def unit(x):
@@ -102,7 +106,7 @@ class Source:
 
 @pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
 def test_the_cosines_of_a_file(tmp_path, suffix):
-    scorer, path = embeddings.Scorer(None, Source), tmp_path / f"out{suffix}"
+    scorer, path = embeddings.Scorer(CONFIG, Source), tmp_path / f"out{suffix}"
     vectors = np.random.default_rng(0).normal(size=(3, 3, 4)).astype(np.float32)
     scorer.check_output(path)
     scorer.write({"row": np.array([4, 0, 2]), "vectors": vectors}, path)
@@ -121,7 +125,9 @@ def test_files_that_cannot_be_written(tmp_path):
     class Alone(Source):
         split = "train"
 
+    with pytest.raises(UserError, match="no objective sentence_embedding: its objectives are none"):
+        embeddings.Scorer(dataclasses.replace(CONFIG, objectives=()), Source)
     with pytest.raises(UserError, match="out.csv"):
-        embeddings.Scorer(None, Source).check_output(tmp_path / "out.csv")
+        embeddings.Scorer(CONFIG, Source).check_output(tmp_path / "out.csv")
     with pytest.raises(UserError, match="texts alone, which have no cosine: --mode=embed writes"):
-        embeddings.Scorer(None, Alone).check_output(tmp_path / "out.tsv")
+        embeddings.Scorer(CONFIG, Alone).check_output(tmp_path / "out.tsv")
