@@ -1,6 +1,7 @@
 """Two worker processes end at the weights of one, and at what one remembers of each row."""
 
 import dataclasses
+import functools
 import json
 import signal
 import socket
@@ -15,7 +16,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints
 from official.training.trainer import Trainer
-from tests import commands, small
+from tests import commands, embedding_tasks, small
 from tests.systems import SYSTEMS, shard_folder
 
 
@@ -83,13 +84,29 @@ def system(folder, name):
     return config
 
 
+def vectors(folder, **options):
+    """Vectors of texts, each of which is compared with those of both workers."""
+    embedding_tasks.shards(folder, embedding_tasks.TRIPLES, train=80, validation=20)
+    objective = {"type": "sentence_embedding", "symmetric": True, **options}
+    return embedding_tasks.config(
+        objectives=[objective], encoder__dropout=0.1, recipe__steps=20, recipe__distinct_texts=True
+    )
+
+
+SPECIAL = {
+    "bert": bert,
+    "sentence_embedding": vectors,
+    "cached_rows": functools.partial(vectors, cached_rows=2),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["bert", *SYSTEMS])
+@pytest.mark.parametrize("name", [*SPECIAL, *SYSTEMS])
 def test_two_workers_equal_one_device(name, tmp_path):
     """Sums over workers, with accumulation; sparse sums, dropout, and the states of each row."""
     shards = tmp_path / "shards"
-    config = bert(shards) if name == "bert" else system(shards, name)
+    config = SPECIAL[name](shards) if name in SPECIAL else system(shards, name)
     half = config.recipe.steps // 2
     config = small.replace(
         config, precision="float64", report_every=10, save_every=half, eval_every=half
@@ -100,7 +117,8 @@ def test_two_workers_equal_one_device(name, tmp_path):
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     actual = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
     assert wanted.keys() == actual.keys()
-    assert ("memory/states" in wanted) == (config.segments.format == "stream")
+    streamed = config.segments is not None and config.segments.format == "stream"
+    assert ("memory/states" in wanted) == streamed
     for path, value in wanted.items():
         if value.dtype == bool:
             np.testing.assert_array_equal(actual[path], value, err_msg=path)
