@@ -42,8 +42,8 @@ Any model computes vectors of texts or of their tokens:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
-Files of any size become a folder of pieces, by several processes. If it is stopped, the same
-command goes on:
+Files of any size become a folder of pieces, by several processes or on Apache Beam (--runner=beam).
+If it is stopped, the same command goes on:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=corpus.jsonl --output=VECTORS \
       --pieces=npy --workers=8
@@ -72,14 +72,15 @@ save a checkpoint and stop. Several workers (--distribution_strategy=multi_worke
 command and share --model_dir. If one of them is stopped, all of them stop.
 """
 
+import functools
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.serving import command_flags
-from official.utils import errors, paths, progress
+from official.utils import errors, paths, progress, runner_flags
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -120,7 +121,8 @@ def _define_run_flags() -> None:
         "validation_data",
         None,
         "Folder of held-out shards, for pretraining; with `phases` one, or one for each. Task "
-        "shards contain a validation split; it is that of this folder, if one is given.",
+        "shards contain a validation split; it is that of this folder, if one is given. Of vectors "
+        "of texts also a folder of BEIR, whose queries qrels/dev.tsv are searched.",
     )
     flags.DEFINE_string("model_dir", None, "Model folder: config, checkpoints, metrics, events.")
     flags.DEFINE_string(
@@ -201,7 +203,9 @@ def _define_distribution_flags() -> None:
 
 def main(argv: list[str]) -> None:
     """Runs one mode."""
-    del argv
+    beam = runner_flags.beam_options(argv, FLAGS)
+    if beam is not None and not (FLAGS.mode == "embed" and FLAGS.pieces):
+        raise errors.UserError("--runner=beam: is for --mode=embed with --pieces; remove it")
     if FLAGS.list_configs:
         from official.config import yaml_files
 
@@ -218,12 +222,12 @@ def main(argv: list[str]) -> None:
         raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
     if FLAGS.mode.startswith("train"):
         errors.require(FLAGS, "config", mode=FLAGS.mode)
-    modes = {
+    modes: dict[str, Callable[[], None]] = {
         "eval": _evaluate,
         "predict": _predict,
         "generate": _generate,
         "fill_mask": _fill_mask,
-        "embed": _embed,
+        "embed": functools.partial(_embed, beam),
         "search": _search,
     }
     modes.get(FLAGS.mode, _sweep if FLAGS.sweep else _train)()
@@ -376,7 +380,7 @@ def _fill_mask() -> None:
     print(f"wrote {FLAGS.output}")
 
 
-def _embed() -> None:
+def _embed(beam: Sequence[str] | None) -> None:
     """Writes the vectors of texts or of their tokens, or the states of all layers for shards."""
     if bool(FLAGS.texts) == bool(FLAGS.data):
         raise errors.UserError("give either --texts=FILE or --data=SHARDS (--mode=embed)")
@@ -387,7 +391,7 @@ def _embed() -> None:
         return
     layer = "all" if FLAGS.layers == "all" else FLAGS.layer
     if FLAGS.pieces:
-        _embed_pieces(layer)
+        _embed_pieces(layer, beam)
         return
     from official.serving.embedder import check_output, write
     from official.tasks import text_files
@@ -415,7 +419,7 @@ def _loaded() -> "loaded_model.LoadedModel":
     return loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint, FLAGS.precision, FLAGS.runtime)
 
 
-def _embed_pieces(layer: int | str | None) -> None:
+def _embed_pieces(layer: int | str | None, beam: Sequence[str] | None) -> None:
     """Writes the vectors of texts to a folder."""
     from official.serving import vector_pieces
 
@@ -435,7 +439,7 @@ def _embed_pieces(layer: int | str | None) -> None:
         precision=FLAGS.precision,
         runtime=FLAGS.runtime,
     )
-    vector_pieces.write(options, FLAGS.texts, FLAGS.output, FLAGS.workers, _say)
+    vector_pieces.write(options, FLAGS.texts, FLAGS.output, FLAGS.workers, _say, beam)
 
 
 def _search() -> None:
@@ -508,7 +512,7 @@ def _embed_shards() -> None:
     print(f"wrote {FLAGS.output}")
 
 
-run = errors.command(main, define_flags)
+run = errors.command(main, define_flags, positional=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 from absl import flags
 
 from official.serving import LENGTH_RULES, PRECISIONS, RUNTIMES
+from official.utils import runner_flags
 
 # The flags of `define_search`, as in `official.serving.generation_settings.Settings`.
 SEARCH = (
@@ -151,6 +152,7 @@ def define_embedding() -> None:
         "with all threads.",
         lower_bound=0,
     )
+    runner_flags.define(of="embed, with --pieces: ")
     flags.DEFINE_enum(
         "precision",
         "float32",

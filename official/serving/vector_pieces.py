@@ -7,6 +7,8 @@
   _vectors.json           what the folder has; it is written last
   _plan.json              of a folder that is not complete: what its pieces belong to
 
+Pieces are computed by this process, by several, or on Apache Beam.
+
 Ids are those of `official.tasks.text_files`. A piece gets its name when it is whole, so a run that
 is killed loses the pieces that it was computing: the same command computes these and the rest.
 
@@ -15,12 +17,14 @@ Shapes: D size of a vector, L layers.
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import os
+import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 FORMATS = ("npy", "parquet")
 SIZE = 16_384  # texts of a piece
 FILE, _PLAN = "_vectors.json", "_plan.json"
+_BEAM = ".beam"  # the folder of texts and results on Beam, which is removed at the end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,23 +171,33 @@ def _write_parquet(path: AnyPath, ids: list[str], blocks: Iterator[np.ndarray]) 
             start += count
 
 
+# Workers that are threads of a process share a model.
+_one_at_a_time = threading.Lock()
+
+
+@functools.lru_cache(maxsize=1)
+def _writer(options: Options, folder: AnyPath) -> Writer:
+    """Returns the writer of a worker process, which is made once."""
+    return Writer(options, folder)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Worker:
-    """Sets up a process that writes pieces."""
+    """A process that writes pieces."""
 
     options: Options
     folder: AnyPath
 
     def __call__(self) -> None:
+        """Sets up the process."""
         parallel.use_one_thread()
-        _writers.append(Writer(self.options, self.folder))
+        with _one_at_a_time:
+            _writer(self.options, self.folder)
 
-
-_writers: list[Writer] = []  # of a worker process: its writer
-
-
-def _write_piece(piece: Piece) -> tuple[int, int]:
-    return _writers[0](piece)
+    def write(self, piece: Piece) -> tuple[int, int]:
+        """See `Writer`."""
+        with _one_at_a_time:
+            return _writer(self.options, self.folder)(piece)
 
 
 def write(
@@ -191,6 +206,7 @@ def write(
     output: str | os.PathLike,
     workers: int = 0,
     report: Callable[[str], None] = print,
+    beam: Sequence[str] | None = None,
 ) -> None:
     """Writes the vectors of a file of texts to a folder, or goes on where an earlier run stopped.
 
@@ -202,14 +218,18 @@ def write(
       output: the folder.
       workers: the number of processes, each with one thread; 0 = this process, with all threads.
       report: takes the lines of progress and the summary.
+      beam: options of Apache Beam, as on its command lines, whose workers reach the model and the
+        folder, which has the texts too until all pieces are written; None = not on Beam.
 
     Raises:
       UserError: the folder is complete, has something else or pieces of another command; the texts
-        or the model cannot be read; pyarrow is not installed, for parquet; or there are `workers`
-        for LiteRT.
+        or the model cannot be read; or there are `workers`, or Beam, for LiteRT.
+      ModuleNotFoundError: Beam or, for parquet, pyarrow is not installed.
     """
     if workers and options.runtime == "litert":
         raise UserError("--workers: one process has all threads of LiteRT: remove it")
+    if beam is not None and options.runtime == "litert":
+        raise UserError("--runner=beam: not supported with --runtime=litert: remove one of them")
     if options.format == "parquet":
         import pyarrow  # noqa: F401  (refused before the model is loaded)
     folder = paths.path(output)
@@ -218,10 +238,15 @@ def write(
     count, checksum = _counted(texts)
     # Workers load the model while this process does: it has the settings, and their checksum.
     with contextlib.ExitStack() as stack:
+        worker = _Worker(options, folder)
         map_pieces: Callable[..., Iterator[tuple[int, int]]] = map
         if workers:
-            pool = stack.enter_context(parallel.Pool(workers, _Worker(options, folder)))
-            map_pieces = pool.ordered
+            map_pieces = stack.enter_context(parallel.Pool(workers, worker)).ordered
+        elif beam is not None:
+            from official.utils.beam import Runner
+
+            stack.callback(_writer.cache_clear)  # of a worker that is a thread of this process
+            map_pieces = Runner(beam, worker, folder / _BEAM).ordered
         writer = Writer(options, folder)
         plan = {
             "texts": count,
@@ -247,9 +272,10 @@ def write(
         left = sum(min(options.size, count - i * options.size) for i in missing)
         start, progress, cut = time.monotonic(), Progress(left, report, unit="texts"), 0
         todo = _pieces(texts, options.size, missing)
-        for done, cut_here in map_pieces(_write_piece if workers else writer, todo):
+        for done, cut_here in map_pieces(writer if map_pieces is map else worker.write, todo):
             progress(done)
             cut += cut_here
+    paths.remove_tree(folder / _BEAM)
     json_files.write_record(folder / FILE, {**plan, "pieces": pieces})
     atomic.remove(folder / _PLAN)
     seconds = time.monotonic() - start

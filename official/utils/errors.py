@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from official.utils import quiet_import
@@ -62,6 +62,12 @@ def require(options: "flags.FlagValues", *names: str, mode: str | None = None) -
             raise UserError(f"--{name} is missing; --help says what it is")
 
 
+def refuse_arguments(argv: Sequence[str]) -> None:
+    """Raises UserError if a command line has arguments that are not flags."""
+    if len(argv) > 1:
+        raise UserError(f"unexpected argument {argv[1]!r}: options are given as --name=value")
+
+
 def warn(message: str) -> None:
     """Prints a warning on standard error."""
     print(f"warning: {message}", file=sys.stderr, flush=True)
@@ -113,10 +119,10 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
                 sys.exit(0)
 
     def guarded(argv: list[str]) -> None:
-        if len(argv) > 1 and not positional:
-            fail(f"unexpected argument {argv[1]!r}: options are given as --name=value")
         logging.set_verbosity(logging.WARNING)
         try:
+            if not positional:
+                refuse_arguments(argv)
             with _reader_may_leave():
                 main(argv)
                 sys.stdout.flush()

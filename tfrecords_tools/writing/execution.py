@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
-from official.utils import paths
+from official.utils import paths, runner_flags
 from official.utils.errors import UserError
 from official.utils.parallel import Pool
 from official.utils.paths import AnyPath
@@ -147,13 +147,7 @@ def define_flags(
         lower_bound=1,
         flag_values=values,
     )
-    flags.DEFINE_enum(
-        "runner",
-        "local",
-        ["local", "beam"],
-        "local: processes of this machine; beam: Apache Beam, whose own options follow `--`",
-        flag_values=values,
-    )
+    runner_flags.define(values)
 
 
 def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> Execution:
@@ -166,15 +160,9 @@ def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> E
     Raises:
       UserError: there are arguments that are not flags, and not for Beam.
     """
-    if values.runner == "beam":
-        if values.workers:
-            raise UserError(
-                "--workers: is for --runner=local; Beam has options of its own, such as "
-                "-- --direct_num_workers=2 --direct_running_mode=multi_processing"
-            )
-        return Execution(beam=argv[1:])
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}: options are given as --name=value")
+    beam = runner_flags.beam_options(argv, values)
+    if beam is not None:
+        return Execution(beam=beam)
     return Execution(values.workers or os.cpu_count() or 1)
 
 

@@ -130,6 +130,54 @@ def test_a_run_goes_on_where_it_stopped(folder, texts, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_beam_writes_the_same_pieces(folder, texts, tmp_path, monkeypatch):
+    """A worker loads the model once; what is there of an earlier run stays."""
+    path, _ = texts
+    options, said, made = Options(str(folder), size=5), [], []
+    vector_pieces.write(options, path, tmp_path / "here", report=said.append)
+    real = vector_pieces.Writer.__init__
+    monkeypatch.setattr(
+        vector_pieces.Writer, "__init__", lambda *given: (made.append(given), real(*given))[1]
+    )
+    vector_pieces.write(options, path, tmp_path / "beam", report=said.append, beam=())
+    assert len(made) == 2  # of this process and of the worker
+    first, second = (sorted((tmp_path / name).iterdir()) for name in ("here", "beam"))
+    assert [file.name for file in first] == [file.name for file in second]
+    assert read(tmp_path / "here")[1] == read(tmp_path / "beam")[1]
+    np.testing.assert_allclose(read(tmp_path / "beam")[0], read(tmp_path / "here")[0], atol=1e-6)
+    assert said[-1].split("; ")[0] == f"{tmp_path}/beam: 23 texts in 5 pieces"
+    # A run that was killed has a plan, some pieces, and texts on their way to the workers.
+    beam = tmp_path / "beam"
+    (beam / "_vectors.json").rename(beam / "_plan.json")
+    kept = (beam / "vectors-00001.npy").stat().st_mtime_ns
+    for number in (0, 3):
+        (beam / f"vectors-0000{number}.npy").unlink()
+    (beam / ".beam" / "items").mkdir(parents=True)
+    vector_pieces.write(options, path, beam, report=said.append, beam=())
+    assert "continuing an earlier run: 3 of 5 pieces are done" in said
+    assert (beam / "vectors-00001.npy").stat().st_mtime_ns == kept
+    assert sorted(file.name for file in beam.iterdir()) == [file.name for file in first]
+    np.testing.assert_allclose(read(beam)[0], read(tmp_path / "here")[0], atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_processes_of_beam_write_the_same_pieces(folder, texts, tmp_path):
+    """The command, whose workers are processes that Beam starts."""
+    given = [
+        "official.main", "--mode=embed", f"--model_dir={folder}", f"--texts={texts[0]}",
+        "--pieces=parquet", "--piece_size=5", "--normalize",
+    ]  # fmt: skip
+    beam = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    for name, more in (("here", ["--workers=1"]), ("beam", ["--runner=beam", "--", *beam])):
+        commands.run(*given, f"--output={tmp_path / name}", *more, status=0)
+    here, there = (parquet.read_table(tmp_path / name) for name in ("here", "beam"))
+    assert here["id"].to_pylist() == there["id"].to_pylist() and here.num_rows == 23
+    one, other = (np.stack(table["vector"].to_numpy()) for table in (here, there))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_killed_command_of_several_processes_goes_on(folder, tmp_path):
     """The pieces of the killed run stay, what it left half-written goes, and all are whole."""
@@ -205,5 +253,8 @@ def test_flags_that_do_not_go_together(tmp_path):
     for more, message in (
         (["--workers=2"], "--workers=2: the processes write --pieces: give it"),
         (["--pieces=npy", "--tokens"], "--tokens: not supported with --pieces; remove it"),
+        (["--runner=beam"], "--runner=beam: is for --mode=embed with --pieces; remove it"),
+        (["--pieces=npy", "--runner=beam", "--workers=2"], "--workers: is for --runner=local"),
+        (["mine"], "unexpected argument 'mine': options are given as --name=value"),
     ):
         assert message in commands.run(*options, *more, status=2).stderr
