@@ -3,7 +3,7 @@
 import numpy as np
 
 from official import tasks, tokenizers
-from official.tasks import Columns, embeddings
+from official.tasks import Columns, beir, embeddings
 from tests import small
 from tfrecords_tools.tasks import builder as task_builder
 
@@ -52,6 +52,19 @@ def shards(folder, task, max_length=12, seed=0, **counts):
     }
     tokenizer = tokenizers.load(small.tokenizer_folder(folder.with_name("tokenizer")))
     task_builder.build(task, files, tokenizer, folder, max_length, report=lambda line: None)
+    return folder
+
+
+def collection(folder, count=60, same=True):
+    """A folder of BEIR: a query is the word that the documents begin with that suit it, or not."""
+    texts = {f"d{i}": text for i, (_, text, _) in enumerate(rows(count, seed=5))}
+    words = sorted({text.split()[0] for text in texts.values()})
+    queries = {f"q{i}": word for i, word in enumerate(words)}
+    qrels = {
+        query: {name: 1 for name, text in texts.items() if (text.split()[0] == word) == same}
+        for query, word in queries.items()
+    }
+    beir.write(folder, queries, texts.items(), {"validation": qrels})
     return folder
 
 

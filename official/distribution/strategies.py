@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.trainable import LoRA
+from official.data.collection import Measured, Texts
 from official.data.mixture import Data
 from official.modeling.model import Model
 from official.utils import gfile, paths
@@ -137,7 +138,7 @@ def check_run(
     strategy: tf.distribute.Strategy,
     config: configs.ResolvedConfig,
     flags: Mapping[str, Any],
-    data: Mapping[str, Data | None],
+    data: Mapping[str, Measured | None],
 ) -> None:
     """Checks that all workers have the same config, flags and data.
 
@@ -349,7 +350,7 @@ def build_model(
 
 def distribute(
     strategy: tf.distribute.Strategy,
-    source: Data,
+    source: Data | Texts,
     batch_size: int,
     start_step: int = 0,
 ):

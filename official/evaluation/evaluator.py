@@ -17,12 +17,13 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset, each_batch
+from official.data.collection import Collection, Measured, Texts
 from official.data.mixture import Data, Mixture
 from official.distribution import memory, numerics
 from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.statistics import Statistics
 from official.distribution.strategies import can_lose, compare_all_rows, distribute
-from official.evaluation import language_models, rows
+from official.evaluation import language_models, rows, searches
 from official.modeling import token_loop
 from official.modeling.model import Model
 from official.shards import parsing
@@ -103,7 +104,7 @@ class ReplicaLoop:
 
     def run(
         self,
-        source: ShardDataset,
+        source: ShardDataset | Texts,
         batch_size: int,
         batches: int = 0,
         before_batch: Callable[[], None] = lambda: None,
@@ -143,7 +144,7 @@ class ReplicaLoop:
         joined = {name: _joined([output[name] for output in outputs]) for name in outputs[0]}
         return np.stack(sums), joined
 
-    def _batches(self, source: ShardDataset, batch_size: int) -> Iterable:
+    def _batches(self, source: ShardDataset | Texts, batch_size: int) -> Iterable:
         """Yields the batches; a run on one machine tries again to read one that cannot be read."""
 
         def read(start):
@@ -209,7 +210,7 @@ class Evaluator:
         self._piece_bytes: np.ndarray | None = None  # of the tokenizer of a text
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
-    def run(self, source: Data, batches: int = 0) -> dict[str, float]:
+    def run(self, source: Measured, batches: int = 0) -> dict[str, float]:
         """Evaluates on a source. The rows of a stream start with an empty memory.
 
         Args:
@@ -220,8 +221,11 @@ class Evaluator:
           `loss`, each loss term, each metric of the objectives, and the metrics of the task if
           there is one; of a language model on text also its perplexity and bits per byte. For a
           mixture, these metrics of each task with the task's name as a prefix,
-          and the average of the first metrics of the tasks.
+          and the average of the first metrics of the tasks. For a test collection, the measures of
+          a search.
         """
+        if isinstance(source, Collection):
+            return searches.metrics(source, self._vectors_of)
         if isinstance(source, Mixture):
             return self._run_each(source, batches)
         if self.memory is not None:
@@ -286,6 +290,14 @@ class Evaluator:
             kind = kinds.KINDS[source.task.kind]
             self._scorer = source, kinds.load(kind.scorer).Scorer(self.config, source)
         return self._scorer[1]
+
+    def _vectors_of(self, texts: Texts) -> Outputs:
+        """Returns the outputs of `searches.replica_step`."""
+        return self._search_loop.run(texts, self.batch_size, before_batch=self._before_batch)[1]
+
+    @functools.cached_property
+    def _search_loop(self) -> ReplicaLoop:
+        return self._loop_of(functools.partial(searches.replica_step, self.model))
 
     def _run_each(self, mixture: Mixture, batches: int) -> dict[str, float]:
         metrics: dict[str, float] = {}

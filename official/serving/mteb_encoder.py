@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from official.evaluation.nearest_vectors import similarity
 from official.serving import search
 from official.serving.embedder import Embedder
 
@@ -93,13 +94,13 @@ class MTEBEncoder:
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Compares each vector of [N, D] with each of [M, D]; returns float32 [N, M]."""
         first, second = self._comparable(embeddings1, embeddings2)
-        return search.similarity(first, second, self._kind)
+        return similarity(first, second, self._kind)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Compares the vectors of two arrays [N, D] one by one; returns float32 [N]."""
         pairs = zip(*self._comparable(embeddings1, embeddings2), strict=True)
         return np.array(
-            [search.similarity(a[None], b[None], self._kind)[0, 0] for a, b in pairs], np.float32
+            [similarity(a[None], b[None], self._kind)[0, 0] for a, b in pairs], np.float32
         )
 
     @property
@@ -107,7 +108,7 @@ class MTEBEncoder:
         return self._embedder.settings.similarity
 
     def _comparable(self, *embeddings: Any) -> list[np.ndarray]:
-        """Returns arrays as `search.similarity` takes them."""
+        """Returns arrays as `nearest_vectors.similarity` takes them."""
         arrays = [np.atleast_2d(np.asarray(each, np.float32)) for each in embeddings]
         if self._kind != "cosine":
             return arrays

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from official.evaluation.nearest_vectors import first_of, similarity
 from official.serving import search
 from official.serving.embedder import Embedder
 from official.tasks import bm25
@@ -164,7 +165,7 @@ def by_vectors(
         (rows,) = np.nonzero((given >= start) & (given < start + len(vectors)))
         for row in rows:
             query, vector = best.queries[asked[row]], vectors[given[row] - start]
-            positives[row] = search.similarity(query[None], vector[None], best.kind)[0, 0]
+            positives[row] = similarity(query[None], vector[None], best.kind)[0, 0]
         start += len(vectors)
     return Found(list(best.numbers), list(best.scores), positives)
 
@@ -185,7 +186,7 @@ def by_words(pairs: Pairs, top_k: int, report: Report | None = None) -> Found:
     scorer = bm25.Scorer(pairs.documents)
     for query, scores in enumerate(scorer.scores(pairs.queries)):
         count = min(top_k, int(np.count_nonzero(scores)))
-        (best,) = search.first_of(scores[None], count) if count else np.zeros((1, 0), np.int64)
+        (best,) = first_of(scores[None], count) if count else np.zeros((1, 0), np.int64)
         found.numbers.append(best)
         found.scores.append(scores[best])
         rows = of_query[query]

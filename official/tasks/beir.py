@@ -54,6 +54,11 @@ class Judged:
         return sum(name not in documents for grades in self.qrels.values() for name in grades)
 
 
+def is_folder(folder: str | os.PathLike) -> bool:
+    """Returns whether a folder has BEIR's documents."""
+    return (paths.path(folder) / CORPUS).exists()
+
+
 def read(folder: str | os.PathLike, split: str = "test") -> Judged:
     """Reads queries and judgments.
 

@@ -65,6 +65,7 @@ def pack(
     max_length: int,
     layout: str = "cls_first",
     cut: str = "longer",
+    pad: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Packs a batch with graph operations.
 
@@ -74,6 +75,7 @@ def pack(
       max_length: maximum number of tokens in an example, including special tokens.
       layout: one of `LAYOUTS`, the `layout` of the encoder's config.
       cut: one of `CUTS`, which text is cut.
+      pad: whether rows are padded to `max_length`, and not to the longest one.
 
     Returns:
       token_ids int32 [B, T], segment_ids int32 [B, T] (`cls_first`: 0 for padding as well),
@@ -93,7 +95,8 @@ def pack(
         starts = ids.row_starts()
         positions = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
         parts += [positions.with_values(tf.gather(ids.values, positions.values)), *[last] * after]
-    token_ids = tf.concat(parts, axis=1).to_tensor(tokenizer.pad_id)  # [B, T]
+    shape = [None, max_length if pad else None]
+    token_ids = tf.concat(parts, axis=1).to_tensor(tokenizer.pad_id, shape=shape)  # [B, T]
     totals = num_specials(len(segments), tokenizer) + sum(kept)
     column = tf.range(tf.shape(token_ids)[1])[None, :]
     padding_mask = column < totals[:, None]
@@ -188,6 +191,7 @@ def pack_texts(
     max_length: int,
     layout: str = "cls_first",
     cut: str = "longer",
+    pad: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Splits and packs texts with graph operations.
 
@@ -197,13 +201,16 @@ def pack_texts(
       max_length: as in `pack`.
       layout: as in `pack`.
       cut: as in `pack`.
+      pad: as in `pack`.
 
     Returns:
       The fields of `pack`, and with a tokenizer of words character_ids int32 [B, T, C].
     """
     if not isinstance(tokenizer, Characters):
-        return pack([tokenizer.tokenize(t) for t in texts], tokenizer, max_length, layout, cut)
-    return pack_words([tokenizer.words(t) for t in texts], tokenizer, max_length, layout, cut)
+        ids = [tokenizer.tokenize(t) for t in texts]
+        return pack(ids, tokenizer, max_length, layout, cut, pad)
+    words = [tokenizer.words(t) for t in texts]
+    return pack_words(words, tokenizer, max_length, layout, cut, pad)
 
 
 def pack_words(
@@ -212,6 +219,7 @@ def pack_words(
     max_length: int,
     layout: str = "cls_first",
     cut: str = "longer",
+    pad: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Packs texts that are split into words, with graph operations.
 
@@ -221,17 +229,19 @@ def pack_words(
       max_length: as in `pack`.
       layout: as in `pack`.
       cut: as in `pack`.
+      pad: as in `pack`.
 
     Returns:
       The fields of `pack`, and character_ids int32 [B, T, C].
     """
-    batch = pack([tokenizer.numbers(each) for each in words], tokenizer, max_length, layout, cut)
+    how = max_length, layout, cut, pad
+    batch = pack([tokenizer.numbers(each) for each in words], tokenizer, *how)
     numbered, first = [], _FIRST
     for each in words:
         count = tf.size(each.values)
         numbered.append(each.with_values(tf.range(first, first + count)))
         first += count
-    numbers = pack(numbered, _NUMBERS, max_length, layout, cut)["token_ids"]  # [B, T]
+    numbers = pack(numbered, _NUMBERS, *how)["token_ids"]  # [B, T]
     table = [word_characters.of_words(tf.concat([each.values for each in words], 0))]
     specials = np.zeros((_FIRST, word_characters.WIDTH), np.int32)
     specials[_BEGIN] = word_characters.mark(word_characters.SENTENCE_BEGIN)

@@ -12,7 +12,7 @@ import numpy as np
 from official.config import Config
 from official.modeling.model import make_objectives
 from official.saving import checkpoints
-from official.tasks import AVERAGE, Description, MixtureDescription, nearest
+from official.tasks import Description, MixtureDescription, nearest
 from official.training.train_step import Steps, TrainStep
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -195,7 +195,7 @@ def best_metric(config: Config, task: Description | MixtureDescription | None) -
     """
     if not (name := config.recipe.best_metric):
         return (task.metrics[0], True) if task else ("loss", False)
-    known = {AVERAGE: True} if isinstance(task, MixtureDescription) else {}
+    known = dict.fromkeys(task.metrics if task else (), True)
     for prefix, about in _by_prefix(task).items():
         terms = [
             term

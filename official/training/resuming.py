@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from official import config as configs
+from official.data.collection import Measured
 from official.data.mixture import Data
 from official.data.source import VERSION
 from official.distribution import strategies
@@ -13,7 +14,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 
-def data_record(source: Data) -> dict[str, str | int]:
+def data_record(source: Measured) -> dict[str, str | int]:
     """Returns the record of the data in a checkpoint."""
     return {
         "folder": source.folder,

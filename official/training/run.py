@@ -11,12 +11,14 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.data.checks import check_labels
+from official.data.collection import Collection, Measured
 from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
 from official.shards import parsing, shard_folder
+from official.tasks import beir
 from official.training import phases, reporting, resolve, resuming, trainable
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
@@ -60,7 +62,8 @@ def train(
       model_dir: the model folder, which all workers share. Phases before the last one have the
         folders `phase_1`, `phase_2`, ... in it.
       validation_data: shards of held-out text, for pretraining, with phases one or a list; or of
-        another task, whose validation split is evaluated in place of that of `data`.
+        another task, whose validation split is evaluated in place of that of `data`; or a folder
+        of BEIR, whose queries `qrels/dev.tsv` are searched with the vectors of the model.
       evaluate: whether to evaluate, every `recipe.eval_every` steps and at the end.
       init: a model folder with the initial weights.
       checkpoint: the checkpoint of `init`: `best`, `last`, a step or a path.
@@ -141,7 +144,7 @@ def check(
       config: as in `train`, and so are the others.
       data: the shards.
       model_dir: the model folder.
-      validation_data: shards of held-out text.
+      validation_data: shards of held-out text, or a folder of BEIR.
       evaluate: whether the run will evaluate.
       init: a model folder with the initial weights.
 
@@ -156,7 +159,7 @@ def check(
 
 def _opened(
     phase: phases.PhaseOfRun, evaluate: bool, strategy: tf.distribute.Strategy, verify: bool
-) -> tuple[configs.ResolvedConfig, Data, Data | None]:
+) -> tuple[configs.ResolvedConfig, Data, Measured | None]:
     """Returns the whole config, and the examples for training and for evaluation."""
     opened = open_shards(phase.data, "train", verify)
     resolved = resolve.resolve(phase.config, opened, phase.init)
@@ -242,8 +245,10 @@ def _held_out(
     source: Data,
     strategy: tf.distribute.Strategy,
     verify: bool,
-) -> Data:
+) -> Measured:
     """Opens the examples for evaluation."""
+    if (folder := _folder_of_beir(phase.validation_data)) is not None:
+        return _collection(folder, config, source, strategy)
     held, split = phase.validation_data or phase.data, "validation"
     if config.segments is not None:
         if not phase.validation_data:
@@ -263,9 +268,29 @@ def _held_out(
     return held_out
 
 
-def _take_metrics(source: Data, held_out: Data) -> None:
-    """Gives the task that is learned the metrics of the one that is evaluated, if it is another."""
-    task, other = source.manifest.task, held_out.manifest.task
+def _folder_of_beir(validation_data: Paths | None) -> str | os.PathLike | None:
+    """Returns the folder if the validation data is a folder of BEIR, else None."""
+    folders = validation_data or ()
+    folders = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+    return folders[0] if len(folders) == 1 and beir.is_folder(folders[0]) else None
+
+
+def _collection(
+    folder: str | os.PathLike,
+    config: configs.ResolvedConfig,
+    source: Data,
+    strategy: tf.distribute.Strategy,
+) -> Collection:
+    """Opens the folder of BEIR that is searched for evaluation."""
+    collection = Collection(folder, config, source.tokenizer, source.manifest.max_length)
+    collection.check(config, strategy.num_replicas_in_sync)
+    return collection
+
+
+def _take_metrics(source: Data, held_out: Measured) -> None:
+    """Gives the task that is learned the metrics of what is evaluated, if it is another."""
+    task = source.manifest.task
+    other = held_out if isinstance(held_out, Collection) else held_out.manifest.task
     if task is not None and other is not None:
         task = dataclasses.replace(task, metrics=other.metrics)
         source.manifest = dataclasses.replace(source.manifest, task=task)

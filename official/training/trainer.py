@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
+from official.data.collection import Measured
 from official.data.mixture import Data
 from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
@@ -152,7 +153,7 @@ class Trainer:
         self.best.write()
         return step
 
-    def train(self, validation: Data | None = None) -> dict[str, float]:
+    def train(self, validation: Measured | None = None) -> dict[str, float]:
         """Trains to the end, and evaluates on `validation` if it is given.
 
         Returns:
@@ -287,7 +288,9 @@ class Trainer:
             "config": named_arrays.digest({}, configs.to_dict(self.config)),
         }
 
-    def _train_from(self, step: int, validation: Data | None, reporter: reporting.Reporter) -> int:
+    def _train_from(
+        self, step: int, validation: Measured | None, reporter: reporting.Reporter
+    ) -> int:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
         batch = step + self._data_offset
@@ -327,7 +330,7 @@ class Trainer:
         every = self.config.recipe.eval_every
         return step >= self.total_steps or bool(step and every and step % every == 0)
 
-    def _evaluate(self, step: int, validation: Data, reporter: reporting.Reporter) -> None:
+    def _evaluate(self, step: int, validation: Measured, reporter: reporting.Reporter) -> None:
         """Evaluates the weights at a step, saves them with the metrics, and compares them."""
         try:
             self._metrics = self.evaluator.run(validation, self.config.recipe.eval_batches)

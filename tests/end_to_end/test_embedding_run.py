@@ -8,8 +8,10 @@ import safetensors.numpy
 
 import official
 from official import config as configs
-from official.evaluation import embeddings
+from official.evaluation import embeddings, rankings
 from official.saving import checkpoints, metrics_log, model_folder, task_file
+from official.serving import search
+from official.tasks import beir, trec
 from official.utils.errors import UserError
 from tests import commands, embedding_tasks, small
 
@@ -68,6 +70,42 @@ def test_triples_are_learnt_and_measured_by_scores(folder):
         official.predict(
             model, folder / "scores", folder / "s", submission=True, split="validation"
         )
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_best_checkpoint_is_that_of_a_search(folder):
+    """Where the texts that suit a query are those that it goes away from; and after a stop."""
+    found = embedding_tasks.collection(folder / "beir", same=False)
+    data = "triples", {"validation_data": found}
+    changes = {"recipe__save_every": 10, "recipe__keep_checkpoints": 3}
+    model = train(folder, "searched", data, **changes)
+    measured = {e.step: e.metrics for e in metrics_log.read(model) if e.split == "validation"}
+    judged, output = beir.read(found, "dev"), folder / "found.run"
+    for step, metrics in measured.items():
+        embedder = official.load(model, checkpoint=str(step)).embedder
+        search.write(embedder, judged.queries, judged.documents, output, 100, "x", own=False)
+        again = rankings.compute(beir.METRICS, judged.qrels, trec.read_run(output))
+        assert metrics == pytest.approx(again, abs=1e-6)
+    best = max(measured, key=lambda step: measured[step]["ndcg_10"])
+    assert list(measured) == [10, 20, 30] and best < 30
+    assert checkpoints.best(model)["step"] == best
+    assert task_file.description(model).metrics == beir.METRICS
+
+    class Stop(Exception):
+        pass
+
+    def stop(line):
+        if line.startswith("step 20  validation"):
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(folder, "stopped", data, silent=stop, **changes)
+    stopped = train(folder, "stopped", data, **changes)
+    assert checkpoints.best(stopped) == checkpoints.best(model)
+    assert [e.metrics for e in metrics_log.read(stopped) if e.split == "validation"] == list(
+        measured.values()
+    )
 
 
 @pytest.mark.slow

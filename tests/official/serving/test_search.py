@@ -25,26 +25,6 @@ from tests import GOLDEN, commands, small
 TEXTS = ["the cat sat", "a dog ran", "cats and dogs", "the tree .", "a mat under the tree"]
 
 
-@pytest.mark.parametrize("kind", ["cosine", "dot", "euclidean", "manhattan"])
-def test_the_best_are_those_of_a_sort(kind, monkeypatch):
-    monkeypatch.setattr(search, "SCORES", 40)  # so few that queries come in several parts
-    rng = np.random.default_rng(0)
-    # Few different numbers, so that there are many equal scores.
-    queries, documents = (rng.integers(-1, 2, (n, 3)).astype(np.float32) for n in (7, 50))
-    for top_k in (1, 6, 50, 99):
-        best = search.Best(queries, top_k, kind)
-        for block in np.split(documents, [3, 4, 20, 20]):
-            best.add(block)
-        for row, query in enumerate(queries):
-            scores = {
-                "euclidean": -np.sqrt(((documents - query) ** 2).sum(1)),
-                "manhattan": -np.abs(documents - query).sum(1),
-            }.get(kind, documents @ query)
-            order = np.argsort(-scores, kind="stable")[:top_k]
-            assert best.numbers[row].tolist() == order.tolist()
-            np.testing.assert_allclose(best.scores[row], scores[order], rtol=1e-6)
-
-
 def test_memory_does_not_grow_with_the_documents():
     """A million documents of 64 numbers are 256 MB; the search keeps the best of each query."""
     table = np.random.default_rng(0).standard_normal((search.BLOCK, 64)).astype(np.float32)

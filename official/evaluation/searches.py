@@ -1,0 +1,62 @@
+"""Measures the vectors of a model by an exact search of a test collection, in bounded memory.
+
+The vectors of all queries are in memory. Documents are encoded and compared block by block.
+
+Shapes: B texts of a batch, N texts of a block, V size of a vector.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from official.data.collection import Collection, Texts
+from official.evaluation import rankings
+from official.evaluation.nearest_vectors import Best
+from official.modeling.layers import pooling
+from official.modeling.model import Model
+from official.modeling.objectives import sentence_embedding
+
+TOP_K = 100  # documents of a query
+
+
+def replica_step(
+    model: Model, batch: Mapping[str, tf.Tensor]
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Computes the vectors of a batch of `Texts` on one replica.
+
+    Returns:
+      No sums, and `vectors` float32 [B, V], which have the length 1, and `number` [B].
+    """
+    (head,) = (o for o in model.objectives if isinstance(o, sentence_embedding.Objective))
+    batch = head.prepare(batch)
+    encoded = model.encode_as_read(batch, objectives=[head])
+    vectors = head.predictions(batch, encoded, model.encoder)["vectors"][:, 0]
+    if not head.config.normalize:
+        vectors = pooling.normalized(vectors)
+    vectors = tf.cast(vectors, tf.float32)
+    return tf.zeros([0]), {"vectors": vectors, "number": batch["number"]}
+
+
+def metrics(
+    collection: Collection, outputs: Callable[[Texts], Mapping[str, np.ndarray]]
+) -> dict[str, float]:
+    """Searches a collection, and computes its measures as `--mode=search` does.
+
+    Args:
+      collection: the collection.
+      outputs: computes the outputs of `replica_step` for all texts of a block.
+    """
+
+    def vectors(blocks: Iterator[Texts]) -> Iterator[np.ndarray]:
+        for block in blocks:
+            found = outputs(block)
+            order = np.argsort(found["number"])[-block.num_examples :]  # without filler
+            yield found["vectors"][order]  # [N, V]
+
+    queries = np.concatenate(list(vectors(collection.texts_of_queries())))
+    best = Best(queries, TOP_K + 1, "cosine")  # a document may be the query itself
+    for documents in vectors(collection.texts_of_documents()):
+        best.add(documents)
+    run = dict(best.runs(collection.queries, collection.documents, TOP_K, own=False))
+    return rankings.compute(collection.metrics, collection.qrels, run)
