@@ -255,6 +255,10 @@ def test_flags_that_do_not_go_together(tmp_path):
         (["--pieces=npy", "--tokens"], "--tokens: not supported with --pieces; remove it"),
         (["--runner=beam"], "--runner=beam: is for --mode=embed with --pieces; remove it"),
         (["--pieces=npy", "--runner=beam", "--workers=2"], "--workers: is for --runner=local"),
+        (
+            ["--pieces=npy", "--runner=beam", "--runtime=litert"],
+            "--runner=beam: not supported with --runtime=litert: remove one of them",
+        ),
         (["mine"], "unexpected argument 'mine': options are given as --name=value"),
     ):
         assert message in commands.run(*options, *more, status=2).stderr
