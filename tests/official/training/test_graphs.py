@@ -183,6 +183,14 @@ CASES = {
         ELMO, (BidirectionalLMConfig(samples=9),),
         (*MEMORY, "character_ids", "backward_character_ids"),
     ),
+    "labels_and_translations": Case(
+        BERT,
+        (
+            SentenceEmbeddingConfig(loss="softmax", labels=("a", "b", "c"), normalize=False),
+            DistillationConfig(logits=1.0, texts="first"),
+        ),
+        ("sequences",),
+    ),
     "elmo_heads": Case(
         dataclasses.replace(ELMO, memory_length=0),
         (*PLAIN_HEADS, DistillationConfig(**STATES)),
@@ -253,6 +261,7 @@ def sequences() -> dict[str, np.ndarray]:
         "padding_mask": real,
         "text_mask": real & (np.arange(T) != 2),
         "answer": np.array([1, 0], "int32"),
+        "label": np.array([2, 0], "int32"),
         "candidate_positions": np.array([[[1, 2], [3, 0]], [[4, 5], [1, 2]]], "int32"),
         "candidate_ids": np.array([[[7, 9], [8, -1]], [[4, 4], [20, 6]]], "int32"),
         "example_weights": np.array([1, 0.5], "float32"),
