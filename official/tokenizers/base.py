@@ -477,7 +477,7 @@ class Tokenizer(abc.ABC):
             for chunk in chunks(texts):
                 ids = self._ids(chunk, special)
                 values.append(ids.values.numpy())
-                lengths.append(ids.row_lengths().numpy())
+                lengths.append(np.diff(ids.row_splits.numpy()))
         return np.concatenate(values), np.cumsum(np.concatenate(lengths))
 
     def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:

@@ -203,7 +203,11 @@ class ByteBPESplitter(Splitter):
         split = tf.strings.bytes_split(words)
         values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
         characters = tf.gather(self._characters, tf.cast(values, tf.int32))
-        pieces = self._model.tokenize(offsets.joined(split.with_values(characters)))
+        return self.join(offsets.joined(split.with_values(characters)))
+
+    def join(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of words in characters of the alphabet, string [W]: int32 [W, None]."""
+        pieces = self._model.tokenize(words)
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
 
@@ -330,10 +334,14 @@ class ByteBPE(Tokenizer):
         if not long.any():
             return self._merges.join(words, lengths)
         short, bounds = self._merges.join(b"".join(_cut(words, lengths, ~long)), lengths[~long])
-        ids = self._splitter.spell(tf.constant(_cut(words, lengths, long), tf.string))
+        spelled = [
+            word.decode("latin-1").translate(ALPHABET) for word in _cut(words, lengths, long)
+        ]
+        ids = self._splitter.join(tf.constant(spelled))
+        splits = ids.row_splits.numpy()
         starts, sizes = np.zeros_like(lengths), np.zeros_like(lengths)
         starts[~long], sizes[~long] = bounds[:-1], np.diff(bounds)
-        starts[long], sizes[long] = len(short) + ids.row_starts().numpy(), ids.row_lengths().numpy()
+        starts[long], sizes[long] = len(short) + splits[:-1], np.diff(splits)
         values = np.concatenate([short, ids.values.numpy()])
         return values[ranges(starts, sizes)], np.cumsum(np.append(0, sizes))
 

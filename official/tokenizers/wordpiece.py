@@ -164,13 +164,16 @@ class WordPieceSplitter(Splitter):
         cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
         return self._words_to_ids.tokenize(cleaned)
 
-    def split_lines(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of all L lines of string [N], int32 [L, None].
+    def split_lines(self, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        """Returns the ids of all L lines of texts, int32 [L, None].
 
         A text of words, each in a line, is cleaned faster than the words.
         """
-        cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
-        return self._words_to_ids.tokenize(tf.strings.split(cleaned, "\n").values)
+        cleaned = clean(
+            tf.constant(texts), self._lower_case, self._strip_accents, self._max_characters
+        )
+        lines = [line for text in cleaned.numpy() for line in text.split(b"\n")]
+        return self._words_to_ids.tokenize(tf.constant(lines))
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Splitter`. As in the `tokenizers` package, blanks part Chinese characters."""
@@ -292,7 +295,7 @@ class WordPiece(Tokenizer):
         end = ends[short - 1] + short if short else 0
         # Any long words are in a text of their own, because `clean` takes time for them.
         texts = [text[:-1] for text in (lines[:end], lines[end:]) if text]
-        ids = self._splitter.split_lines(tf.constant(texts, tf.string))
+        ids = self._splitter.split_lines(texts)
         return ids.values.numpy(), ids.row_splits.numpy()
 
     @classmethod
