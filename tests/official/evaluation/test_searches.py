@@ -128,3 +128,6 @@ def test_other_texts_have_another_fingerprint(folder, tokenizer, tmp_path):
     lines = (made / "corpus.jsonl").read_text().splitlines()
     (made / "corpus.jsonl").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
     assert Collection(made, resolved(), tokenizer, 12).fingerprint != prints[0]
+    (made / "corpus.jsonl").write_text("\n".join([*lines, lines[0]]) + "\n")
+    with pytest.raises(UserError, match="corpus.jsonl: the id 'd0' occurs twice"):
+        Collection(made, resolved(), tokenizer, 12)
