@@ -138,7 +138,9 @@ class ShardDataset:
         # The shards of a task suit every encoder: its layout is applied when they are read.
         layout = "cls_first"
         if self.manifest.kind == "task" and config.encoder is not None:
-            layout = config.encoder.layout
+            # Vectors of texts are those that are served.
+            served = task is not None and task.kind == "embedding"
+            layout = config.encoder.text_layout if served else config.encoder.layout
         windows = "context_start" in features
         numbers = features - fields.LISTS - ({"context_start"} if windows else set())
         makers: list[fields.FieldMaker] = [

@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from official import config as configs
 from official import tasks, tokenizers
-from official.data import ShardDataset, mixture
+from official.data import ShardDataset, each_batch, mixture
 from official.utils.errors import UserError
 from tests import choices, embedding_tasks, small
 from tfrecords_tools.tasks import builder
@@ -146,3 +147,22 @@ def test_data_sets_that_do_not_go_together(folder, tmp_path):
     builder.build(task, {"train": table}, tokenizer, folder / "labels", 12, report=lambda _: None)
     with pytest.raises(UserError, match="labels is of the kind classification, and other folders"):
         mixed(folder, ("pairs", "labels"))
+
+
+def test_texts_have_the_layout_of_served_ones(tmp_path):
+    """Of T5: no [CLS] before the text."""
+    embedding_tasks.shards(tmp_path / "pairs", embedding_tasks.PAIRS, validation=4)
+    raw = configs.to_dict(embedding_tasks.config())
+    raw["encoder"] = {
+        "type": "encoder_decoder", "hidden_size": 16, "num_layers": 1, "num_heads": 2,
+        "intermediate_size": 16, "vocab_size": raw["encoder"]["vocab_size"],
+    }  # fmt: skip
+    config = configs.ResolvedConfig.of(configs.from_dict(raw))
+    source = ShardDataset(tmp_path / "pairs", config, "validation")
+    (batch,) = each_batch(source, 4)
+    texts = [row[:2] for row in embedding_tasks.rows(4)]
+    for row, text in enumerate(texts):
+        for column, ids in enumerate(source.tokenizer.encode(text)):
+            real = batch["padding_mask"][row, column]
+            kept = batch["token_ids"][row, column].numpy()[real]
+            assert kept.tolist() == [*ids.tolist(), source.tokenizer.sep_id]
