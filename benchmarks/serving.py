@@ -1,9 +1,12 @@
-"""Times the serving of a classifier: our exports, PyTorch transformers and ONNX Runtime.
+"""Times the serving of a classifier: our exports, and runtimes that others serve with.
 
   python -m benchmarks.serving [--folder=DIR] [--lengths short --batches 8 --inputs text ...]
 
+The others are PyTorch transformers, ONNX Runtime, OpenVINO and CTranslate2.
+
 One BERT of base size with random weights goes to every side: made by transformers, brought here by
-`official.convert` and written by `official.export`, exported to ONNX by PyTorch. Each side runs in
+`official.convert` and written by `official.export`, exported to ONNX by PyTorch (OpenVINO reads
+this file) and converted by CTranslate2. Each side runs in
 processes and an environment of its own (made as by `make parity` when missing); before anything is
 timed they answer the same texts, and in float32 their probabilities must agree to 1e-4. Then they
 take turns, round after round, on the same requests: texts of 32 tokens, of 128, and of mixed
@@ -36,6 +39,7 @@ from benchmarks import environments
 from benchmarks.environments import Process
 
 OURS, TORCH, ONNX = "encoder garden", "PyTorch transformers", "ONNX Runtime"
+OPENVINO, CTRANSLATE = "OpenVINO", "CTranslate2"
 # Side → (environment or None = ours, function of `peers`, mode).
 SIDES = {
     f"{OURS}, float32": (None, "serving.saved_model", "float32"),
@@ -48,6 +52,18 @@ SIDES = {
     f"{TORCH}, bfloat16 compiled": ("hf", "serving.transformers", "bfloat16 compiled"),
     f"{ONNX}, float32": ("hf", "serving.onnx", "float32"),
     f"{ONNX}, int8": ("hf", "serving.onnx", "int8"),
+    f"{OPENVINO}, float32": ("hf", "serving.openvino", "float32"),
+    f"{OPENVINO}, bfloat16": ("hf", "serving.openvino", "bfloat16"),
+    f"{OPENVINO}, int8": ("hf", "serving.openvino", "int8"),
+    # CTranslate2 has no bfloat16 on CPUs.
+    f"{CTRANSLATE}, float32": ("hf", "serving.ctranslate", "float32"),
+    f"{CTRANSLATE}, int8": ("hf", "serving.ctranslate", "int8"),
+}
+# What some sides read beside the files of `serving.write`: the begin of their names → the function
+# of `peers` that writes it, and what it writes last.
+WRITERS = {
+    f"{OPENVINO}, int8": ("serving.write_openvino", "openvino_int8.xml"),
+    CTRANSLATE: ("serving.write_ctranslate", "ctranslate2"),
 }
 LENGTHS = {"short": (32, 32), "long": (128, 128), "mixed": (8, 128)}
 MAX_LENGTH = 128
@@ -60,6 +76,12 @@ RATIOS = (
     (f"{OURS}, bfloat16", f"{ONNX}, float32"),
     (f"{OURS}, int8", f"{ONNX}, int8"),
     (f"{OURS}, LiteRT int8", f"{ONNX}, int8"),
+    (f"{OURS}, float32", f"{OPENVINO}, float32"),
+    (f"{OURS}, bfloat16", f"{OPENVINO}, bfloat16"),
+    (f"{OURS}, int8", f"{OPENVINO}, int8"),
+    (f"{OURS}, LiteRT int8", f"{OPENVINO}, int8"),
+    (f"{OURS}, float32", f"{CTRANSLATE}, float32"),
+    (f"{OURS}, int8", f"{CTRANSLATE}, int8"),
     (f"{OURS}, float32", f"{TORCH}, float32"),
     (f"{OURS}, bfloat16", f"{TORCH}, bfloat16"),
     (OURS, TORCH),
@@ -186,9 +208,7 @@ def main() -> None:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = folder.resolve()
-        exports = [SIDES[name][2] for name in options.sides if name.startswith(OURS)]
-        # If only our own sides run, an existing model is used.
-        prepare(folder, options, exports, onnx=len(exports) < len(options.sides))
+        prepare(folder, options)
         requests = len(json.loads((folder / "requests.json").read_text())["short"]["texts"])
         at_once = options.at_once or list(dict.fromkeys((1, options.threads)))
         sides = {
@@ -300,15 +320,15 @@ def write_tokenizer(vocabulary: Path, folder: Path, size: int) -> None:
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}\n')
 
 
-def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx: bool) -> None:
+def prepare(folder: Path, options: argparse.Namespace) -> None:
     """Creates the files that a folder lacks: vocabulary, texts, models.
 
     Args:
       folder: of all that.
-      options: those of the command line.
-      exports: our exports, each a precision, or a format and a precision: `int8`, `litert_int8`.
-      onnx: whether what others read is needed, too: a model folder of transformers, and graphs.
+      options: those of the command line, of which `sides` says what is needed.
     """
+    ours = [name for name in options.sides if name.startswith(OURS)]
+    theirs = [name for name in options.sides if name not in ours]
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = folder / "tokenizer"
     if not (folder / "requests.json").exists():
@@ -329,7 +349,8 @@ def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx:
         write_requests(options.text, folder, options.requests)
     sizes = {k: getattr(options, k) for k in "layers hidden heads intermediate".split()}
     pieces = len((tokenizer / "vocab.txt").read_text("utf-8").splitlines())
-    if (onnx or not (folder / "converted").exists()) and not (folder / "int8.onnx").exists():
+    # If only our own sides run, an existing model is used.
+    if (theirs or not (folder / "converted").exists()) and not (folder / "int8.onnx").exists():
         settings = {"folder": str(folder), "vocab": pieces} | sizes
         environments.run_peer("serving.write", "hf", settings)
     if not (folder / "converted").exists():
@@ -337,7 +358,10 @@ def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx:
             "official.convert", "--source=hf", f"--input={folder}/huggingface",
             f"--output={folder}/converted",
         )  # fmt: skip
-    for name in exports:
+    for beginning, (writer, file) in WRITERS.items():
+        if any(name.startswith(beginning) for name in theirs) and not (folder / file).exists():
+            environments.run_peer(writer, "hf", {"folder": str(folder)})
+    for name in (SIDES[side][2] for side in ours):  # a precision, or a format and a precision
         form, _, precision = name.rpartition("_")
         if not (folder / f"saved_{name}").exists():
             environments.run(

@@ -1,4 +1,4 @@
-"""The sides of `benchmarks.serving`: a SavedModel, LiteRT, PyTorch transformers, ONNX Runtime.
+"""The sides of `benchmarks.serving`: our exports, and the runtimes that others serve with.
 
 A side loads its model and runs it on one text. Then it answers requests, which name an action and
 the texts. The settings are `folder`, `mode` and `max_length`, and `at_once`: so many requests at a
@@ -83,13 +83,19 @@ def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
     return {"ids": ids, "mask": mask}
 
 
-def tokenized(tokenizer: Callable, settings: dict, tensors: str) -> Callable:
+def onnx_inputs(rows: list[list[int]]) -> dict[str, np.ndarray]:
+    """Returns the inputs of the exported graph for texts, int64 [B, T] each."""
+    batch = {name: array.astype("int64") for name, array in padded(rows).items()}
+    return dict(zip(NAMES, (batch["ids"], batch["mask"], batch["ids"] * 0), strict=True))
+
+
+def tokenized(tokenizer: Callable, settings: dict, tensors: str | None) -> Callable:
     """Returns a function that tokenizes a list of strings, padded to the longest.
 
     Args:
       tokenizer: a fast tokenizer of transformers, which one thread may use at a time.
       settings: of the side.
-      tensors: "np" or "pt".
+      tensors: "np" or "pt"; None = lists of ids, which are not padded.
     """
     lock = threading.Lock()
 
@@ -97,7 +103,7 @@ def tokenized(tokenizer: Callable, settings: dict, tensors: str) -> Callable:
         with lock:
             return tokenizer(
                 texts,
-                padding=True,
+                padding=tensors is not None,
                 truncation=True,
                 max_length=settings["max_length"],
                 return_tensors=tensors,
@@ -231,11 +237,6 @@ def onnx(settings: dict) -> None:
             f"{folder}/{settings['mode']}.onnx", options, providers=["CPUExecutionProvider"]
         )
 
-        def inputs_from(rows):
-            batch = {k: v.astype("int64") for k, v in padded(rows).items()}
-            arrays = batch["ids"], batch["mask"], batch["ids"] * 0
-            return dict(zip(NAMES, arrays, strict=True))
-
         def predict_ids(batch):
             return softmax(session.run(["logits"], batch)[0])
 
@@ -243,7 +244,78 @@ def onnx(settings: dict) -> None:
             batch = tokenize(texts)
             return predict_ids({name: batch[name].astype("int64") for name in batch})
 
-        return inputs_from, predict_ids, predict_texts
+        return onnx_inputs, predict_ids, predict_texts
+
+    serve(load, settings)
+
+
+def openvino(settings: dict) -> None:
+    """The side of OpenVINO: the graph of ONNX Runtime, or in int8 that of `write_openvino`."""
+    import openvino as ov
+    from transformers import AutoTokenizer
+
+    def load():
+        folder, mode, at_once = (settings[name] for name in ("folder", "mode", "at_once"))
+        tokenizer = AutoTokenizer.from_pretrained(f"{folder}/huggingface", use_fast=True)
+        tokenize = tokenized(tokenizer, settings, "np")
+        file = "openvino_int8.xml" if mode == "int8" else "float32.onnx"
+        compiled = ov.Core().compile_model(
+            f"{folder}/{file}",
+            "CPU",
+            {
+                "PERFORMANCE_HINT": "LATENCY",
+                "INFERENCE_PRECISION_HINT": "bf16" if mode == "bfloat16" else "f32",
+                "NUM_STREAMS": at_once,
+                "INFERENCE_NUM_THREADS": settings["threads"] * at_once,
+            },
+        )
+        requests = queue.SimpleQueue()
+        for _ in range(at_once):
+            requests.put(compiled.create_infer_request())
+
+        def predict_ids(batch):
+            request = requests.get()
+            try:
+                return softmax(request.infer(batch)["logits"])
+            finally:
+                requests.put(request)
+
+        def predict_texts(texts):
+            batch = tokenize(texts)
+            return predict_ids({name: batch[name].astype("int64") for name in batch})
+
+        return onnx_inputs, predict_ids, predict_texts
+
+    serve(load, settings)
+
+
+def ctranslate(settings: dict) -> None:
+    """The side of CTranslate2: its BERT encoder with the pooler, and the head in NumPy."""
+    import ctranslate2
+    from safetensors.numpy import load_file
+    from transformers import AutoTokenizer
+
+    def load():
+        folder = settings["folder"]
+        tokenizer = AutoTokenizer.from_pretrained(f"{folder}/huggingface", use_fast=True)
+        tokenize = tokenized(tokenizer, settings, None)
+        encoder = ctranslate2.Encoder(
+            f"{folder}/ctranslate2",
+            device="cpu",
+            compute_type=settings["mode"],
+            inter_threads=settings["at_once"],
+            intra_threads=settings["threads"],
+        )
+        weights = load_file(f"{folder}/huggingface/model.safetensors")
+        kernel, bias = weights["classifier.weight"].T, weights["classifier.bias"]
+
+        def predict_ids(rows):  # which the encoder pads
+            return softmax(np.array(encoder.forward_batch(rows).pooler_output) @ kernel + bias)
+
+        def predict_texts(texts):
+            return predict_ids(tokenize(texts)["input_ids"])
+
+        return list, predict_ids, predict_texts
 
     serve(load, settings)
 
@@ -298,5 +370,35 @@ def write(settings: dict) -> None:
     quantize_dynamic(f"{folder}/float32.onnx", f"{folder}/int8.onnx", weight_type=QuantType.QInt8)
 
 
+def write_openvino(settings: dict) -> None:
+    """Writes `openvino_int8.xml`, quantized after training by NNCF.
+
+    Its ranges of activations are those of the texts of mixed lengths.
+    """
+    import nncf
+    import openvino as ov
+
+    folder = Path(settings["folder"])
+    rows = json.loads((folder / "requests.json").read_text())["mixed"]["ids"]
+    quantized = nncf.quantize(
+        ov.Core().read_model(folder / "float32.onnx"),
+        nncf.Dataset([onnx_inputs([row]) for row in rows]),
+        subset_size=len(rows),
+        model_type=nncf.ModelType.TRANSFORMER,
+    )
+    ov.save_model(quantized, folder / "openvino_int8.xml", compress_to_fp16=False)
+
+
+def write_ctranslate(settings: dict) -> None:
+    """Writes the folder `ctranslate2` in float32, which becomes int8 when it is loaded."""
+    from ctranslate2.converters import TransformersConverter
+
+    folder = settings["folder"]
+    TransformersConverter(f"{folder}/huggingface").convert(f"{folder}/ctranslate2")
+
+
 if __name__ == "__main__":
-    server.main(saved_model, litert, transformers, onnx, write)
+    server.main(
+        saved_model, litert, transformers, onnx, openvino, ctranslate,
+        write, write_openvino, write_ctranslate,
+    )  # fmt: skip

@@ -59,6 +59,41 @@ def test_the_tokenizer_is_filled_up_with_unused_pieces(tmp_path):
     assert tokenizer.tokenize(["ba"]).to_list()[0][0] != tokenizer.unk_id
 
 
+@pytest.mark.parametrize(
+    "sides, written",
+    [
+        ([OURS], []),
+        (["OpenVINO, float32"], ["serving.write"]),
+        (
+            ["CTranslate2, int8", "OpenVINO, int8", "CTranslate2, float32", OURS],
+            ["serving.write", "serving.write_openvino", "serving.write_ctranslate"],
+        ),
+    ],
+)
+def test_what_the_chosen_sides_read_is_written(tmp_path, monkeypatch, sides, written):
+    (tmp_path / "requests.json").touch()
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "vocab.txt").write_text("a\nb\n")
+    (tmp_path / "converted").mkdir()
+    ran, peers = [], []
+    monkeypatch.setattr(serving.environments, "run", lambda *words: ran.append(words))
+    monkeypatch.setattr(serving.environments, "run_peer", lambda *given: peers.append(given))
+    monkeypatch.setattr("sys.argv", ["serving", "--sides", *sides])
+    serving.prepare(tmp_path, serving._options())
+    assert [side for side, _, _ in peers] == written
+    assert all(settings["folder"] == str(tmp_path) for _, _, settings in peers)
+    exported = [words for words in ran if words[0] == "official.export"]
+    assert len(exported) == sides.count(OURS)
+    assert all("--precision=float32" in words for words in exported)
+    (tmp_path / "int8.onnx").touch()
+    (tmp_path / "openvino_int8.xml").touch()
+    (tmp_path / "ctranslate2").mkdir()
+    (tmp_path / "saved_float32").mkdir()
+    before = len(ran), len(peers)
+    serving.prepare(tmp_path, serving._options())
+    assert before == (len(ran), len(peers))  # a second run makes nothing again
+
+
 class Server:
     """What the tables want of a server."""
 
