@@ -1,9 +1,10 @@
 """The activation functions that a config can name.
 
-Each of them takes `x` and, in training, what dropout keeps of the result. The GELUs and the SiLU
-compute their slope in the forward pass, in float32, and keep only the slope. The backward pass is
-then one product. The slope is not computed where no gradient is needed, and in float32 the
-backend's own function is taken there: LiteRT has that of a GELU, and no erf.
+Each of them takes `x`, in training what dropout keeps of the result, and `fused`, whether a backend
+may compute it with the product before it. The GELUs and the SiLU compute their slope in the forward
+pass, in float32, and keep only the slope. The backward pass is then one product. The slope is not
+computed where no gradient is needed. If `fused`, the backend's own function is taken there in
+float32: LiteRT has that of a GELU, and no erf.
 """
 
 import functools
@@ -35,11 +36,11 @@ def _activation(formula):
         return value, lambda upstream: (_product(upstream, slope), *[None for _ in kept])
 
     @functools.wraps(formula)
-    def activate(x, kept=None, rate=0.0):
+    def activate(x, kept=None, rate=0.0, fused=True):
         if kept is not None:
             return activation(x, kept, scale=1 / (1 - rate))
         in_float32 = keras.backend.standardize_dtype(x.dtype) == "float32"
-        if in_float32 and not context().gradients:
+        if fused and in_float32 and not context().gradients:
             return PLAIN[formula.__name__](x)
         return activation(x, scale=1.0)
 
@@ -83,7 +84,7 @@ def _relu(z):
     return ops.relu(z), ops.cast(z > 0, z.dtype)
 
 
-def relu(x, kept=None, rate=0.0):
+def relu(x, kept=None, rate=0.0, fused=True):
     """`max(x, 0)`."""
     return ops.relu(x) if kept is None else _relu(x, kept, rate)
 
