@@ -8,7 +8,8 @@ rate, linear schedule, dropout and clipping. Ours is configs/finetune/sentence_e
 batches have texts of like length and none twice. Their Trainer gets the same batches in the same
 order. Each side is a process in an environment of its own (made as by `make parity` when missing).
 The two take turns, a seed at a time, on the same cores; a seed decides the batches and the dropout.
-The seconds are those from the initial weights on the disk to the trained ones, without imports.
+The seconds are those from the initial weights on the disk to the trained ones, without imports:
+on the clock, and of all cores together, which other work on the machine changes less.
 Without dropout the sides end with the same vectors, up to rounding.
 
 With --results=FILE.jsonl the results are appended to a file, and the table has all that are in it:
@@ -181,6 +182,7 @@ class Side(Process):
             "precision": self._precision,
             "seed": seed,
             "seconds": answer["seconds"],
+            "cpu_seconds": answer["cpu_seconds"],
             "peak_mib": answer["peak_mib"],
             "measures": measures.of_vectors(self.encode),
         }
@@ -217,7 +219,9 @@ def prepare(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> 
         f"recipe.dropout={options.dropout}",
         f"recipe.precision={_PRECISIONS[options.precision]}",
         # As in their Trainer: moments are corrected, and the rate falls from the end of warm-up.
+        # PyTorch adds epsilon to the corrected root, TensorFlow to the other one: it is small.
         "recipe.optimizer.bias_correction=true",
+        "recipe.optimizer.epsilon=1.0e-8",
         "recipe.schedule.type=xlnet",
         *options.override,
     ]
@@ -302,25 +306,25 @@ def table(plain: dict[str, list[float]], results: Iterable[dict], settings: dict
         f"dropout {settings['dropout']}, learning rate {settings['learning_rate']}, "
         f"{os.cpu_count()} cores\n"
     )
-    print(f"| vectors | {' | '.join(MEASURES)} | seeds | training, s | vs ours | peak MiB |")
-    print(f"|---|{'---:|' * (len(MEASURES) + 4)}")
+    names = [*MEASURES, "seeds", "training, s", "vs ours", "CPU, s", "vs ours", "peak MiB"]
+    print(f"| vectors | {' | '.join(names)} |")
+    print(f"|---|{'---:|' * len(names)}")
     for name, values in plain.items():
         cells = ["-" if np.isnan(value) else f"{value:.4f}" for value in values]
-        print(f"| {name} | {' | '.join(cells)} | | | | |")
+        print(f"| {name} | {' | '.join(cells)} |{' |' * (len(names) - len(cells))}")
     of_rows: dict[tuple[str, str], list[dict]] = {}
     for result in results:
         of_rows.setdefault((result["precision"], result["side"]), []).append(result)
     for (precision, name), found in sorted(of_rows.items()):
-        seconds = [result["seconds"] for result in found]
-        ours = [result["seconds"] for result in of_rows.get((precision, OURS), ())]
-        ratio = f"{np.mean(seconds) / np.mean(ours):.2f}x" if ours else "-"
         values = np.transpose([result["measures"] for result in found])
-        cells = [_with_error(each, 4) for each in values]
-        peak = max(result["peak_mib"] for result in found)
-        print(
-            f"| {name}, {precision} | {' | '.join(cells)} | {len(found)} "
-            f"| {_with_error(seconds, 1)} | {ratio} | {peak:,.0f} |"
-        )
+        cells = [*(_with_error(each, 4) for each in values), str(len(found))]
+        for kind in ("seconds", "cpu_seconds"):
+            seconds = [result[kind] for result in found]
+            ours = [result[kind] for result in of_rows.get((precision, OURS), ())]
+            cells.append(_with_error(seconds, 1))
+            cells.append(f"{np.mean(seconds) / np.mean(ours):.2f}x" if ours else "-")
+        cells.append(f"{max(result['peak_mib'] for result in found):,.0f}")
+        print(f"| {name}, {precision} | {' | '.join(cells)} |")
 
 
 def _with_error(values: Sequence[float], digits: int) -> str:

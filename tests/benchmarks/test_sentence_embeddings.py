@@ -105,14 +105,14 @@ def test_table_of_the_results(tmp_path, capsys):
         "learning_rate": 3e-4,
     }
     rows = (
-        (sentence_embeddings.OURS, "float32", 10.0, [0.7, 0.5, 0.3]),
-        (sentence_embeddings.THEIRS, "float32", 30.0, [0.6, 0.4, 0.2]),
-        (sentence_embeddings.OURS, "float32", 12.0, [0.72, 0.5, 0.3]),
-        (sentence_embeddings.THEIRS, "float32", 25.0, [0.6, 0.5, 0.2]),
-        (sentence_embeddings.OURS, "bfloat16", 8.0, [0.5, 0.5, 0.5]),
-        (sentence_embeddings.THEIRS, "bfloat16", 12.0, [0.25, 0.25, 0.25]),
+        (sentence_embeddings.OURS, "float32", 10.0, 15.0, [0.7, 0.5, 0.3]),
+        (sentence_embeddings.THEIRS, "float32", 30.0, 40.0, [0.6, 0.4, 0.2]),
+        (sentence_embeddings.OURS, "float32", 12.0, 17.0, [0.72, 0.5, 0.3]),
+        (sentence_embeddings.THEIRS, "float32", 25.0, 40.0, [0.6, 0.5, 0.2]),
+        (sentence_embeddings.OURS, "bfloat16", 8.0, 10.0, [0.5, 0.5, 0.5]),
+        (sentence_embeddings.THEIRS, "bfloat16", 12.0, 16.0, [0.25, 0.25, 0.25]),
     )
-    names = "side", "precision", "seconds", "measures"
+    names = "side", "precision", "seconds", "cpu_seconds", "measures"
     results = [dict(zip(names, row, strict=True), peak_mib=900) for row in rows]
     path = tmp_path / "results.jsonl"
     assert sentence_embeddings.read_results(path) == []
@@ -122,13 +122,15 @@ def test_table_of_the_results(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "13,000 pairs, 208 steps of 64, dropout 0.1, learning rate 0.0003" in printed
     assert printed.splitlines()[-5:] == [
-        "| BM25 | - | 0.5000 | 0.2500 | | | | |",
-        "| encoder garden, bfloat16 | 0.5000 | 0.5000 | 0.5000 | 1 | 8.0 | 1.00x | 900 |",
-        "| sentence-transformers, bfloat16 | 0.2500 | 0.2500 | 0.2500 | 1 | 12.0 | 1.50x | 900 |",
+        "| BM25 | - | 0.5000 | 0.2500 | | | | | | |",
+        "| encoder garden, bfloat16 | 0.5000 | 0.5000 | 0.5000 | 1 | 8.0 | 1.00x | 10.0 | 1.00x "
+        "| 900 |",
+        "| sentence-transformers, bfloat16 | 0.2500 | 0.2500 | 0.2500 | 1 | 12.0 | 1.50x | 16.0 "
+        "| 1.60x | 900 |",
         "| encoder garden, float32 | 0.7100 ± 0.0100 | 0.5000 ± 0.0000 | 0.3000 ± 0.0000 | 2 "
-        "| 11.0 ± 1.0 | 1.00x | 900 |",
+        "| 11.0 ± 1.0 | 1.00x | 16.0 ± 1.0 | 1.00x | 900 |",
         "| sentence-transformers, float32 | 0.6000 ± 0.0000 | 0.4500 ± 0.0500 | 0.2000 ± 0.0000 "
-        "| 2 | 27.5 ± 2.5 | 2.50x | 900 |",
+        "| 2 | 27.5 ± 2.5 | 2.50x | 40.0 ± 0.0 | 2.50x | 900 |",
     ]
 
 
