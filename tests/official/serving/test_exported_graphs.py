@@ -66,6 +66,8 @@ ELMO = BilmConfig(
     memory_length=0, num_layers=1,
 )  # fmt: skip
 TAGS = ("O", "B-X", "I-X")
+# Environment variables of servers: none, and what docs/serving.md advises for bfloat16.
+SERVERS = ("", "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1")
 # The encoder and the head.
 MODELS = {
     "classification": (BERT, ClassificationConfig(labels=("bad", "good", "neither"))),
@@ -83,20 +85,24 @@ MODELS = {
     "fill_mask": (BERT, MaskedLMConfig()),
     "words_in_context": (ELMO, None),
 }
-# What a server does, without anything of this project.
+# What a server does, without anything of this project. With other inputs before, what is kept of
+# them would be seen.
 CLIENT = """
+import os
 import sys
+os.environ.update(variable.split("=") for variable in sys.argv[3].split())
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
 asked, answers = np.load(sys.argv[1]), {}
-for folder in sys.argv[3:]:
+for folder in sys.argv[4:]:
     model = folder.rsplit("/", 1)[-1]
     signatures = dict(tf.saved_model.load(folder).signatures)
     del signatures["serving_default"]  # is one of the others
     for name, signature in signatures.items():
         specs = signature.structured_input_signature[1]
         inputs = {n: tf.constant(asked[f"{model}/{name}/{n}"], s.dtype) for n, s in specs.items()}
+        signature(**{n: value[::-1] if value.shape.rank else value for n, value in inputs.items()})
         for key, value in signature(**inputs).items():
             value = value.numpy()
             answers[f"{model}/{name}/{key}"] = value.astype("S") if value.dtype == object else value
@@ -172,7 +178,7 @@ def make(folder, encoder, head):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """What the functions give eagerly and what the exports give, by model, signature and output."""
+    """What the functions give eagerly and what each server gives, by model, signature, output."""
     parent = tmp_path_factory.mktemp("exports")
     asked, eager = {}, {}
     for model, (encoder, head) in MODELS.items():
@@ -193,9 +199,13 @@ def answers(tmp_path_factory):
             eager |= {f"{model}/{name}/{key}": value.numpy() for key, value in found.items()}
     np.savez(parent / "asked.npz", **asked)
     (parent / "client.py").write_text(CLIENT)
-    files = [parent / "asked.npz", parent / "answers.npz", *(parent / model for model in MODELS)]
-    commands.run(parent / "client.py", *files, status=0)
-    return eager, dict(np.load(parent / "answers.npz"))
+    served = {}
+    for number, variables in enumerate(SERVERS):
+        files = parent / "asked.npz", parent / f"answers{number}.npz"
+        folders = [parent / model for model in MODELS]
+        commands.run(parent / "client.py", *files, variables, *folders, status=0)
+        served[variables] = dict(np.load(files[1]))
+    return eager, served
 
 
 def test_every_kind_of_head_is_exported():
@@ -205,11 +215,12 @@ def test_every_kind_of_head_is_exported():
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.parametrize("variables", SERVERS)
 @pytest.mark.parametrize("model", MODELS)
-def test_exports_compute_what_is_computed_eagerly(model, answers):
+def test_exports_compute_what_is_computed_eagerly(model, variables, answers):
     eager, exported = (
         {name: value for name, value in each.items() if name.startswith(f"{model}/")}
-        for each in answers
+        for each in (answers[0], answers[1][variables])
     )
     assert exported.keys() == eager.keys()
     for name, value in eager.items():
