@@ -7,7 +7,7 @@ They are the transformer (BERT and its kin, GPT-2), Transformer-XL (XLNet too), 
 import dataclasses
 
 from official.config.parts import EncoderConfig
-from official.utils.strict import at_least, at_most, dropout_rate, omitted, one_of
+from official.utils.strict import above, at_least, at_most, dropout_rate, omitted, one_of
 
 # Names in `official.modeling.layers`.
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
@@ -15,7 +15,7 @@ POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
 FAMILIES = ("ernie",)
 # Of the transformer encoder.
-ABSOLUTE_POSITIONS = ("learned", "sinusoidal", "none")
+TRANSFORMER_POSITIONS = ("learned", "sinusoidal", "rotary", "none")
 # Of the encoder-decoder.
 NORMS = ("rms", "layer")
 POSITIONS = ("relative", "sinusoidal")
@@ -81,6 +81,31 @@ class Convolution:
 
 
 @dataclasses.dataclass(frozen=True)
+class LocalAttention:
+    """Layers whose positions attend only to those nearby; their time is linear in the length.
+
+    Attributes:
+      window: W; a position attends to those at a distance of at most W / 2, rounded down, on each
+        side: with 128 to 129 positions, itself included.
+      global_every: layer 0 and every such layer after it attend to all positions.
+      theta: as `rotary_theta`, for these layers.
+    """
+
+    window: int = 128
+    global_every: int = 3
+    theta: float = 10000.0
+
+    def __post_init__(self):
+        at_least(self, 2, "window", "global_every")
+        above(self, 0, "theta")
+
+    @property
+    def reach(self) -> int:
+        """The largest distance of a position that is attended to."""
+        return self.window // 2
+
+
+@dataclasses.dataclass(frozen=True)
 class TransformerConfig(EncoderConfig):
     """A transformer encoder.
 
@@ -92,8 +117,10 @@ class TransformerConfig(EncoderConfig):
       intermediate_size: the inner size of the feed-forward network.
       embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
       max_positions: the largest number of tokens in a sequence.
-      positions: what is added to the embeddings for the position: 'learned' = a row of a table,
-        'sinusoidal' = sines and cosines in turn (Vaswani et al., 2017, section 3.5), or 'none'.
+      positions: what tells the position: 'learned' = a row of a table, or 'sinusoidal' = sines and
+        cosines in turn (Vaswani et al., 2017, section 3.5), which are added to the embeddings;
+        'rotary' = queries and keys are turned (Su et al., 2021), number i of a head with number
+        i + H / 2; or 'none'.
       scale_embeddings: whether token embeddings are multiplied by sqrt(E), so that they are as
         large as sinusoids (Vaswani et al., 2017, section 3.4).
       segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
@@ -101,8 +128,8 @@ class TransformerConfig(EncoderConfig):
       dropout: the dropout rate of the embeddings and of the output of each sublayer.
       attention_dropout: the dropout rate of the attention weights.
       norm_epsilon: added to the variance.
-      norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the embeddings then
-        have no norm, and the last layer is followed by one).
+      norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the last layer is then
+        followed by a norm).
       causal: whether a position attends only to itself and the positions before it.
       position_offset: the number of the position of the first token.
       layer_groups: the number of groups of layers that share parameters; None = no layers share
@@ -125,6 +152,18 @@ class TransformerConfig(EncoderConfig):
         more share a bucket. None = there are none.
       disentangled: the distances of disentangled attention (DeBERTa); None = there are none.
       convolution: the convolution beside the first layer (DeBERTa v2); None = there is none.
+      rotary_theta: the base of the angles of rotary positions: those of position p are
+        p * theta^(-2 i / H). The larger it is, the longer are the waves.
+      local_attention: layers with local attention; None = all positions attend to all.
+      gated: whether the activation is that of a gate beside the inner map (Shazeer, 2020): GeGLU
+        with `gelu`, SwiGLU with `silu`.
+      use_bias: whether the linear layers of sublayers, and the hidden layers of heads, have biases.
+      norm_type: 'layer', or 'rms' (no mean and no offset).
+      norm_bias: whether layer norms have offsets.
+      norm_embeddings: whether the embeddings have a norm; None = with `norm: post`.
+      first_norm: whether the first layer has a norm before its attention, with `norm: pre`. Beside
+        a norm of the embeddings there is no use for it.
+      attention_output_dropout: the dropout rate of the output of attention; None = `dropout`.
       adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
         there are none. `recipe.trainable.adapters` sets it.
       family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
@@ -162,6 +201,15 @@ class TransformerConfig(EncoderConfig):
     relative_buckets: int | None = omitted()
     disentangled: Disentangled | None = omitted()
     convolution: Convolution | None = omitted()
+    rotary_theta: float = omitted(10000.0)
+    local_attention: LocalAttention | None = omitted()
+    gated: bool = omitted(False)
+    use_bias: bool = omitted(True)
+    norm_type: str = omitted("layer")
+    norm_bias: bool = omitted(True)
+    norm_embeddings: bool | None = omitted()
+    first_norm: bool = omitted(True)
+    attention_output_dropout: float | None = omitted()
     adapter_size: int | None = omitted()
     family: str | None = omitted()
 
@@ -194,7 +242,12 @@ class TransformerConfig(EncoderConfig):
             )
         if self.family is not None:
             one_of("family", self.family, FAMILIES)
-        one_of("positions", self.positions, ABSOLUTE_POSITIONS)
+        one_of("positions", self.positions, TRANSFORMER_POSITIONS)
+        one_of("norm_type", self.norm_type, NORMS)
+        above(self, 0, "rotary_theta")
+        if self.attention_output_dropout is not None:
+            dropout_rate(self, "attention_output_dropout")
+        self._check_forms()
         key = "hidden_size" if self.embedding_size is None else "embedding_size"
         if self.positions == "sinusoidal" and getattr(self, key) % 2:
             raise ValueError(
@@ -214,6 +267,42 @@ class TransformerConfig(EncoderConfig):
             raise ValueError(
                 f"layer_groups: {self.layer_groups} groups do not divide {self.num_layers} layers"
             )
+
+    def _check_forms(self):
+        """Refuses settings that do not go together, of those that later systems have."""
+        head_size = self.hidden_size // self.num_heads
+        if self.positions == "rotary" and head_size % 2:
+            raise ValueError(
+                f"num_heads: heads of the odd size {head_size} cannot be turned: take another "
+                "number, or other positions"
+            )
+        if self.local_attention is not None and self.causal:
+            raise ValueError("local_attention: not supported for causal: true: remove one of them")
+        for key in ("relative_buckets", "disentangled"):
+            if self.local_attention is not None and getattr(self, key):
+                raise ValueError(f"local_attention: not supported with {key}: remove one of them")
+        if self.positions == "rotary" and self.disentangled is not None:
+            raise ValueError("positions: rotary is not supported with disentangled: take none")
+        if self.norm_type == "rms" and not self.norm_bias:
+            raise ValueError("norm_bias: an RMS norm has no offset: remove norm_bias")
+        if not self.first_norm and (self.norm != "pre" or self.layer_groups is not None):
+            raise ValueError(
+                "first_norm: false is for norm: pre without layer_groups: remove first_norm"
+            )
+
+    @property
+    def hidden_bias(self) -> bool:  # type: ignore[override]  # a constant of other encoders
+        """See `EncoderConfig`."""
+        return self.use_bias
+
+    @property
+    def embeddings_have_norm(self) -> bool:
+        """Whether the embeddings have a norm."""
+        return self.norm == "post" if self.norm_embeddings is None else self.norm_embeddings
+
+    def is_local(self, layer: int) -> bool:
+        """Returns whether the attention of a layer is local, of the layers from 0 on."""
+        return self.local_attention is not None and layer % self.local_attention.global_every != 0
 
     @property
     def num_states(self) -> int:

@@ -70,16 +70,22 @@ class ReaderConfig(ObjectiveConfig):
       mix: the mix that is read in place of the last layer; None = no mix.
       bilstm: the number of cells of each direction of a BiLSTM between these states and the head;
         None = the head reads the states.
+      transform: whether the head reads them, or the vector that it pools, through a hidden layer
+        such as that of masked LM: a linear layer, the activation of the encoder and a norm
+        (ModernBERT). With `--init` it starts from that of the other model's masked LM, if any.
     """
 
     mix: Mix | None
     bilstm: int | None = None
+    transform: bool = False
 
     def __post_init__(self):
         at_least(self, 1, "bilstm")
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError if the encoder does not have the layers of a mix."""
+        """Raises ValueError if the encoder does not have the layers of a mix, or an activation."""
+        if self.transform and encoder.type == "bilm":
+            raise ValueError("transform: encoder.type: bilm has no such layer: remove transform")
         for key in ("mix", "output_mix"):
             if (mix := getattr(self, key, None)) is not None:
                 try:
@@ -168,6 +174,7 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
       bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
         al., 2019, section 5.1); None = there is none.
       activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
+      transform: whether there is a hidden layer; see `ReaderConfig`.
       weight: factor of this loss in the sum.
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -183,6 +190,7 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
     mix: Mix | None = omitted()
     bilstm: int | None = omitted()
     activation: str | None = omitted()
+    transform: bool = omitted(False)
     weight: float = 1.0
     task: str = ""
 
@@ -210,6 +218,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
       bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
         al., 2019, section 5.1); None = there is none.
+      transform: whether there is a hidden layer; see `ReaderConfig`.
       weight: factor of this loss in the sum.
     """
 
@@ -224,6 +233,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
     pooling: str = "pooled"
     mix: Mix | None = omitted()
     bilstm: int | None = omitted()
+    transform: bool = omitted(False)
     weight: float = 1.0
 
     def __post_init__(self):
@@ -254,6 +264,7 @@ class RegressionConfig(PooledConfig):
       bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
         al., 2019, section 5.1); None = there is none.
       activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
+      transform: whether there is a hidden layer; see `ReaderConfig`.
       weight: factor of this loss in the sum.
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -267,6 +278,7 @@ class RegressionConfig(PooledConfig):
     mix: Mix | None = omitted()
     bilstm: int | None = omitted()
     activation: str | None = omitted()
+    transform: bool = omitted(False)
     weight: float = 1.0
     task: str = ""
 
@@ -285,6 +297,7 @@ class MultipleChoiceConfig(PooledConfig):
       mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
       bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
         al., 2019, section 5.1); None = there is none.
+      transform: whether there is a hidden layer; see `ReaderConfig`.
       weight: factor of this loss in the sum.
     """
 
@@ -296,6 +309,7 @@ class MultipleChoiceConfig(PooledConfig):
     pooling: str = "pooled"
     mix: Mix | None = omitted()
     bilstm: int | None = omitted()
+    transform: bool = omitted(False)
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
@@ -450,6 +464,7 @@ class SpanAnswerConfig(ReaderConfig):
       mix: the mix of all layers, which is read in place of the last layer; None = no mix.
       bilstm: the number of cells of each direction of a BiLSTM whose outputs are read in place of
         the states (Devlin et al., 2019, section 5.1); None = there is none.
+      transform: whether there is a hidden layer; see `ReaderConfig`.
       weight: factor of this loss in the sum.
     """
 
@@ -466,6 +481,7 @@ class SpanAnswerConfig(ReaderConfig):
     dropout: float = 0.1
     mix: Mix | None = omitted()
     bilstm: int | None = omitted()
+    transform: bool = omitted(False)
     weight: float = 1.0
 
     def __post_init__(self):
@@ -496,6 +512,7 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
       mix: the mix of all layers, which is read in place of the last layer; None = no mix.
       output_mix: another mix of all layers, which the tags read beside the output of the BiLSTM
         (Peters et al., 2018, section 3.3); None = no mix.
+      transform: whether there is a hidden layer; see `ReaderConfig`.
       weight: factor of this loss in the sum.
     """
 
@@ -508,6 +525,7 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
     dropout: float = 0.1
     mix: Mix | None = omitted()
     output_mix: Mix | None = omitted()
+    transform: bool = omitted(False)
     weight: float = 1.0
 
     def __post_init__(self):

@@ -56,6 +56,9 @@ class EncoderConfig(Part):
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
       causal: whether a position attends to no later one.
       adapter_size: the bottleneck of the adapters of each layer; None = there are none.
+      norm_type: the norm of hidden layers in heads: `layer` or `rms`.
+      norm_bias: whether a layer norm there has an offset.
+      hidden_bias: whether the hidden layers of heads have biases.
       trainable_parts: the keys of `recipe.trainable` that the encoder supports.
     """
 
@@ -71,6 +74,9 @@ class EncoderConfig(Part):
     memory_length: int = 0
     reuse_length: int = 0
     adapter_size: int | None = None
+    norm_type: str = "layer"
+    norm_bias: bool = True
+    hidden_bias: ClassVar[bool] = True
 
     # An encoder has these as fields, or computes them from others.
     @property

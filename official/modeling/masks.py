@@ -101,6 +101,23 @@ def causal(
     return ops.expand_dims(mask, (0, 1))
 
 
+def window(query_length: Size, key_length: Size, reach: int, first: Size = 0) -> Tensor:
+    """Lets each query attend to the keys at a distance of at most `reach`, on both sides.
+
+    Args:
+        query_length: T.
+        key_length: S.
+        reach: the largest distance. A query attends to 2 `reach` + 1 keys, itself included.
+        first: the key of the first query.
+
+    Returns:
+        bool [1, 1, T, S].
+    """
+    rows = ops.arange(query_length, dtype="int32")[:, None] + first
+    keys = ops.arange(key_length, dtype="int32")[None, :]
+    return ops.expand_dims(ops.abs(rows - keys) <= reach, (0, 1))
+
+
 def permutation(permutation_mask: Tensor) -> Tensor:
     """Lets each query attend to the keys that the order of prediction allows, and to itself.
 

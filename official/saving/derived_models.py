@@ -94,6 +94,17 @@ class StudentPlan:
                     f"--layers: {layer} is {why}: {source} has {count} layers, numbered from 0 to "
                     f"{count - 1}: name each at most once"
                 )
+        for ours, theirs in enumerate(self.layers):
+            first = ours == theirs == 0 or (ours > 0 and theirs > 0)
+            if encoder.type == "transformer" and not (
+                encoder.is_local(ours) == encoder.is_local(theirs) and (encoder.first_norm or first)
+            ):
+                raise UserError(
+                    f"--layers: layer {ours} of the student would be layer {theirs} of {source}, "
+                    "which attends to other positions or has other norms: take layers whose "
+                    "numbers have the same remainder by encoder.local_attention.global_every, "
+                    "layer 0 first"
+                )
         if self.hidden_size not in (None, encoder.hidden_size):
             raise UserError(
                 f"--hidden={self.hidden_size}: the teacher {source} has hidden_size "
@@ -152,10 +163,18 @@ def with_position_table(
 
     It computes what the model computes. Sinusoids are the rows of the table, and the rows of an
     encoder without positions are 0. Other models are returned as they are.
+
+    Raises:
+      UserError: the positions are rotary.
     """
     encoder = config.encoder
     if not isinstance(encoder, TransformerConfig) or encoder.positions == "learned":
         return config, variables
+    if encoder.positions == "rotary":
+        raise UserError(
+            "encoder.positions: rotary: this model cannot be written, since no table of positions "
+            "computes the same; official.export keeps them"
+        )
     size = encoder.embedding_size or encoder.hidden_size
     rows = encoder.max_positions + encoder.position_offset
     table = np.zeros((rows, size), np.float32)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 
+import keras
 import numpy as np
 
 from official import tokenizers
@@ -13,6 +14,7 @@ from official.utils import paths
 
 _POOLER = re.compile("encoder/pooler/")
 _ADAPTER = re.compile("encoder/.*_adapter/")
+_HIDDEN = ("transform/kernel", "transform/bias", "norm/scale", "norm/offset")
 _POSITIONS = "/position_embedding/table"
 
 
@@ -27,10 +29,11 @@ def start_from(
 
     Low-rank updates keep their initial weights, with which they change nothing: those of the other
     model are in its kernels. Adapters that the other encoder lacks keep theirs, and so does a
-    pooler with `encoder`. If the new encoder has more positions, the other table of positions is
-    repeated, so that what attention has learned about near positions remains valid within each copy
-    (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the row
-    that it has in the other model, or the mean of those that spell it (see `derived_models`).
+    pooler with `encoder`. The hidden layer of a head (`transform`) then gets the weights of that of
+    the other model's masked LM. If the new encoder has more positions, the other table of positions
+    is repeated, so that what attention has learned about near positions remains valid within each
+    copy (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the
+    row that it has in the other model, or the mean of those that spell it (see `derived_models`).
 
     Args:
       model: the new model.
@@ -51,6 +54,7 @@ def start_from(
         for path, variable in model.variables_by_path().items()
         if path.startswith(parts) and not low_rank.is_update(path)
     }
+    hidden = _hidden_layers(model) if weights == "encoder" else {}
     if variables:
         arrays = checkpoints.load_variables(init, which)
         if tokenizer is not None:
@@ -61,6 +65,9 @@ def start_from(
                 arrays = derived_models.rows_for_tokenizer(initial, arrays, known, tokenizer, size)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
+        for path, (variable, theirs) in hidden.items():
+            if theirs in arrays and arrays[theirs].shape == variable.shape:
+                variables[path], arrays[path] = variable, arrays[theirs]
         fresh = [_ADAPTER, _POOLER] if weights == "encoder" else [_ADAPTER]
         for pattern in fresh:
             if not any(map(pattern.match, arrays)):
@@ -77,6 +84,17 @@ def start_from(
     for name, paths_of in (("adapters", adapters), ("low-rank updates", updates)):
         others += [name] if paths_of else []
     return len(variables), others
+
+
+def _hidden_layers(model: Model) -> dict[str, tuple[keras.Variable, str]]:
+    """Returns the variables of hidden layers of heads, and their paths in a masked LM, by path."""
+    known = model.variables_by_path()
+    return {
+        f"{objective.name}/{name}": (known[f"{objective.name}/{name}"], f"masked_lm/{name}")
+        for objective in model.objectives
+        for name in _HIDDEN
+        if getattr(objective.config, "transform", False) and f"{objective.name}/{name}" in known
+    }
 
 
 def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:

@@ -50,6 +50,8 @@ class Encoder(Layer):
         batch_fields: further arguments of a call, which `inputs.encode` takes from a batch.
         reads_positions: whether a call has the argument `read_positions` int [B, P]. It then
             computes only these positions of the last layer, beside those that are pooled.
+        takes_parts: whether a call has the argument `part_ids` int [B, T]: tokens attend only to
+            tokens of their own part of a row. Of other encoders the attention mask says it.
         token_table: the `Table` of the tokens, for outputs that are tied to it; None = none.
         depths: the number of the block that runs at each depth, in `blocks`, after `embeddings`; ()
             = no single order has all layers.
@@ -62,6 +64,7 @@ class Encoder(Layer):
 
     batch_fields: tuple[str, ...] = ()
     reads_positions = False
+    takes_parts = False
     depths: Sequence[int] = ()
 
     def __init__(self, config, *, name, dtype=None):

@@ -72,7 +72,7 @@ def encode(
     padding_mask = batch.get("padding_mask")
     padding = None if padding_mask is None else masks.padding(padding_mask)
     part_ids = batch.get("part_ids")
-    parts = None if part_ids is None else masks.parts(part_ids)
+    parts = None if part_ids is None or encoder.takes_parts else masks.parts(part_ids)
     block_ids = batch.get("block_ids")
     blocks = None if block_ids is None else masks.blocks(block_ids)
     options = {name: batch[name] for name in FIELDS if name in batch}
@@ -91,6 +91,8 @@ def encode(
         options["decoder_positions"] = batch.get("target_positions")
     if "permutation_mask" in options and "masked_positions" in batch:
         options["query_positions"] = batch["masked_positions"]
+    if encoder.takes_parts:
+        options["part_ids"] = part_ids
     if read_positions is not None:
         options["read_positions"] = read_positions
     if read_offsets is not None:

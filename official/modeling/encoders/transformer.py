@@ -1,4 +1,4 @@
-"""The transformer encoder of BERT, RoBERTa, ALBERT, ELECTRA, DeBERTa and GPT-2.
+"""The transformer encoder of BERT, RoBERTa, ALBERT, ELECTRA, DeBERTa, GPT-2 and ModernBERT.
 
 Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, K pooled positions,
 P positions that are read, L layers (depths: a block that is shared counts at each depth where it
@@ -21,13 +21,15 @@ from official.modeling.layers.disentangled import DistanceTable
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.kernels import take_positions
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.norm import LayerNorm
-from official.modeling.layers.positions import RelativeBias
+from official.modeling.layers.local_attention import Blocks
+from official.modeling.layers.norm import make_norm
+from official.modeling.layers.positions import RelativeBias, Rotation
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Size, Tensor
 from official.utils.errors import UserError
 
 _MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
+_SHORT = 2  # windows of a row that local layers do not cut into blocks
 
 
 class Encoder(base.Encoder, saved_as="TransformerEncoder"):
@@ -39,6 +41,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             positions attended to are then the S slots of the cache.
         slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled the
             slots before it.
+        part_ids: int [B, T], the part of each token: see `takes_parts`.
         read_positions: int [B, P], the positions of the last layer that are computed, beside those
             that are pooled. `sequence_output` is then [B, P, D]. None = all. There is no
             `output_all` and no cache with it.
@@ -46,6 +49,10 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             The last layer then runs twice, the second time with its own outputs as the queries, and
             both times with its inputs as keys and values: the enhanced mask decoder (He et al.
             2021, section 3.2; DeBERTa's release). None = none. Nothing is pooled then.
+
+    Layers with local attention take time linear in T, if the row is longer than a few windows, and
+    `attention_mask` is the same for all queries of a row. With `output_all`, they compute all
+    weights, those outside of the window too, which are 0.
 
     A call returns the outputs of `base.Encoder`, and
         `attention_parts` with `output_all`: L records `Attended`, with scores, queries, keys and
@@ -57,6 +64,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     """
 
     reads_positions = True  # see `official.modeling.encoders.inputs`
+    takes_parts = True
 
     def __init__(self, config, *, seed=0, name="encoder", shared=None, dtype=None):
         """Describes an encoder; `build()` creates its variables.
@@ -82,8 +90,13 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         self.final_norm = None
         size, dtype = config.hidden_size, self.dtype_policy
         if config.norm == "pre":
-            self.final_norm = LayerNorm(
-                size, epsilon=config.norm_epsilon, name="final_norm", dtype=dtype
+            self.final_norm = make_norm(
+                config.norm_type,
+                size,
+                epsilon=config.norm_epsilon,
+                bias=config.norm_bias,
+                name="final_norm",
+                dtype=dtype,
             )
         if config.relative_buckets:
             self.relative_bias = RelativeBias(
@@ -139,8 +152,10 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             max_positions=config.max_positions,
             position_offset=config.position_offset,
             segment_types=config.segment_types,
-            normalize=config.norm == "post",
+            normalize=config.embeddings_have_norm,
             epsilon=config.norm_epsilon,
+            norm_type=config.norm_type,
+            norm_bias=config.norm_bias,
             dropout=config.dropout,
             initializer=weights(config.initializer_range),
             position_initializer=weights(position_range),
@@ -170,6 +185,12 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 attention_dropout=config.attention_dropout,
                 norm=config.norm,
                 epsilon=config.norm_epsilon,
+                norm_type=config.norm_type,
+                norm_bias=config.norm_bias,
+                first_norm=config.first_norm or name != names[0],
+                attention_output_dropout=config.attention_output_dropout,
+                use_bias=config.use_bias,
+                gated=config.gated,
                 initializer=weights(config.initializer_range),
                 name=name,
                 residual_initializer=weights(residual_range),
@@ -206,6 +227,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         read_positions: Tensor | None = None,
         read_offsets: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        part_ids: Tensor | None = None,
         training: bool | None = None,
     ) -> dict[str, Any]:
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
@@ -220,6 +242,9 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         if self.config.causal:
             slots = (length, None) if cache is None else (cache[0][0].shape[2], slot)
             attention_mask = masks.combine(attention_mask, masks.causal(length, *slots))
+        plain = output_all or read_offsets is not None
+        masked = self._masks(attention_mask, part_ids, length, plain)
+        rotations = self._rotations(positions, length, slot)
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
         to_pool = self.config.pooled_position, real, pooled_positions
         queries, num_pooled = read_positions, 0
@@ -230,7 +255,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             num_pooled = pooled.shape[1]
         hidden_states, attended = self._run_blocks(
             x,
-            attention_mask,
+            masked,
+            rotations,
             rng=rng,
             cache=cache,
             slot=slot,
@@ -256,10 +282,44 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             outputs["cache"] = tuple(layer.cache for layer in attended)
         return outputs if queries is not None else self.with_mask(outputs, padding_mask)
 
+    def _masks(
+        self, attention_mask: Tensor | None, part_ids: Tensor | None, length: Size, plain: bool
+    ) -> tuple[Tensor | None, Tensor | Blocks | None]:
+        """Returns the mask of global layers and that of local ones; None = all may attend.
+
+        With `plain`, local layers compute all scores, as global ones do.
+        """
+        parts = None if part_ids is None else masks.parts(part_ids)
+        whole = masks.combine(attention_mask, parts)  # [B or 1, N or 1, T or 1, S]
+        local = self.config.local_attention
+        if local is None:
+            return whole, None
+        short = isinstance(length, int) and length <= _SHORT * local.window
+        by_query = attention_mask is not None and attention_mask.shape[1:3] != (1, 1)
+        if short or by_query or plain:
+            return whole, masks.combine(whole, masks.window(length, length, local.reach))
+        return whole, Blocks.of(length, local.reach, attention_mask, part_ids)
+
+    def _rotations(
+        self, positions: Tensor | None, length: Size, slot: Size
+    ) -> tuple[Rotation | None, Rotation | None]:
+        """Returns the rotary positions of global layers and those of local ones; None = none."""
+        config, rotations = self.config, [None, None]
+        if config.positions == "rotary":
+            if positions is None:
+                positions = ops.expand_dims(ops.arange(length, dtype="int32") + slot, 0)
+            size = config.hidden_size // config.num_heads
+            thetas = [config.rotary_theta]
+            thetas += [] if config.local_attention is None else [config.local_attention.theta]
+            for i, theta in enumerate(thetas):
+                rotations[i] = Rotation.of(positions, size, theta, self.compute_dtype)
+        return tuple(rotations)
+
     def _run_blocks(
         self,
         x: Tensor,
-        attention_mask: Tensor,
+        masked: tuple[Tensor | None, Tensor | Blocks | None],
+        rotations: tuple[Rotation | None, Rotation | None],
         *,
         rng: Draws | None,
         cache: Any,
@@ -268,6 +328,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         read_offsets: Tensor | None,
     ):
         """Runs the blocks of all depths, and the final norm if there is one.
+
+        `masked` and `rotations` are for global layers, and for local ones.
 
         Returns:
             The states, L + 1 tensors [B, T, D]; the `Attended` of each depth.
@@ -278,16 +340,18 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         if self.distance_table is not None:
             distances = self.distance_table.read(ops.shape(x)[1])
         for i, depth in enumerate(self.depths):
+            kind = int(self.config.is_local(i))
             block = functools.partial(
                 self.blocks[depth],
                 x,
-                attention_mask,
+                attention_mask=masked[kind],
                 rng=rng,
                 cache=None if cache is None else cache[i],
                 slot=slot,
                 query_positions=last_queries if i == len(self.depths) - 1 else None,
                 bias=bias,
                 distances=distances,
+                rotation=rotations[kind],
             )
             queries = None
             if read_offsets is not None and i == len(self.depths) - 1:
@@ -295,7 +359,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 queries = block(queries=queries).states
             x, layer, _ = block(queries=queries)
             if i == 0 and self.convolution is not None:
-                x = self.convolution(states[0], x, attention_mask, rng=rng)
+                x = self.convolution(states[0], x, masked[0], rng=rng)
             states.append(x)
             attended.append(layer)
         if self.final_norm is not None:

@@ -1,9 +1,12 @@
 """Multi-head attention: of a sequence to itself, and of a decoder to an encoder.
 
+A sequence attends to itself as a whole, or in the blocks of `layers.local_attention`.
+
 Shapes: B batch, T query length, S key length or slots of a cache, N heads, H head size, D hidden,
 E hidden size of the sequence attended to, K vectors of distances.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +25,8 @@ from official.modeling.layers.kernels import (
     write_slots,
 )
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.local_attention import Blocks
+from official.modeling.layers.positions import Rotation
 from official.modeling.layers.random import Draws, Scaled
 from official.modeling.types import Size, Tensor
 
@@ -29,11 +34,14 @@ from official.modeling.types import Size, Tensor
 class Attended(NamedTuple):
     """The result of an attention layer.
 
+    In blocks, weights, scores, queries, keys and values are those of all blocks, and query
+    positions are not taken from them.
+
     Attributes:
         output: [B, T, D].
         weights: the attention weights before dropout, [B, N, T, S].
         scores: the logits of the weights, before the mask: [B, N, T, S].
-        query: [B, N, T, H], not scaled.
+        query: [B, N, T, H], not scaled, and turned if there are rotary positions, as the keys.
         key: [B, N, S, H], of all slots if there is a cache.
         value: [B, N, S, H].
     """
@@ -133,8 +141,8 @@ class _Heads(Layer):
         bias: Tensor,
         rng: Draws | None,
     ):
-        """Returns `Attended` for queries, keys and values of all heads."""
-        batch, _, length, _ = ops.shape(query)
+        """Returns `Attended` for queries, keys and values of all heads, or of all blocks."""
+        batch, _, *lengths, _ = ops.shape(query)
         scaled = query if self.factor is None else query * self.factor
         scores = times_transposed(scaled, key)  # [B, N, T, S]
         scores = ops.cast(scores, accurate(self.compute_dtype))
@@ -145,7 +153,11 @@ class _Heads(Layer):
             masked = scores + masks.bias(attention_mask, scores.dtype)
         kept = dropout_mask(ops.shape(masked), self.dropout, rng, self.dropout_axis)
         kept = softmax(masked, self.compute_dtype, kept, self.dropout)
-        context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
+        context = ops.matmul(kept, value)
+        length = lengths[0] if len(lengths) == 1 else math.prod(lengths)
+        if len(lengths) > 1:
+            context = ops.reshape(context, (batch, self.num_heads, length, self.head_size))
+        context = ops.transpose(context, (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
         output = self.output_projection(context)
         # A graph whose outputs do not read the weights leaves this softmax out.
@@ -189,7 +201,7 @@ class Attention(_Heads):
     def call(
         self,
         x: Tensor,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Blocks | None = None,
         rng: Draws | None = None,
         cache: Any | None = None,
         slot: Size = 0,
@@ -197,13 +209,15 @@ class Attention(_Heads):
         queries: Tensor | None = None,
         bias: Tensor | None = None,
         distances: Distances | None = None,
+        rotation: Rotation | None = None,
         training: bool | None = None,
     ) -> Attended:
-        """Attends from each position of `x`, or from some, to all positions.
+        """Attends from each position of `x`, or from some, to all positions or to those nearby.
 
         Args:
             x: [B, T, D]. The padding mask that Keras keeps with it is combined with the other.
-            attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+            attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all. Or
+                `Blocks`, without cache and bias.
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, [B, N, S, H] each; None = only `x` is attended to.
             slot: int, the slot of the first position of `x`.
@@ -212,13 +226,19 @@ class Attention(_Heads):
             queries: [B, P, D], what attends at `query_positions` in the place of `x`; None = `x`.
             bias: added to the scores of all positions, broadcastable to [B, N, T, S]; None = 0.
             distances: the vectors of distances, if the layer has scores of them.
+            rotation: the rotary positions of `x`; None = there are none.
             training: whether Keras trains; see `Layer.draws`.
 
         Returns:
             `Attended`.
         """
         rng = self.draws(rng, training)
+        rotation = None if rotation is None else Rotation(*rotation)
+        if isinstance(attention_mask, tuple):
+            blocks = Blocks(*attention_mask)
+            return self._attend_in_blocks(x, blocks, rng, query_positions, rotation)
         attention_mask = masks.combine(attention_mask, masks.implied(x))
+        turned = rotation
         if query_positions is None:
             query, key, value = self._split(self.query_key_value(x), 3)
         else:
@@ -229,6 +249,9 @@ class Attention(_Heads):
             (query,), (key, value) = self._split(queries, 1), self._split(others, 2)
             attention_mask = masks.rows(attention_mask, query_positions)
             bias = masks.rows(bias, query_positions)
+            turned = None if rotation is None else rotation.rows(query_positions)
+        if rotation is not None:
+            query, key = turned.turn(query), rotation.turn(key)
         if distances is not None:
             vectors = self._of_distances(Distances(*distances), rng)
             scores = distance_scores(query, key, *vectors, positions=query_positions)
@@ -249,6 +272,25 @@ class Attention(_Heads):
         else:
             query, key = self.distance_query(vectors), self.distance_key(vectors)
         return key * self.factor, query * self.factor, distances.of_query, distances.of_key
+
+    def _attend_in_blocks(
+        self,
+        x: Tensor,
+        blocks: Blocks,
+        rng: Draws | None,
+        query_positions: Tensor | None,
+        rotation: Rotation | None,
+    ) -> Attended:
+        """Attends from each position of `x` to those nearby; the arguments are those of `call`."""
+        query, key, value = self._split(self.query_key_value(x), 3)
+        if rotation is not None:
+            query, key = rotation.turn(query), rotation.turn(key)
+        query, key, value = blocks.queries(query), blocks.keys(key), blocks.keys(value)
+        attended = self._attend(query, key, value, blocks.mask, None, rng)
+        output = attended.output[:, : ops.shape(x)[1]]
+        if query_positions is not None:
+            output = take_positions(output, query_positions)
+        return attended._replace(output=output)
 
 
 class CrossAttention(_Heads):

@@ -16,7 +16,9 @@ from official.modeling.layers.attention import Attended, Attention, CrossAttenti
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import dropout, dropout_mask, take_positions
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.norm import NORMS, LayerNorm
+from official.modeling.layers.local_attention import Blocks
+from official.modeling.layers.norm import LayerNorm, make_norm
+from official.modeling.layers.positions import Rotation
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.layers.relative_attention import RelativeAttention
 from official.modeling.types import Size, Tensor
@@ -162,9 +164,20 @@ class _Sublayers(Layer):
             if layer is not None:
                 layer.build()
 
-    def add(self, x: Tensor, y: Tensor, norm, rng: Draws | None, adapter: Adapter | None = None):
-        """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
-        y = dropout(y, self.dropout, rng, self.dropout_axis)
+    def add(
+        self,
+        x: Tensor,
+        y: Tensor,
+        norm,
+        rng: Draws | None,
+        adapter: Adapter | None = None,
+        rate: float | None = None,
+    ):
+        """Adds the output y [B, T, D] of a sublayer to x [B, T, D].
+
+        `rate` is the dropout rate of y; None = that of the block.
+        """
+        y = dropout(y, self.dropout if rate is None else rate, rng, self.dropout_axis)
         x = x + (y if adapter is None else adapter(y, rng=rng))
         return x if self.pre_norm else norm(x)
 
@@ -190,6 +203,10 @@ class Block(_Sublayers):
         residual_initializer: initializer of the kernels whose products are added to the
             residual sum; None = `initializer`.
         norm_type: 'layer' or 'rms'.
+        norm_bias: whether a layer norm has an offset.
+        first_norm: whether there is a norm before the attention, with norm 'pre'.
+        attention_output_dropout: dropout rate of the output of the attention of the sequence to
+            itself; None = `dropout`.
         head_size: H; None = D / N.
         use_bias: whether the linear layers have biases.
         scale_scores: see `scale` of the attention layers.
@@ -219,6 +236,9 @@ class Block(_Sublayers):
         name=None,
         residual_initializer=None,
         norm_type="layer",
+        norm_bias=True,
+        first_norm=True,
+        attention_output_dropout=None,
         head_size=None,
         use_bias=True,
         scale_scores=True,
@@ -234,6 +254,7 @@ class Block(_Sublayers):
         super().__init__(name=name, dtype=dtype)
         self.pre_norm = norm == "pre"
         self.dropout = dropout
+        self.attention_output_dropout = attention_output_dropout
         self.dropout_axis = 1 if share_dropout else None
         heads = {
             "head_size": head_size,
@@ -245,7 +266,9 @@ class Block(_Sublayers):
             "share_dropout": share_dropout,
             "dtype": dtype,
         }
-        make_norm = functools.partial(NORMS[norm_type], size, epsilon=epsilon, dtype=dtype)
+        norms = functools.partial(
+            make_norm, norm_type, size, epsilon=epsilon, bias=norm_bias, dtype=dtype
+        )
         self.attention = Attention(
             size,
             num_heads,
@@ -254,11 +277,11 @@ class Block(_Sublayers):
             distance_dropout=dropout,
             **heads,
         )
-        self.attention_norm = make_norm(name="attention_norm")
+        self.attention_norm = norms(name="attention_norm") if first_norm else None
         self.cross_attention = self.cross_attention_norm = None
         if cross:
             self.cross_attention = CrossAttention(size, num_heads, name="cross_attention", **heads)
-            self.cross_attention_norm = make_norm(name="cross_attention_norm")
+            self.cross_attention_norm = norms(name="cross_attention_norm")
         self.feed_forward = FeedForward(
             size,
             intermediate_size,
@@ -272,7 +295,7 @@ class Block(_Sublayers):
             gated=gated,
             dtype=dtype,
         )
-        self.feed_forward_norm = make_norm(name="feed_forward_norm")
+        self.feed_forward_norm = norms(name="feed_forward_norm")
         self.make_adapters(
             size, adapter_size, activation=activation, initializer=adapter_initializer, dtype=dtype
         )
@@ -291,7 +314,7 @@ class Block(_Sublayers):
     def call(
         self,
         x: Tensor,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Blocks | None = None,
         rng: Draws | None = None,
         cache: Any | None = None,
         slot: Size = 0,
@@ -299,6 +322,7 @@ class Block(_Sublayers):
         queries: Tensor | None = None,
         bias: Tensor | None = None,
         distances: Any | None = None,
+        rotation: Rotation | None = None,
         others=None,
         cross_mask: Tensor | None = None,
         training: bool | None = None,
@@ -307,7 +331,7 @@ class Block(_Sublayers):
 
         Args:
             x: [B, T, D].
-            attention_mask: see `Attention`, as all others up to `bias`.
+            attention_mask: see `Attention`, as all others up to `rotation`.
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, or None.
             slot: the slot of the first position of `x`.
@@ -315,6 +339,7 @@ class Block(_Sublayers):
             queries: [B, P, D], their states, in the place of those in `x`; None = those in `x`.
             bias: added to the scores of the attention of the sequence to itself, or None.
             distances: see `Attention`, or None.
+            rotation: the rotary positions, or None.
             others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             training: whether Keras trains; see `Layer.draws`.
@@ -326,7 +351,7 @@ class Block(_Sublayers):
         norm = self.attention_norm
         attended = self.attention(
             self._before(x, norm),
-            attention_mask,
+            attention_mask=attention_mask,
             rng=rng,
             cache=cache,
             slot=slot,
@@ -334,10 +359,12 @@ class Block(_Sublayers):
             queries=None if queries is None else self._before(queries, norm),
             bias=bias,
             distances=distances,
+            rotation=rotation,
         )
         if query_positions is not None:
             x = take_positions(x, query_positions) if queries is None else queries
-        x = self.add(x, attended.output, norm, rng, self.attention_adapter)
+        rate = self.attention_output_dropout
+        x = self.add(x, attended.output, norm, rng, self.attention_adapter, rate)
         crossed = ()
         if self.cross_attention is not None:
             norm = self.cross_attention_norm
@@ -350,7 +377,7 @@ class Block(_Sublayers):
 
     def _before(self, x: Tensor, norm) -> Tensor:
         """Returns the input of a sublayer: [B, T, D]."""
-        return norm(x) if self.pre_norm else x
+        return norm(x) if self.pre_norm and norm is not None else x
 
 
 def adapter_options(config, seed: int, name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from official.modeling.layers.kernels import (
     with_gradient,
 )
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.norm import make_norm
 from official.modeling.layers.positions import Sinusoids
 from official.modeling.layers.random import Draws
 from official.modeling.types import Size, Tensor
@@ -144,8 +144,10 @@ class Embeddings(Layer):
         dropout: dropout rate.
         initializer: initializer of the tables and the projection.
         name: last part of the variables' paths.
+        norm_type: 'layer' or 'rms'.
+        norm_bias: whether a layer norm has an offset.
         position_initializer: initializer of the position table; None = `initializer`.
-        positions: 'learned' = there is a position table; 'sinusoidal' or 'none'.
+        positions: 'learned' = there is a position table; 'sinusoidal'; others = nothing is added.
         scale: whether the token embeddings are multiplied by sqrt(E).
         shared: layers of another encoder to share, by the name of the attribute here: 'token',
             'position', 'segment', 'norm'. The other encoder builds them.
@@ -166,6 +168,8 @@ class Embeddings(Layer):
         dropout,
         initializer,
         name=None,
+        norm_type="layer",
+        norm_bias=True,
         position_initializer=None,
         positions="learned",
         scale=False,
@@ -194,8 +198,8 @@ class Embeddings(Layer):
         if segment_types:
             self.segment = shared.get("segment") or table(segment_types, "segment_embedding")
         if normalize:
-            self.norm = shared.get("norm") or LayerNorm(
-                embedding_size, epsilon=epsilon, name="norm", dtype=dtype
+            self.norm = shared.get("norm") or make_norm(
+                norm_type, embedding_size, epsilon=epsilon, bias=norm_bias, name="norm", dtype=dtype
             )
         if embedding_size != hidden_size:
             self.projection = Linear(

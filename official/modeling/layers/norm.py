@@ -1,4 +1,4 @@
-"""Layer normalization, and its form without a mean.
+"""Layer normalization, with an offset or without one, and its form without a mean.
 
 Shapes: D the normalized size, R rows.
 """
@@ -7,54 +7,60 @@ from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, one_pass, sum_rows, with_gradient
-from official.modeling.types import Tensor
+from official.modeling.types import DType, Tensor
 
 
 class LayerNorm(Layer):
     """Normalizes the last axis to mean 0 and variance 1, then applies a scale and an offset.
 
-    The variables are `scale` [D] and `offset` [D]. Statistics are computed in float32 or float64.
-    The output has the compute dtype of the layer.
+    The variables are `scale` [D] and, with `use_offset`, `offset` [D]. Statistics are computed in
+    float32 or float64. The output has the compute dtype of the layer.
     """
 
-    def __init__(self, size, *, epsilon, name=None, dtype=None):
+    def __init__(self, size, *, epsilon, use_offset=True, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.epsilon = epsilon
+        self.use_offset = use_offset
 
     def build(self, input_shape=None):
         """Creates the variables."""
         options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
         self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
-        self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
+        self.offsets = []
+        if self.use_offset:
+            self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
+            self.offsets = [self.offset]
 
     def call(self, x: Tensor) -> Tensor:
         """Normalizes x [..., D]."""
         rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
-        y = normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
+        y = normalize(rows, self.scale, *self.offsets, epsilon=self.epsilon)
         return ops.reshape(y, ops.shape(x))
 
 
 @with_gradient
-def normalize(x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float) -> Tensor:
+def normalize(x: Tensor, scale: Tensor, *offset: Tensor, epsilon: float) -> Tensor:
     """Returns the layer norm of x [R, D] in the type of x, with its gradient."""
-    y, mean, factor = _normalized(x, scale, offset, epsilon=epsilon)
+    y, mean, factor = _normalized(x, scale, *offset, epsilon=epsilon)
 
     def backward(upstream):
         of_x, aligned = _norm_gradient(upstream, x, mean, factor, scale)
-        return of_x, sum_rows(aligned), ops.cast(sum_rows(upstream), offset.dtype)
+        of_offset = [ops.cast(sum_rows(upstream), each.dtype) for each in offset]
+        return of_x, sum_rows(aligned), *of_offset
 
     return y, backward
 
 
 @one_pass
-def _normalized(x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float):
+def _normalized(x: Tensor, scale: Tensor, *offset: Tensor, epsilon: float):
     """Returns the layer norm of x [R, D], and the mean and the factor of each row [R, 1]."""
     rows = ops.cast(x, scale.dtype)
     mean = ops.mean(rows, axis=-1, keepdims=True)
     centered = rows - mean
     factor = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
-    return ops.cast(centered * factor * scale + offset, x.dtype), mean, factor
+    y = centered * factor * scale
+    return ops.cast(y + offset[0] if offset else y, x.dtype), mean, factor
 
 
 @one_pass
@@ -141,3 +147,17 @@ def _division_gradient(upstream: Tensor, x: Tensor, factor: Tensor, scale: Tenso
 
 # The norms that a config can name.
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+def make_norm(
+    kind: str,
+    size: int,
+    *,
+    epsilon: float,
+    bias: bool = True,
+    name: str | None = None,
+    dtype: DType | None = None,
+) -> LayerNorm | RMSNorm:
+    """Returns the norm that a config names: 'layer', with an offset if `bias` is true, or 'rms'."""
+    options = {"use_offset": bias} if kind == "layer" else {}
+    return NORMS[kind](size, epsilon=epsilon, name=name, dtype=dtype, **options)

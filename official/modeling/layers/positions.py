@@ -1,14 +1,17 @@
-"""Positions: sinusoids of positions and of distances, and T5's bias of distances.
+"""Positions: sinusoids of positions and of distances, rotations, and T5's bias of distances.
 
 Shapes: B batch, T length or content rows, P query rows, M memory, S = M + T keys or slots of a
 cache, R distances, N heads, H head size, D hidden, E embedding size, K buckets.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from keras import ops
 
+from official.modeling import masks
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import accurate, take_rows, with_gradient
+from official.modeling.layers.kernels import accurate, one_pass, take_rows, with_gradient
 from official.modeling.types import DType, Size, Tensor
 
 
@@ -58,6 +61,62 @@ class Sinusoids(Layer):
     def first(self, length: Size, offset: int = 0) -> Tensor:
         """Returns the vectors of `length` positions from `offset` on: [length, E]."""
         return self(ops.arange(length, dtype="int32") + offset)
+
+
+class Rotation(NamedTuple):
+    """The rotary positions of a sequence (Su et al. 2021, section 3.2).
+
+    Number i of a head and number i + H / 2 are a point, which turns by the angle
+    p * theta^(-2 i / H) at position p. The product of a query and a key then depends on the
+    difference of their positions only. (The paper turns numbers 2 i and 2 i + 1. That is the same
+    up to a permutation of a head's numbers, but the weights of a model fit one of the two only.)
+
+    Attributes:
+        cosine: [B or 1, 1, T, H / 2], of each angle.
+        sine: the same.
+    """
+
+    cosine: Any
+    sine: Any
+
+    @classmethod
+    def of(cls, positions: Tensor, size: int, theta: float, dtype: DType) -> "Rotation":
+        """Returns the rotation of positions; angles have at least the precision of float32.
+
+        Args:
+            positions: int [B or 1, T].
+            size: H, even.
+            theta: the longest wave is 2 pi theta positions long, or a little less.
+            dtype: dtype of the sines and cosines.
+        """
+        numbers = ops.cast(ops.expand_dims(positions, 1), accurate(dtype))
+        sine, cosine = _waves(numbers, size, theta)
+        return cls(ops.cast(cosine, dtype), ops.cast(sine, dtype))
+
+    def rows(self, positions: Tensor) -> "Rotation":
+        """Returns the rotation of some positions of each sequence, int [B, P]."""
+        return Rotation(*(masks.rows(wave, positions) for wave in self))
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Turns queries or keys [B, N, T, H]."""
+        return _turned(x, self.cosine, self.sine)
+
+
+@with_gradient
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def backward(upstream):
+        return _products(upstream, cosine, -sine), None, None  # turned back
+
+    return _products(x, cosine, sine), backward
+
+
+@one_pass
+def _products(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    dtype = accurate(x.dtype)
+    cosine, sine = ops.cast(cosine, dtype), ops.cast(sine, dtype)
+    first, second = ops.split(ops.cast(x, dtype), 2, axis=-1)
+    turned = [first * cosine - second * sine, second * cosine + first * sine]
+    return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)
 
 
 def distance_vectors(
@@ -246,8 +305,8 @@ def _columns(x: Tensor, columns: Tensor, count: int):
     return ops.take_along_axis(x, columns[:, None], axis=3)
 
 
-def _waves(numbers: Tensor, size: int):
+def _waves(numbers: Tensor, size: int, theta: float = 10000.0):
     """Returns the sines and the cosines of numbers [...]: [..., size / 2] each."""
-    frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
+    frequencies = theta ** (-np.arange(0, size, 2) / size)
     angles = numbers[..., None] * ops.convert_to_tensor(frequencies, numbers.dtype)
     return ops.sin(angles), ops.cos(angles)

@@ -11,7 +11,7 @@ from keras import ops
 from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, BlockOutput
 from official.modeling.layers.kernels import dropout
-from official.modeling.layers.norm import NORMS
+from official.modeling.layers.norm import make_norm
 from official.modeling.layers.positions import RelativeBias
 from official.modeling.layers.random import Draws
 from official.modeling.types import Size, Tensor
@@ -87,8 +87,12 @@ class Stack(Layer):
                 dtype=dtype,
             )
         if config.norm_position == "pre":
-            self.final_norm = NORMS[config.norm](
-                config.hidden_size, epsilon=config.norm_epsilon, name="final_norm", dtype=dtype
+            self.final_norm = make_norm(
+                config.norm,
+                config.hidden_size,
+                epsilon=config.norm_epsilon,
+                name="final_norm",
+                dtype=dtype,
             )
 
     def build(self, input_shape=None):

@@ -10,7 +10,10 @@ import keras
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
+from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.kernels import accurate, cross_entropy, take_positions
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import make_norm
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Batch, Encoded, Size, Tensor
 
@@ -69,6 +72,31 @@ class Objective(keras.Layer):
             encoder_config.initializer_range,
             Draws.of_name(seed, name),
         )
+
+    def make_hidden(self, inputs: int, outputs: int) -> None:
+        """Makes the layers of `hidden`, with the variables `transform/...` and `norm/...`."""
+        config = self.encoder_config
+        self.activation = ACTIVATIONS[config.activation]
+        self.transform = Linear(
+            inputs,
+            outputs,
+            initializer=self.initializer,
+            use_bias=config.hidden_bias,
+            name="transform",
+            dtype=self.dtype_policy,
+        )
+        self.norm = make_norm(
+            config.norm_type,
+            outputs,
+            epsilon=config.norm_epsilon,
+            bias=config.norm_bias,
+            name="norm",
+            dtype=self.dtype_policy,
+        )
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Maps states [..., D] by a linear layer, the activation of the encoder and a norm."""
+        return self.norm(self.activation(self.transform(x)))
 
     @property
     def term_weights(self) -> dict[str, float]:

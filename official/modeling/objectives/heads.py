@@ -28,7 +28,8 @@ class Reader(base.Objective):
     and `mix/gamma` come before those of the head, and the penalty of the weights is the term
     `NAME_mix`. With `bilstm`, a BiLSTM reads the last layer or the mix, after dropout, and the head
     its outputs (Devlin et al., 2019, section 5.1, on top of a left-to-right model). Its variables
-    `bilstm/...` come before those of the head.
+    `bilstm/...` come before those of the head. With `transform`, the head reads its input through
+    the hidden layer that masked LM has; the variables are `transform/...` and `norm/...`.
 
     Attributes:
         width: W, which is D, or 2 C with a BiLSTM of C cells.
@@ -44,6 +45,8 @@ class Reader(base.Objective):
             draws = Draws.of_name(seed, f"{self.name}/bilstm")
             self.bilstm = BiLSTM(self.width, config.bilstm, seed=draws, dtype=self.dtype_policy)
             self.width = 2 * config.bilstm
+        if config.transform:
+            self.make_hidden(self.width, self.width)
 
     def make_mix(self, key: str):
         """Returns the mix that a key of the config describes, and the numbers of its layers."""
@@ -58,8 +61,9 @@ class Reader(base.Objective):
         return [] if self.mix is None else [(self.config.mix, self.mix)]
 
     def build(self, input_shape=None):
-        """Creates the variables of the mix and the BiLSTM."""
-        for layer in (self.mix, self.bilstm):
+        """Creates the variables of the mix, the BiLSTM and the hidden layer."""
+        hidden = (self.transform, self.norm) if self.config.transform else ()
+        for layer in (self.mix, self.bilstm, *hidden):
             if layer is not None:
                 layer.build()
 
@@ -102,7 +106,8 @@ class Reader(base.Objective):
 
     def states(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the vectors that the head reads: [B, T, W]."""
-        return self.read(encoded, rng)["sequence_output"]
+        states = self.read(encoded, rng)["sequence_output"]
+        return self.hidden(states) if self.config.transform else states
 
     def with_penalty_weight(self, sums):
         """Adds the divisor of the penalty, which is that of the head, to `weight_sums`."""
@@ -178,6 +183,8 @@ class Head(Reader):
     def outputs(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""
         pooled = self.pool(self.read(encoded, rng))
+        if self.config.transform:
+            pooled = self.hidden(pooled)
         if getattr(self.config, "activation", None) == "relu":
             pooled = ops.relu(pooled)
         return self.as_loss(self.output_projection(dropout(pooled, self.config.dropout, rng)))

@@ -13,11 +13,9 @@ from keras import ops
 
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.kernels import cross_entropy, flat_positions
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
@@ -33,20 +31,7 @@ class MaskedLM(base.Objective):
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
-        self.activation = ACTIVATIONS[encoder_config.activation]
-        self.transform = Linear(
-            encoder_config.hidden_size,
-            embedding_size,
-            initializer=self.initializer,
-            name="transform",
-            dtype=self.dtype_policy,
-        )
-        self.norm = LayerNorm(
-            embedding_size,
-            epsilon=encoder_config.norm_epsilon,
-            name="norm",
-            dtype=self.dtype_policy,
-        )
+        self.make_hidden(encoder_config.hidden_size, embedding_size)
         self.position_table = None
         if getattr(config, "enhanced_mask_decoder", False):
             self.position_table = Table(
@@ -69,8 +54,7 @@ class MaskedLM(base.Objective):
 
     def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
-        hidden = self.norm(self.activation(self.transform(hidden)))  # [R, E]
-        return encoder.token_table.scores(hidden, self.output_bias)
+        return encoder.token_table.scores(self.hidden(hidden), self.output_bias)
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""

@@ -24,6 +24,7 @@ from official.config.encoders import (
     Convolution,
     Disentangled,
     EncoderDecoderConfig,
+    LocalAttention,
     TransformerConfig,
     TransformerXLConfig,
 )
@@ -75,6 +76,11 @@ DEBERTA = dataclasses.replace(
     convolution=Convolution(),
 )  # fmt: skip
 DEBERTA_V1 = dataclasses.replace(BERT, disentangled=Disentangled(0, 4, own_projections=True))
+MODERN = dataclasses.replace(
+    BERT, num_layers=4, norm="pre", positions="rotary", local_attention=LocalAttention(window=2),
+    gated=True, activation="gelu", use_bias=False, norm_bias=False, norm_embeddings=True,
+    first_norm=False, attention_output_dropout=0.2, segment_types=0, pooler=False,
+)  # fmt: skip
 XLNET = TransformerXLConfig(**SELF, inner_dropout=0.1, pooler=True, initializer_range=0.3)
 STREAM = dataclasses.replace(XLNET, memory_length=SLOTS, num_layers=2, pooler=False)
 UNI = dataclasses.replace(STREAM, attention="uni", query_stream=False, segment_types=0)
@@ -154,6 +160,14 @@ CASES = {
     "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS, CandidateLMConfig()), ("sequences",)),
     "deberta": Case(DEBERTA, PAIRS),
     "deberta_v1": Case(DEBERTA_V1, PAIRS),
+    "modern": Case(
+        MODERN,
+        (
+            MaskedLMConfig(),
+            ClassificationConfig(num_labels=3, pooling="mean", transform=True),
+            TokenClassificationConfig(num_labels=4, transform=True),
+        ),
+    ),
     "minilm": Case(BERT, (MaskedLMConfig(), EVERY)),
     "gpt2": Case(GPT2, (CausalLMConfig(direction="backward"), REGROUPED)),
     "xlnet": Case(STREAM, (PermutationLMConfig(),), (*MEMORY, "permutation_mask", "backward")),

@@ -19,20 +19,23 @@ def encode(config, variables, token_ids, segment_ids, allowed):
     length = len(token_ids)
 
     def affine(x, name):
-        return x @ v[f"{name}/kernel"] + v[f"{name}/bias"]
+        return x @ v[f"{name}/kernel"] + (v[f"{name}/bias"] if config.use_bias else 0)
 
     def norm(x, name):
         out = np.empty_like(x)
         for t, row in enumerate(x):
-            variance = sum((row - row.mean()) ** 2) / len(row)
-            out[t] = (row - row.mean()) / math.sqrt(variance + config.norm_epsilon)
-        return out * v[f"{name}/scale"] + v[f"{name}/offset"]
+            centred = row if config.norm_type == "rms" else row - row.mean()
+            out[t] = centred / math.sqrt(sum(centred**2) / len(row) + config.norm_epsilon)
+        offset = config.norm_bias and config.norm_type == "layer"
+        return out * v[f"{name}/scale"] + (v[f"{name}/offset"] if offset else 0)
 
     def activation(x):
         if config.activation == "relu":
             return np.maximum(x, 0)
         if config.activation == "gelu":
             return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+        if config.activation == "silu":
+            return x / (1 + np.exp(-x))
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
     far = config.disentangled
@@ -53,7 +56,18 @@ def encode(config, variables, token_ids, segment_ids, allowed):
         bucket = middle + math.ceil(ratio * (middle - 1))
         return far.buckets + (bucket if distance > 0 else -bucket)
 
-    def attention(x, name):
+    def turned(rows, theta):
+        out = np.zeros_like(rows)
+        half = rows.shape[1] // 2
+        for t, row in enumerate(rows):
+            for i in range(half):
+                angle = t / theta ** (2 * i / (2 * half))
+                point = complex(row[i], row[i + half])
+                point *= complex(math.cos(angle), math.sin(angle))
+                out[t, i], out[t, i + half] = point.real, point.imag
+        return out
+
+    def attention(x, name, depth):
         size = config.hidden_size // config.num_heads
         terms = 1 if far is None else 3
         if far is None or not far.own_projections:
@@ -68,18 +82,25 @@ def encode(config, variables, token_ids, segment_ids, allowed):
         elif far is not None:
             of_query, of_key, _ = np.split(affine(relative, f"{name}/query_key_value"), 3, axis=-1)
         out = np.zeros_like(x)
+        theta, reach, local = config.rotary_theta, length, config.local_attention
+        if local is not None and depth % local.global_every != 0:
+            theta, reach = local.theta, local.window // 2
         for n in range(config.num_heads):
             head = slice(n * size, (n + 1) * size)
+            if config.positions == "rotary":
+                q[:, head], k[:, head] = turned(q[:, head], theta), turned(k[:, head], theta)
             for t in range(length):
                 scores = np.full(length, -np.inf)
                 for s in range(length):
-                    if allowed[t, s]:
+                    if allowed[t, s] and abs(t - s) <= reach:
                         scores[s] = q[t, head] @ k[s, head]
                         if far is not None:
                             row = distance_row(t - s)
                             scores[s] += q[t, head] @ of_key[row, head]
                             scores[s] += k[s, head] @ of_query[row, head]
                         scores[s] /= math.sqrt(terms * size)
+                if not np.isfinite(scores).any():
+                    scores[t] = 0.0  # of padding that is far from tokens
                 weights = np.exp(scores - scores.max())
                 out[t, head] = weights @ val[:, head] / weights.sum()
         return affine(out, f"{name}/output")
@@ -97,6 +118,9 @@ def encode(config, variables, token_ids, segment_ids, allowed):
         return np.tanh(out) if config.convolution.activation == "tanh" else activation(out)
 
     def feed_forward(x, name):
+        if config.gated:
+            hidden = activation(affine(x, f"{name}/gate")) * affine(x, f"{name}/inner")
+            return affine(hidden, f"{name}/outer")
         return affine(activation(affine(x, f"{name}/inner")), f"{name}/outer")
 
     def position(t):
@@ -120,25 +144,28 @@ def encode(config, variables, token_ids, segment_ids, allowed):
         ]
     )
     pre = config.norm == "pre"
-    if not pre:
+    if config.embeddings_have_norm:
         x = norm(x, "embeddings/norm")
     if config.embedding_size not in (None, config.hidden_size):
         x = affine(x, "embeddings/projection")
-    states = [x]
+    states, depth = [x], 0
     for i in range(config.num_layers):
         for j in range(config.inner_layers):
             name = f"layer_{i}"
             if config.layer_groups:
                 name = f"group_{int(i / config.num_layers * config.layer_groups)}_layer_{j}"
             if pre:
-                x = x + attention(norm(x, f"{name}/attention_norm"), f"{name}/attention")
+                first = depth > 0 or config.first_norm
+                before = norm(x, f"{name}/attention_norm") if first else x
+                x = x + attention(before, f"{name}/attention", depth)
                 x = x + feed_forward(norm(x, f"{name}/feed_forward_norm"), f"{name}/feed_forward")
             else:
-                x = norm(x + attention(x, f"{name}/attention"), f"{name}/attention_norm")
+                x = norm(x + attention(x, f"{name}/attention", depth), f"{name}/attention_norm")
                 x = norm(x + feed_forward(x, f"{name}/feed_forward"), f"{name}/feed_forward_norm")
             if len(states) == 1 and config.convolution is not None:
                 x = norm(x + convolution(states[0]), "convolution/norm")
             states.append(x)
+            depth += 1
     if pre:
         states[-1] = norm(x, "final_norm")
     return states

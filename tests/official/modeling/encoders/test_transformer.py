@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.config.encoders import Convolution, Disentangled, TransformerConfig
+from official.config.encoders import (
+    Convolution,
+    Disentangled,
+    LocalAttention,
+    TransformerConfig,
+)
 from official.modeling import masks
 from official.modeling.encoders import transformer
 from official.modeling.encoders.transformer import block_names
+from official.modeling.layers.positions import Rotation
 from official.modeling.layers.random import Draws
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer import encode
@@ -28,6 +34,20 @@ SMALL = TransformerConfig(
 # Buckets and distances so small that 7 tokens reach beyond both.
 DEBERTA = Disentangled(buckets=4, max_distance=6)
 DEBERTA_V1 = Disentangled(buckets=0, max_distance=4, own_projections=True, norm=False)
+MODERN = {
+    "num_layers": 4,
+    "positions": "rotary",
+    "rotary_theta": 160000.0,
+    "local_attention": {"window": 4, "global_every": 3, "theta": 20.0},
+    "norm": "pre",
+    "norm_embeddings": True,
+    "first_norm": False,
+    "norm_bias": False,
+    "use_bias": False,
+    "gated": True,
+    "activation": "gelu",
+    "segment_types": 0,
+}
 # A batch of two with different padding: on the right, and on the left.
 PADDING = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 1]], bool)
 TOKENS = np.random.default_rng(0).integers(0, 23, PADDING.shape).astype("int32")
@@ -38,6 +58,8 @@ def make(dtype=None, **changes):
     """An encoder with random values everywhere, norms and biases too."""
     if changes.get("causal"):
         changes = {"pooled_position": "last", **changes}
+    if changes.get("local_attention"):
+        changes = {**changes, "local_attention": LocalAttention(**changes["local_attention"])}
     encoder = transformer.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
     encoder.build()
     rng = np.random.default_rng(2)
@@ -73,6 +95,13 @@ def run(encoder, **options):
         {"disentangled": DEBERTA, "convolution": Convolution(3, "gelu"), "activation": "gelu"},
         {"disentangled": DEBERTA_V1, "convolution": Convolution(5, "tanh")},
         {"disentangled": DEBERTA_V1, "layer_groups": 1, "norm": "pre", "segment_types": 0},
+        {"positions": "rotary", "rotary_theta": 100.0},
+        {"positions": "rotary", "norm": "pre", "causal": True},
+        {"norm": "pre", "gated": True, "activation": "silu", "norm_type": "rms"},
+        {"use_bias": False, "norm_bias": False, "norm_embeddings": False},
+        {**MODERN},
+        {**MODERN, "num_layers": 3, "local_attention": {"window": 3, "global_every": 2}},
+        {"local_attention": {"window": 2, "global_every": 5}, "layer_groups": 1, "num_layers": 3},
     ],
     ids=str,
 )
@@ -86,6 +115,8 @@ def test_equals_a_forward_pass_by_hand(changes):
         # Rows that may attend to nothing, for nobody's eyes, attend to themselves by hand.
         seen = allowed.any(-1)
         allowed[~seen] = np.eye(7, dtype=bool)[~seen]
+        if changes.get("local_attention"):
+            seen = PADDING[b]
         states = encode(encoder.config, arrays(encoder), TOKENS[b], SEGMENTS[b], allowed)
         assert len(states) == len(outputs["hidden_states"])
         for ours, theirs in zip(outputs["hidden_states"], states, strict=True):
@@ -96,6 +127,177 @@ def test_equals_a_forward_pass_by_hand(changes):
     places = [4, 6] if changes.get("causal") else [0, 0]
     pooled = np.tanh(outputs["sequence_output"].numpy()[[0, 1], places] @ kernel + bias)
     np.testing.assert_allclose(outputs["pooled_output"], pooled, rtol=1e-9)
+
+
+def long_rows(length=300, batch=2):
+    """Tokens of long rows, their padding (on the right, and on the left) and their parts."""
+    rng = np.random.default_rng(5)
+    real = np.ones((batch, length), bool)
+    real[0, length - 40 :] = False
+    real[1, :25] = False
+    parts = np.searchsorted([70, 100, 230], np.arange(length), side="right").astype("int32")
+    return rng.integers(0, 23, (batch, length)).astype("int32"), real, np.stack([parts, parts // 2])
+
+
+LONG = {**MODERN, "max_positions": 400, "pooler": False}
+
+
+@pytest.mark.parametrize("window", [128, 10])
+@pytest.mark.parametrize("length", [300, 256])
+def test_blocks_compute_what_a_whole_mask_does(window, length):
+    local = {"window": window, "global_every": 3, "theta": 20.0}
+    encoder = make("float64", **{**LONG, "local_attention": local})
+    tokens, real, parts = long_rows(length)
+    for given in ({}, {"padding_mask": real}, {"padding_mask": real, "part_ids": parts}):
+        blocks = encoder(tokens, **given)
+        whole = encoder(tokens, output_all=True, **given)
+        weights = whole["attentions"][1].numpy()
+        assert weights.shape == (2, 3, length, length)
+        shown = given.get("padding_mask", np.ones_like(real))
+        np.testing.assert_allclose(
+            blocks["sequence_output"][shown], whole["sequence_output"][shown], rtol=0, atol=1e-12
+        )
+        # By hand: a window, real keys, and the same part.
+        places = np.arange(length)
+        near = abs(places[:, None] - places) <= window // 2
+        allowed = near & shown[:, None, :]
+        if "part_ids" in given:
+            allowed &= parts[:, :, None] == parts[:, None, :]
+        np.testing.assert_array_equal(weights[:, 0][shown] > 0, allowed[shown])
+
+
+def test_a_window_of_128_has_129_keys():
+    for window, length, keys in ((128, 300, 129), (8, 30, 9), (9, 30, 9), (3, 30, 3)):
+        local = {"window": window, "global_every": 3}
+        encoder = make(**{**LONG, "local_attention": local})
+        weights = encoder(long_rows(length)[0], output_all=True)["attentions"]
+        counts = [int((layer[0, 0, length // 3] > 0).numpy().sum()) for layer in weights]
+        assert counts == [length, keys, keys, length]
+
+
+def test_dynamic_lengths_of_local_layers():
+    encoder = make("float64", **{**LONG, "local_attention": {"window": 6, "global_every": 3}})
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], t) for t in (tf.int32, tf.bool)])
+    def any_length(tokens, real):
+        return encoder(tokens, padding_mask=real)["sequence_output"]
+
+    for length in (1, 2, 5, 63, 64, 65, 200):
+        tokens, real, _ = long_rows(300)
+        tokens, real = tokens[:, 30 : 30 + length], real[:, :length]
+        real[:, 0] = True
+        expected = encoder(tokens, padding_mask=real, output_all=True)["sequence_output"]
+        np.testing.assert_allclose(any_length(tokens, real)[real], expected[real], atol=1e-12)
+
+
+@pytest.mark.parametrize("global_every", [3, 2])
+def test_read_positions_of_a_last_layer_that_is_global_or_local(global_every):
+    local = {"window": 6, "global_every": global_every, "theta": 30.0}
+    encoder = make("float64", **{**LONG, "local_attention": local})
+    assert encoder.config.is_local(3) == (global_every == 2)
+    tokens, real, parts = long_rows()
+    places = np.array([[0, 71, 200, 71], [299, 40, 30, 26]], "int32")
+    given = {"padding_mask": real, "part_ids": parts}
+    for length in (300, 9):  # in blocks, and not
+        given = {key: value[:, -length:] for key, value in given.items()}
+        own = places % length
+        whole = encoder(tokens[:, -length:], **given)["sequence_output"].numpy()
+        some = encoder(tokens[:, -length:], read_positions=own, **given)["sequence_output"]
+        np.testing.assert_allclose(some, whole[[[0], [1]], own], atol=1e-12)
+
+
+def test_gradients_of_blocks_are_those_of_a_whole_mask():
+    encoder = make("float64", **LONG)
+    tokens, real, parts = long_rows(150)
+    weights = np.random.default_rng(3).standard_normal((2, 150, 12)) * real[:, :, None]
+
+    def gradients(output_all):
+        with tf.GradientTape() as tape:
+            outputs = encoder(tokens, padding_mask=real, part_ids=parts, output_all=output_all)
+            loss = tf.reduce_sum(outputs["sequence_output"] * weights)
+        return tape.gradient(loss, encoder.trainable_variables)
+
+    expected = gradients(output_all=True)
+    compiled = tf.function(gradients, jit_compile=True)
+    for found in (gradients(output_all=False), compiled(output_all=False)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def test_parts_of_a_row_are_rows_of_their_own():
+    encoder = make("float64", **{**LONG, "local_attention": {"window": 10, "global_every": 3}})
+    tokens, _, parts = long_rows()
+    whole = encoder(tokens, part_ids=parts)["sequence_output"].numpy()
+    for start, end in ((0, 70), (70, 100), (100, 230), (230, 300)):
+        alone = encoder(tokens[:1, start:end])["sequence_output"]
+        np.testing.assert_allclose(whole[:1, start:end], alone, atol=1e-9)
+
+
+def test_theta_is_that_of_the_kind_of_layer():
+    encoder = make("float64", **MODERN)
+    local = {**MODERN["local_attention"], "theta": 160000.0}
+    swapped = make("float64", **{**MODERN, "rotary_theta": 20.0, "local_attention": local})
+    assert not np.allclose(*(run(e)["sequence_output"] for e in (encoder, swapped)), atol=1e-3)
+
+
+def test_angles_are_those_of_float32_in_bfloat16():
+    positions = np.array([[0, 1, 7, 8000]], "int32")
+    given = Rotation.of(positions, 64, 10000.0, "bfloat16")
+    for wave, function in zip(given, (np.cos, np.sin), strict=True):
+        assert wave.shape == (1, 1, 4, 32)
+        for t, position in enumerate(positions[0]):
+            for i in range(32):
+                exact = function(position / 10000 ** (2 * i / 64))
+                # bfloat16 has 8 bits, and a position of bfloat16 would be 8000 + 32 at most.
+                np.testing.assert_allclose(float(wave[0, 0, t, i]), exact, rtol=2**-8, atol=1e-3)
+
+
+def test_global_layers_of_the_released_sizes():
+    for layers, expected in ((22, range(0, 22, 3)), (28, range(0, 28, 3)), (4, (0, 3))):
+        config = dataclasses.replace(SMALL, num_layers=layers, local_attention=LocalAttention())
+        found = [i for i in range(layers) if not config.is_local(i)]
+        assert found == list(expected)
+    assert not any(SMALL.is_local(i) for i in range(2))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"local_attention": LocalAttention(), "causal": True}, "local_attention: not supported"),
+        ({"local_attention": LocalAttention(), "relative_buckets": 8}, "with relative_buckets"),
+        ({"positions": "rotary", "num_heads": 4}, "heads of the odd size 3 cannot be turned"),
+        ({"norm_type": "rms", "norm_bias": False}, "an RMS norm has no offset"),
+        ({"first_norm": False}, "first_norm: false is for norm: pre"),
+        ({"first_norm": False, "norm": "pre", "layer_groups": 1}, "without layer_groups"),
+        ({"rotary_theta": 0.0}, "rotary_theta: 0.0 is not above 0"),
+        ({"attention_output_dropout": 1.0}, "attention_output_dropout: 1.0 is not in"),
+        ({"norm_type": "batch"}, "norm_type: 'batch' is not one of"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_go_together(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, pooled_position=None, **changes)
+
+
+def test_windows_that_there_cannot_be():
+    with pytest.raises(ValueError, match="window: 1 is less than 2"):
+        LocalAttention(window=1)
+    with pytest.raises(ValueError, match="theta: 0 is not above 0"):
+        LocalAttention(theta=0)
+
+
+def test_dropout_of_attention_outputs_alone():
+    quiet = {"dropout": 0.0, "attention_dropout": 0.0}
+    encoder = make(attention_output_dropout=0.3, **quiet)
+    dropped = run(encoder, rng=Draws((1, 2)))["sequence_output"]
+    assert not np.allclose(dropped, run(encoder)["sequence_output"])
+    # With no attention output there is nothing to drop.
+    for block in encoder.blocks:
+        for variable in block.attention.output_projection.weights:
+            variable.assign(tf.zeros_like(variable))
+    dropped = run(encoder, rng=Draws((1, 2)))["sequence_output"]
+    np.testing.assert_allclose(dropped, run(encoder)["sequence_output"], atol=2e-6)
 
 
 def test_attention_weights():
@@ -293,6 +495,32 @@ def test_texts_that_share_a_row_do_not_see_each_other_beside_them():
         np.testing.assert_allclose(both[:, rows], alone, rtol=1e-9, atol=1e-12)
 
 
+def modern(hidden_size, num_layers, num_heads, intermediate_size, **changes):
+    """The sizes of a ModernBERT."""
+    form = {**MODERN, "norm_epsilon": 1e-5, "max_positions": 8192, "pooler": False}
+    form |= {"local_attention": LocalAttention(), "vocab_size": 50368, "num_layers": num_layers}
+    sizes = {"hidden_size": hidden_size, "num_heads": num_heads}
+    return {**form, **sizes, "intermediate_size": intermediate_size, **changes}
+
+
+NEO = {
+    "vocab_size": 30522,
+    "activation": "silu",
+    "norm_type": "rms",
+    "norm_bias": True,
+    "norm_embeddings": False,
+    "first_norm": True,
+    "local_attention": None,
+}
+MODERN_SIZES = {
+    "ModernBERT base": (modern(768, 22, 12, 1152), 149_014_272),
+    "ModernBERT large": (modern(1024, 28, 16, 2624), 394_781_696),
+    "Ettin 17M": (modern(256, 7, 4, 384), 16_797_440),
+    "Ettin 32M": (modern(384, 10, 6, 576), 31_883_136),
+    "Ettin 68M": (modern(512, 19, 8, 768), 68_144_640),
+    "Ettin 1B": (modern(1792, 28, 28, 3840), 1_028_050_688),
+    "NeoBERT": (modern(768, 28, 12, 2048, **NEO), 221_665_536),
+}
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
 
 V3 = {"vocab_size": 128_100, "disentangled": Disentangled()}
@@ -313,6 +541,7 @@ V1 |= {"disentangled": Disentangled(0, 512, own_projections=True, norm=False)}
         ({"vocab_size": 50265, "position_offset": 2, "segment_types": 1}, 124_645_632),
         ({"vocab_size": 30000, "embedding_size": 128, "layer_groups": 1}, 11_683_584),
         ({"vocab_size": 30522, "pooler": False}, 108_891_648),
+        *MODERN_SIZES.values(),
         (
             {
                 "vocab_size": 50257,
@@ -335,7 +564,7 @@ V1 |= {"disentangled": Disentangled(0, 512, own_projections=True, norm=False)}
         ({**V1, **LARGE, "num_layers": 48}, 757_804_032),
     ],
     ids=[
-        "BERT base", "cased", "BERT large", "RoBERTa", "ALBERT", "ELECTRA", "GPT-2",
+        "BERT base", "cased", "BERT large", "RoBERTa", "ALBERT", "ELECTRA", *MODERN_SIZES, "GPT-2",
         "DeBERTa-v3 xsmall", "v3 small", "v3 base", "v3 large", "mDeBERTa-v3 base",
         "DeBERTa-v2 xlarge", "v2 xxlarge", "DeBERTa base", "large", "xlarge",
     ],
@@ -509,7 +738,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"segment_types": -1}, "segment_types: -1 is negative"),
         ({"inner_layers": 2}, "inner_layers: not supported without layer_groups: set it"),
         ({"layer_groups": 3}, "layer_groups: 3 groups do not divide 2 layers"),
-        ({"positions": "rotary"}, "positions: 'rotary' is not one of learned, sinusoidal, none"),
+        ({"positions": "relative"}, "positions: 'relative' is not one of learned, sinusoidal, ro"),
         ({"positions": "sinusoidal", "embedding_size": 5}, "embedding_size: 5 is odd: half of it"),
     ],
 )

@@ -1,14 +1,21 @@
 """Heads that read a mix of all layers, or a BiLSTM: values by hand, penalties, every encoder."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official import tokenizers
 from official.config.compatibility import with_pooler
-from official.config.encoders import EncoderDecoderConfig, TransformerConfig, TransformerXLConfig
+from official.config.encoders import (
+    BilmConfig,
+    EncoderDecoderConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.config.heads import (
     ClassificationConfig,
     Mix,
@@ -18,10 +25,13 @@ from official.config.heads import (
     SpanAnswerConfig,
     TokenClassificationConfig,
 )
+from official.config.objectives import MaskedLMConfig
 from official.modeling import weight_counts
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
+from official.saving import model_folder, warm_start
 from official.utils.errors import UserError
+from tests import small
 from tests.official.modeling.layers.test_lstm import one_direction
 
 SIZES = {"vocab_size": 11, "hidden_size": 8, "num_layers": 2, "num_heads": 2}
@@ -108,6 +118,84 @@ def test_head_reads_the_mix_of_every_encoder(name):
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     found = model.predictions(BATCH)["probabilities"]
     np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def hidden_by_hand(x, objective, epsilon):
+    """The hidden layer of a head: a linear layer, the erf form of GELU, and a layer norm."""
+    variables = {v.path.split(f"{objective.name}/")[1]: v.numpy() for v in objective.variables}
+    z = x @ variables["transform/kernel"] + variables.get("transform/bias", 0)
+    z = z / 2 * (1 + np.vectorize(math.erf)(z / 2**0.5))
+    z = z - z.mean(axis=-1, keepdims=True)
+    z /= np.sqrt((z**2).mean(axis=-1, keepdims=True) + epsilon)
+    return z * variables["norm/scale"] + variables.get("norm/offset", 0)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", None])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_hidden_layer_before_a_head(pooling, bias):
+    if pooling is None:
+        head = TokenClassificationConfig(num_labels=3, transform=True)
+    else:
+        head = ClassificationConfig(num_labels=3, pooling=pooling, transform=True)
+    encoder = dataclasses.replace(
+        BERT, activation="gelu", use_bias=bias, norm_bias=bias, norm_epsilon=1e-3
+    )
+    model = make(head, encoder)
+    (objective,) = model.objectives
+    rng = np.random.default_rng(4)
+    for variable in objective.variables:
+        variable.assign(rng.standard_normal(variable.shape))
+    names = {v.path.split(f"{objective.name}/")[1] for v in objective.variables}
+    assert ("transform/bias" in names) == ("norm/offset" in names) == bias
+    states = np.array(model.encode(BATCH)["sequence_output"])
+    if pooling == "mean":
+        states = np.stack([x[real].mean(axis=0) for x, real in zip(states, MASK, strict=True)])
+    elif pooling == "first":
+        states = states[:, 0]
+    kernel, offset = (v.numpy() for v in objective.output_projection.variables)
+    logits = hidden_by_hand(states, objective, 1e-3) @ kernel + offset
+    encoded = model.encode(BATCH)
+    found = objective.outputs(encoded) if pooling else objective.logits(encoded)
+    np.testing.assert_allclose(found, logits, rtol=1e-7, atol=1e-9)
+
+
+def test_a_span_answer_reads_a_hidden_layer():
+    model = make(SpanAnswerConfig(transform=True), dataclasses.replace(BERT, activation="gelu"))
+    (objective,), encoded = model.objectives, model.encode(BATCH)
+    states = np.array(encoded["sequence_output"])
+    expected = hidden_by_hand(states, objective, BERT.norm_epsilon)
+    np.testing.assert_allclose(objective.states(encoded), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_hidden_layer_starts_from_that_of_a_masked_lm(tmp_path):
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    encoder = dataclasses.replace(BERT, vocab_size=tokenizer.vocab_size)
+    told = configs.ResolvedConfig(name="m", encoder=encoder, objectives=(MaskedLMConfig(),))
+    arrays = {
+        path: variable.numpy() + 0.01 for path, variable in Model(told).variables_by_path().items()
+    }
+    model_folder.write_new(told, tokenizer, arrays, tmp_path / "told")
+    heads = {
+        True: ClassificationConfig(num_labels=3, pooling="mean", transform=True),
+        False: ClassificationConfig(num_labels=3, pooling="mean"),
+    }
+    for transform, head in heads.items():
+        config = configs.Config("tuned", encoder=encoder, objectives=(head,))
+        model = Model(config)
+        _, fresh = warm_start.start_from(model, str(tmp_path / "told"), "last", "encoder")
+        assert fresh == (["classification/output"] if transform else ["classification"])
+        known = model.variables_by_path()
+        for name in ("transform/kernel", "transform/bias", "norm/scale", "norm/offset"):
+            assert (f"classification/{name}" in known) == transform
+            if transform:
+                own, theirs = known[f"classification/{name}"], arrays[f"masked_lm/{name}"]
+                np.testing.assert_array_equal(own, theirs)
+
+
+def test_an_elmo_has_no_such_hidden_layer():
+    head = ClassificationConfig(num_labels=3, pooling="mean", transform=True)
+    with pytest.raises(ValueError, match="transform: encoder.type: bilm has no such layer"):
+        head.check_encoder(BilmConfig())
 
 
 @pytest.mark.parametrize("layers, chosen", [((0,), [0]), ((-1,), [2]), ((2, 0), [2, 0])])

@@ -8,10 +8,13 @@ import tensorflow as tf
 
 from official.config.encoders import TransformerConfig
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
+from official.config.parts import ResolvedConfig
+from official.modeling import weight_counts
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
 from tests import small
+from tests.official.modeling.encoders.test_transformer import modern
 from tests.official.modeling.objectives.test_replaced_tokens import BATCH, IDS, THIRD, make, tensors
 
 
@@ -128,6 +131,21 @@ def test_what_the_enhanced_mask_decoder_does_not_go_with(changes, message):
     decoder = {"objectives": [{"type": "masked_lm", "enhanced_mask_decoder": True}]}
     with pytest.raises(UserError, match=message):
         small.config(**{**decoder, **changes})
+
+
+@pytest.mark.parametrize(
+    "sizes, published",
+    [
+        ((768, 22, 12, 1152), 149_655_232),
+        ((1024, 28, 16, 2624), 395_881_664),
+        ((256, 7, 4, 384), 16_913_600),
+    ],
+    ids=["ModernBERT base", "large", "Ettin 17M"],
+)
+def test_a_modern_bert_with_its_head_has_the_published_number_of_weights(sizes, published):
+    encoder = TransformerConfig(**modern(*sizes))
+    config = ResolvedConfig(name="m", encoder=encoder, objectives=(MaskedLMConfig(),))
+    assert weight_counts.count(config).total == published
 
 
 def test_scores_that_are_far_apart_stay_finite():

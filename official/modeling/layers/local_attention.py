@@ -1,0 +1,89 @@
+"""Local attention in blocks: a query attends to the keys nearby, in time linear in the length.
+
+A row is cut into blocks of queries. The keys of a block are its own positions, and some before and
+after it, which other blocks have as well. Scores are then an array [B, N, C, Q, K], and no array
+has the size T * T.
+
+Shapes: B batch, N heads, T length, C blocks of a row, Q queries of a block, R keys on each side of
+a block, K = Q + 2 R keys of a block, H head size.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from official.modeling import masks
+from official.modeling.types import Size, Tensor
+
+_SMALLEST = 64  # queries of a block: smaller products are slower
+
+
+class Blocks(NamedTuple):
+    """The blocks of rows, and which of its keys each query attends to.
+
+    Attributes:
+        mask: bool [B or 1, 1, C, Q, K], True = may attend.
+    """
+
+    mask: Any
+
+    @classmethod
+    def of(
+        cls,
+        length: Size,
+        reach: int,
+        attention_mask: Tensor | None = None,
+        part_ids: Tensor | None = None,
+    ) -> "Blocks":
+        """Lets each query attend to the keys at a distance of at most `reach`.
+
+        Args:
+            length: T.
+            reach: the largest distance, 1 or more.
+            attention_mask: bool [B or 1, 1, 1, T], False for keys that no query attends to; None =
+                there are none.
+            part_ids: int [B, T], see `masks.parts`; None = rows have one part.
+        """
+        smallest = min if isinstance(length, int) else ops.minimum
+        size = smallest(max(reach, _SMALLEST), length)
+        beside = smallest(reach, size)
+        if attention_mask is None:
+            attention_mask = ops.ones((1, 1, 1, length), "bool")
+        real = ops.transpose(attention_mask, (0, 1, 3, 2))  # [B or 1, 1, T, 1]
+        # A position outside of the row is False.
+        real = ops.transpose(_keys(real, size, beside), (0, 1, 2, 4, 3))  # [B or 1, 1, C, 1, K]
+        mask = masks.combine(real, masks.window(size, size + 2 * beside, reach, beside))
+        if part_ids is not None:
+            parts = ops.expand_dims(part_ids, (1, 3))  # [B, 1, T, 1]
+            keys = ops.transpose(_keys(parts, size, beside), (0, 1, 2, 4, 3))
+            mask = masks.combine(mask, ops.equal(_queries(parts, size), keys))
+        return cls(mask)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Cuts x [B, N, T, H] into blocks, the last of which is filled up: [B, N, C, Q, H]."""
+        return _queries(x, ops.shape(self.mask)[3])
+
+    def keys(self, x: Tensor) -> Tensor:
+        """Returns the keys or values of each block of x [B, N, T, H]: [B, N, C, K, H]."""
+        _, _, _, size, keys = ops.shape(self.mask)
+        return _keys(x, size, (keys - size) // 2)
+
+
+def _queries(x: Tensor, size: Size) -> Tensor:
+    """Cuts x [B, N, T, H] into blocks of Q positions: [B, N, C, Q, H]."""
+    batch, heads, length, width = ops.shape(x)
+    count = -(-length // size)
+    missing = count * size - length
+    if not isinstance(missing, int) or missing:
+        x = ops.pad(x, [[0, 0], [0, 0], [0, missing], [0, 0]])
+    return ops.reshape(x, (batch, heads, count, size, width))
+
+
+def _keys(x: Tensor, size: Size, beside: Size) -> Tensor:
+    """Puts the R positions before and after each block of x [B, N, T, H] beside it."""
+    own = _queries(x, size)
+    batch, heads, _, _, width = ops.shape(own)
+    none = ops.zeros((batch, heads, 1, beside, width), x.dtype)
+    before = ops.concatenate([none, own[:, :, :-1, size - beside :]], axis=2)
+    after = ops.concatenate([own[:, :, 1:, :beside], none], axis=2)
+    return ops.concatenate([before, own, after], axis=3)
