@@ -8,6 +8,9 @@ word, until the file has no pair of the word (Radford et al. 2019, section 2.2; 
 The ids are those of the `tokenizers` package, in Python and inside a graph. Text that spells a
 special token, such as a literal "<mask>", is split as text unless the special ids are asked for.
 
+The byte-level BPE of OLMo, which ModernBERT has, composes characters first: with `nfc`, "e" and an
+accent become "é" (Unicode's form NFC). Added tokens are found before that.
+
 Ids represent a text exactly: `decode` returns it with its white space and control characters. A
 word of the pattern begins with white space or has none, so a text can be split before white space:
 the ids of its parts are the ids of the whole. `encode_slices` gives documents the ids of their
@@ -23,6 +26,7 @@ Shapes: N texts, W words, S slices; a ragged dimension is written None.
 """
 
 import functools
+import itertools
 import json
 import re
 import string
@@ -89,6 +93,8 @@ _KINDS = bytes(
     for byte in range(256)
 )
 _ANY = 7  # all kinds
+_FORM = "unicode_normalization"  # the setting
+NFC = "NFC"
 _BMP_END, _END = 0xFFFF, 0x10FFFF
 _SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
@@ -161,9 +167,11 @@ class ByteBPESplitter(Splitter):
         merges: Sequence[tuple[str, str]],
         add_prefix_space: bool,
         source: str,
+        nfc: bool = False,
     ):
         super().__init__()
         self._add_prefix_space = add_prefix_space
+        self._nfc = nfc
         # By id. Text never becomes an added token with characters outside the alphabet.
         self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
         self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
@@ -173,7 +181,14 @@ class ByteBPESplitter(Splitter):
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
-        return self.split_words(words(texts, self._add_prefix_space))
+        return self.split_words(words(self.composed(texts), self._add_prefix_space))
+
+    def composed(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns strings [N] in the form NFC, if the tokenizer has it."""
+        if not self._nfc:
+            return texts
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        return tf_text.normalize_utf8(texts, NFC)
 
     def split_words(self, text_words: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the ids of the words of texts, string [N, None]: int32 [N, None]."""
@@ -183,7 +198,7 @@ class ByteBPESplitter(Splitter):
         return tf.RaggedTensor.from_row_splits(pieces.values, ends, validate=False)
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """See `Splitter`. The pieces of a text have the same bytes as the text."""
+        """See `Splitter`. The pieces of a text have the same bytes as the composed text."""
         ids = self.split(texts)
         characters = tf.strings.unicode_split(texts, "UTF-8")
         ends = tf.cumsum(tf.gather(self._bytes_of, ids.values))
@@ -193,9 +208,11 @@ class ByteBPESplitter(Splitter):
             before += tf.cast(tf.strings.regex_full_match(texts, "(?s)[^ ].*"), tf.int64)
         ends -= tf.gather(before, offsets.rows_of(ids))
         starts = ids.with_values(tf.maximum(ends - lengths, 0))
-        characters_of = offsets.characters_of(
-            offsets.origins(characters), starts, ids.with_values(tf.maximum(ends, 0))
-        )
+        bounds = starts, ids.with_values(tf.maximum(ends, 0))
+        if self._nfc:
+            _, places = tf_text.normalize_utf8_with_offsets_map(texts, NFC)
+            bounds = tuple(tf_text.find_source_offsets(places, each) for each in bounds)
+        characters_of = offsets.characters_of(offsets.origins(characters), *bounds)
         return offsets.Tokens(ids, *offsets.trimmed(characters, *characters_of))
 
     def spell(self, words: tf.Tensor) -> tf.RaggedTensor:
@@ -258,6 +275,7 @@ class ByteBPE(Tokenizer):
         add_prefix_space: bool = False,
         settings: dict[str, Any] | None = None,
         source: str = "the vocabulary",
+        nfc: bool = False,
     ):
         """Makes a tokenizer from pieces and merges.
 
@@ -267,6 +285,7 @@ class ByteBPE(Tokenizer):
           add_prefix_space: see the class.
           settings: names of special tokens other than `<pad> <unk> <s> </s> <mask>`.
           source: the name of the vocabulary in messages.
+          nfc: whether characters are composed first (Unicode's form NFC).
 
         Raises:
           UserError: the vocabulary lacks bytes, special tokens or results of merges; or a merge is
@@ -285,7 +304,8 @@ class ByteBPE(Tokenizer):
         check_merges(ids, merges, source)
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
-        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source)
+        self.nfc = nfc
+        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source, nfc)
         self._words = WordIds(self._spell)
         self._merges = PairMerges(ids, self.merges)
         super().__init__(pieces, specials, splitter, settings, len(base))
@@ -306,6 +326,7 @@ class ByteBPE(Tokenizer):
             bool(switch(settings, "add_prefix_space", False)),
             settings,
             str(path),
+            nfc=_named_form(settings, path),
         )
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -345,7 +366,14 @@ class ByteBPE(Tokenizer):
         values = np.concatenate([short, ids.values.numpy()])
         return values[ranges(starts, sizes)], np.cumsum(np.append(0, sizes))
 
+    def _composed(self, texts: Sequence[bytes]) -> list[bytes]:
+        """Returns texts in the form NFC, if the tokenizer has it."""
+        if not self.nfc or all(text.isascii() for text in texts):
+            return list(texts)
+        return self._splitter.composed(tf.constant(texts, tf.string)).numpy().tolist()
+
     def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        texts = self._composed(texts)
         if self.add_prefix_space:
             texts = [b" " * (text[:1] not in (b"", b" ")) + text for text in texts]
         return words.split(texts)
@@ -375,10 +403,20 @@ class ByteBPE(Tokenizer):
                 ids.append(spelled.values.numpy())
                 lengths.append(sizes)
         token_lengths = np.concatenate(lengths)  # in bytes
-        slice_lengths = [len(part.encode()) for text in texts for part in text]
+        slice_lengths = [size for text in texts for size in self._slice_lengths(text)]
         token_begins = np.cumsum(token_lengths) - token_lengths
         slice_bounds = np.cumsum([0, *slice_lengths])
         return np.concatenate(ids), np.searchsorted(token_begins, slice_bounds)
+
+    def _slice_lengths(self, slices: Sequence[str]) -> list[int]:
+        """Returns the bytes of each slice of a document, in the form that is split."""
+        parts = self._composed([part.encode() for part in slices])
+        (whole,) = self._composed([b"".join(parts)])
+        if whole != b"".join(parts):  # A slice begins with an accent of the one before.
+            joined = itertools.accumulate(slices)
+            ends = [len(text) for text in self._composed([text.encode() for text in joined])]
+            return np.diff([0, *ends]).tolist()
+        return [len(part) for part in parts]
 
     def _of_parts(
         self, texts: Sequence[str], begin: Sequence[bool] | None = None
@@ -395,8 +433,9 @@ class ByteBPE(Tokenizer):
             and bool(begins_with_text(text) if first else text[:1] not in ("", " "))
             for text, first in zip(texts, begins, strict=True)
         ]
+        composed = self._composed([text.encode() for text in texts])
         spelled = self._words.split(
-            [b" " * blank + text.encode() for text, blank in zip(texts, blanks, strict=True)]
+            [b" " * blank + text for text, blank in zip(composed, blanks, strict=True)]
         )
         sizes = self._sizes[spelled.values.numpy()]
         sizes[spelled.row_starts().numpy()[np.array(blanks, bool)]] -= 1
@@ -451,9 +490,15 @@ class ByteBPE(Tokenizer):
         }
 
     def _decides(self) -> dict[str, Any]:
-        return {"add_prefix_space": self.add_prefix_space}
+        form = {_FORM: NFC} if self.nfc else {}
+        return {"add_prefix_space": self.add_prefix_space, **form}
 
     def _for_others(self) -> dict[str, Any]:
+        if self.nfc or self.pair_separators == 1:  # classes of transformers have neither
+            return {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "model_input_names": ["input_ids", "attention_mask"],
+            }
         gpt2 = self._specials["cls_token"] == END
         return {"tokenizer_class": "GPT2Tokenizer" if gpt2 else "RobertaTokenizer"}
 
@@ -465,6 +510,14 @@ def _cut(words: bytes, lengths: np.ndarray, some: np.ndarray | None = None) -> l
     if some is not None:
         begins, ends = begins[some], ends[some]
     return [words[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+
+def _named_form(settings: Mapping[str, Any], path: AnyPath) -> bool:
+    """Returns whether the settings beside a vocabulary name the form NFC."""
+    form = settings.get(_FORM)
+    if form not in (None, NFC):
+        raise UserError(f"{path}: {_FORM}: {form!r} in its settings is not supported, only {NFC!r}")
+    return form == NFC
 
 
 def _decoded(texts: tf.Tensor) -> list[str]:

@@ -249,7 +249,9 @@ def _of_byte_bpe(
             if (left, right) not in ranks:
                 ranks[left, right] = len(merges)
                 merges.append((left, right))
-    grown = ByteBPE(pieces, merges, tokenizer.add_prefix_space, tokenizer.settings)
+    grown = ByteBPE(
+        pieces, merges, tokenizer.add_prefix_space, tokenizer.settings, nfc=tokenizer.nfc
+    )
     return grown, rows
 
 

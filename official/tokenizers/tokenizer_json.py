@@ -5,7 +5,7 @@ of the tokenizers of this project, with the same ids in Python and inside a grap
 
   model      normalizer, pre-tokenizer
   WordPiece  BertNormalizer, BertPreTokenizer
-  BPE        none, ByteLevel
+  BPE        none or NFC, ByteLevel
   Unigram    quotes, NFKD, StripAccents, Lowercase, Precompiled; WhitespaceSplit, Metaspace
 
 A component that these tokenizers do not have is refused by its name. The post-processor tells the
@@ -25,7 +25,7 @@ from sentencepiece import sentencepiece_model_pb2
 from official.tokenizers import added_tokens, file_formats, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
-from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.byte_bpe import NFC, ByteBPE
 from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.tokenizers.word_starts import BLANK
@@ -244,7 +244,9 @@ class _Reader:
             "ignore_merges": (None, False),
         }.items():
             self._only(f"model.{key}", self._model.get(key), *allowed)
-        self._only("normalizer", self._described.get("normalizer"), None)
+        forms = [step["type"] for step in self._steps("normalizer", "normalizers")]
+        if forms not in ([], [NFC]):
+            raise self._refused("normalizer", self._described.get("normalizer"), "none or NFC")
         steps = self._steps("pre_tokenizer", "pretokenizers")
         if [step["type"] for step in steps] != ["ByteLevel"]:
             raise self._refused("pre_tokenizer", self._described.get("pre_tokenizer"), "ByteLevel")
@@ -264,7 +266,9 @@ class _Reader:
         prefix = file_formats.switch(self._settings, "add_prefix_space", None)
         if prefix is None:
             prefix = bool(steps[0].get("add_prefix_space", True))
-        return ByteBPE(self._pieces(), merges, prefix, self._settings, str(self._path))
+        return ByteBPE(
+            self._pieces(), merges, prefix, self._settings, str(self._path), nfc=bool(forms)
+        )
 
     def _unigram(self) -> SentencePiece:
         steps = [s for s in self._steps("normalizer", "normalizers") if s not in _BLANKS]
@@ -448,7 +452,7 @@ def _byte_bpe(tokenizer: ByteBPE) -> dict[str, Any]:
         "use_regex": True,
     }
     return {
-        "normalizer": None,
+        "normalizer": {"type": NFC} if tokenizer.nfc else None,
         "pre_tokenizer": step,
         "decoder": {**step, "add_prefix_space": True},
         "model": {
@@ -526,7 +530,7 @@ def _post_processor(tokenizer: Tokenizer, layout: str) -> dict[str, Any]:
         {"SpecialToken": {"id": tokenizer.pieces[i], "type_id": 0}}
         for i in (tokenizer.cls_id, tokenizer.sep_id)
     )
-    if isinstance(tokenizer, ByteBPE):
+    if isinstance(tokenizer, ByteBPE) and (cls == sep or tokenizer.pair_separators == 2):
         step = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True}
         if cls == sep:  # GPT-2
             return {"type": "ByteLevel", "use_regex": True, **step}

@@ -19,7 +19,7 @@ import hf5_tokenizers as parity  # noqa: E402
 import tokenizers  # noqa: E402
 import transformers  # noqa: E402
 
-NAMES = ("bert", "roberta", "gpt2", "albert", "xlnet", "t5", "camembert")
+NAMES = ("bert", "roberta", "gpt2", "modernbert", "albert", "xlnet", "t5", "camembert")
 
 
 def shortened(described: dict) -> dict:

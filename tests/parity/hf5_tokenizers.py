@@ -53,6 +53,32 @@ def byte_bpe(folder: Path, specials: list[str]) -> None:
     made.save_model(str(folder))
 
 
+def modern(folder: Path) -> None:
+    """A ModernBERT: bytes of composed characters, runs of blanks, special tokens at the end."""
+    folder.mkdir(parents=True)
+    plain = {"continuing_subword_prefix": "", "end_of_word_suffix": ""}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(**plain))
+    made.normalizer = tokenizers.normalizers.NFC()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=450, initial_alphabet=letters, show_progress=False, min_frequency=2, **plain
+    )
+    made.train_from_iterator(PROSE * 3, trainer)
+    made.add_tokens([AddedToken(" " * n, normalized=True) for n in range(6, 1, -1)])
+    names = {name.lower(): f"[{name}]" for name in ("UNK", "CLS", "SEP", "PAD", "MASK")}
+    made.add_special_tokens([AddedToken(n, lstrip=n == "[MASK]") for n in names.values()])
+    ends = [(names[name], made.token_to_id(names[name])) for name in ("cls", "sep")]
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    made.save(str(folder / "tokenizer.json"))
+    settings = {f"{name}_token": token for name, token in names.items()}
+    settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
 def unigram(folder: Path, controls: list[str], name: str = "spiece.model", **options) -> None:
     folder.mkdir(parents=True)
     data = io.BytesIO()
@@ -75,6 +101,7 @@ def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
     wordpiece(old / "mpnet", "<s>\n<pad>\n</s>\n<unk>\n", "<mask>\n")
     byte_bpe(old / "roberta", ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     byte_bpe(old / "gpt2", ["<|endoftext|>"])
+    modern(old / "modernbert")
     none = {"bos_id": -1, "eos_id": -1}
     marks = ["[CLS]", "[SEP]", "[MASK]"]
     unigram(old / "albert", marks, pad_id=0, unk_id=1, pad_piece="<pad>", **none)
@@ -93,6 +120,7 @@ def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
             transformers.RobertaTokenizer, old / "roberta", {"add_prefix_space": True}
         ),
         "gpt2": (transformers.GPT2Tokenizer, old / "gpt2", {}),
+        "modernbert": (transformers.PreTrainedTokenizerFast, old / "modernbert", {}),
         "albert": (transformers.AlbertTokenizer, old / "albert", {}),
         "xlnet": (transformers.XLNetTokenizer, old / "xlnet", {}),
         "t5": (transformers.T5Tokenizer, old / "t5", {}),

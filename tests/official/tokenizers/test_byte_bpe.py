@@ -2,13 +2,14 @@
 
 import json
 import random
+import unicodedata
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official import tokenizers
-from official.tokenizers import byte_bpe
+from official.tokenizers import byte_bpe, byte_vocabulary
 from official.tokenizers.base import strings
 from official.tokenizers.byte_bpe import find
 from official.tokenizers.byte_vocabulary import ALPHABET, reachable
@@ -146,6 +147,51 @@ def test_long_words():
     assert starts[0] == 0 and ends[-1] == len(long)
     np.testing.assert_array_equal(starts[1:], ends[:-1])
     assert tokenizer.encode([long])[0].tolist() == ids.tolist()
+
+
+def test_characters_may_be_composed_first(tmp_path):
+    composed = tokenizers.ByteBPE(PIECES, MERGES, nfc=True)
+    plain = tokenizers.ByteBPE(PIECES, MERGES)
+    apart, one = "A cafe\u0301 in A\u030angstro\u0308m", "A caf\u00e9 in \u00c5ngstr\u00f6m"
+    expected = plain.encode([one])[0].tolist()
+    assert plain.encode([apart])[0].tolist() != expected
+    assert composed.fingerprint != plain.fingerprint
+    composed.save(tmp_path / "tok")
+    loaded = tokenizers.load(tmp_path / "tok")
+    assert loaded.fingerprint == composed.fingerprint and loaded.nfc
+    for tokenizer in (composed, loaded):
+        assert [ids.tolist() for ids in tokenizer.encode([apart, one, "a"])][:2] == [expected] * 2
+        assert tf.function(tokenizer.tokenize)(tf.constant([apart])).to_list() == [expected]
+    ids, starts, ends = composed.encode_with_offsets([apart])[0]
+    assert ids.tolist() == expected
+    # Each token covers the characters that it was composed from.
+    at = 0
+    for i, start, end in zip(ids, starts, ends, strict=True):
+        size = len(byte_vocabulary.spelling(PIECES[i]))
+        letters = {place for place, _ in bytes_of(apart)[at : at + size]}
+        covered = set(range(start, end)) | {p for p in letters if apart[p] == " "}
+        assert covered >= letters and covered - letters <= {max(letters) + 1}, (i, start, end)
+        at += size
+    # A slice may begin with the accent of the letter before it.
+    cuts = [["A cafe", "\u0301 in", " A\u030angstro\u0308m"], ["a", "b"]]
+    flat, bounds = composed.encode_slices(cuts)
+    assert flat.tolist() == [*expected, *composed.encode(["ab"])[0]]
+    sizes = [len(byte_vocabulary.spelling(PIECES[i])) for i in expected]
+    begins = np.cumsum(sizes) - sizes
+    lengths = [len("A caf\u00e9".encode()) - 1, len("A caf\u00e9 in".encode())]
+    assert bounds[:3].tolist() == [0, *(int((begins < size).sum()) for size in lengths)]
+    with pytest.raises(UserError, match="unicode_normalization: 'NFD' in its settings is not sup"):
+        tokenizers.load(write(tmp_path / "nfd", settings={"unicode_normalization": "NFD"}))
+
+
+def bytes_of(text):
+    """The place of the letter and the value of each byte of a text whose letters are composed."""
+    result, place = [], 0
+    while place < len(text):
+        both = unicodedata.normalize("NFC", text[place : place + 2])
+        result += [(place, byte) for byte in both[:1].encode()]
+        place += 3 - len(both) if place + 1 < len(text) else 1
+    return result
 
 
 def test_attributes():
