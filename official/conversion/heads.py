@@ -47,6 +47,7 @@ class Head:
       objective_type: the config of its objective.
       settings: fields of that config that tell heads with the same objective type apart.
       poolings: the values of the objective's `pooling` that the head can have.
+      transform: whether the head has a hidden layer, as its objective's `transform` says.
       segments: whether a model with this head comes with `segments` in its config.
       corruption: whether a model with this head comes with `corruption` in its config.
     """
@@ -59,6 +60,7 @@ class Head:
     objective_type: ClassVar[type]
     settings: ClassVar[Mapping[str, Any]] = {}
     poolings: ClassVar[tuple[str, ...]] = ("pooled",)
+    transform: ClassVar[bool] = False
     segments: ClassVar[bool] = False
     corruption: ClassVar[bool] = False
 
@@ -124,6 +126,11 @@ class Head:
             raise UserError(
                 f"objectives: {objective.type}.pooling: {title} of "
                 f"transformers has 'pooled', not {pooling!r}"
+            )
+        if getattr(objective, "transform", False) != self.transform:
+            raise UserError(
+                f"objectives: {objective.type}.transform: {title} of transformers has "
+                f"{str(self.transform).lower()}"
             )
         if getattr(objective, "activation", None) is not None:
             raise UserError(

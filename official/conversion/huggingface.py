@@ -32,6 +32,7 @@ from official.conversion import (
     generation,
     gpt2,
     mapping,
+    modernbert,
     sentence_transformers,
     t5,
     transfo_xl,
@@ -66,6 +67,7 @@ SYSTEMS = {
         xlnet.SYSTEM,
         transfo_xl.SYSTEM,
         t5.SYSTEM,
+        modernbert.SYSTEM,
     )
 }
 
@@ -176,6 +178,8 @@ def system_of(
         return gpt2.SYSTEM
     if encoder.disentangled is not None:
         return deberta.system_of(encoder)
+    if encoder.positions == "rotary":
+        return modernbert.SYSTEM
     if encoder.layer_groups is not None:
         return albert.SYSTEM
     if encoder.relative_buckets:

@@ -52,6 +52,8 @@ class Row:
         The axes are merged in their order. None = it has the same number of axes.
       layer: the number of our layer if the other tool has one tensor for all layers, which are
         stacked along the first axis. Such rows are only read.
+      part: which part the variable is of a tensor that several of our variables share, and the
+        number of parts, which are joined along the first axis. Their rows are in order.
     """
 
     path: str
@@ -59,9 +61,10 @@ class Row:
     transposed: bool = False
     axes: Shape | None = None
     layer: int | None = None
+    part: tuple[int, int] | None = None
 
     def part_shape(self, shape: Shape) -> Shape:
-        """Returns the shape of each tensor, or of its layer, if our variable has `shape`."""
+        """Returns the shape of each tensor, of its layer or part, if our variable has `shape`."""
         return self.axes or self._matrix(shape)
 
     def _matrix(self, shape: Shape) -> Shape:
@@ -69,7 +72,11 @@ class Row:
         return part[::-1] if self.transposed else part
 
     def pick(self, tensor: np.ndarray) -> np.ndarray:
-        """Returns the part of a tensor that belongs to our variable: all of it, or one layer."""
+        """Returns what belongs to our variable of a tensor: all of it, a layer or a part."""
+        if self.part is not None:
+            number, count = self.part
+            even = tensor.ndim > 0 and len(tensor) % count == 0
+            return np.split(tensor, count)[number] if even else tensor
         within = self.layer is not None and tensor.ndim and self.layer < len(tensor)
         return tensor[self.layer] if within else tensor
 
@@ -175,7 +182,9 @@ def take_out(rows: Iterable[Row], variables: Mapping[str, np.ndarray]) -> dict[s
     """Makes the tensors of another tool from our variables."""
     tensors: dict[str, np.ndarray] = {}
     for row in rows:
-        tensors.update(row.split(variables[row.path]))
+        for name, tensor in row.split(variables[row.path]).items():
+            before = [tensors[name]] if row.part and row.part[0] else []
+            tensors[name] = np.concatenate([*before, tensor]) if before else tensor
     return tensors
 
 

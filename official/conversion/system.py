@@ -2,8 +2,8 @@
 
 `System` turns such a table into configs and lists of `Row`s, and back. Its `EncoderKeys` say how
 config.json describes the encoder. The tables are in the modules beside this one: `bert` (with
-RoBERTa, MPNet, DistilBERT and ERNIE), `albert`, `electra`, `deberta`, `gpt2`, `xlnet`,
-`transfo_xl`, `t5`. The heads in a table are those of `official.conversion.heads`.
+RoBERTa, MPNet, DistilBERT and ERNIE), `albert`, `electra`, `deberta`, `modernbert`, `gpt2`,
+`xlnet`, `transfo_xl`, `t5`. The heads in a table are those of `official.conversion.heads`.
 """
 
 import contextlib
@@ -68,6 +68,14 @@ FORM = {
     "relative_buckets": None,
     "disentangled": None,
     "convolution": None,
+    "local_attention": None,
+    "gated": False,
+    "use_bias": True,
+    "norm_type": "layer",
+    "norm_bias": True,
+    "norm_embeddings": None,
+    "first_norm": True,
+    "attention_output_dropout": None,
 }
 
 # What names begin with in a file of the bare encoder.

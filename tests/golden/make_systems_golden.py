@@ -7,7 +7,7 @@ model that writes there is also `generation/…`: two prompts, what greedy searc
 what temperature, top-k and top-p leave of some chances.
 
 Run with the Python of the environment of tests/parity/requirements-hf.txt:
-    .parity/hf/bin/python tests/golden/make_systems_golden.py [FOLDER]
+    .parity/hf/bin/python tests/golden/make_systems_golden.py [FOLDER [NAME...]]
 """
 
 import json
@@ -39,6 +39,20 @@ LABELS = {"id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "ye
 ROBERTA = {"vocab_size": 277, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 XLM = {"vocab_size": 61, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 GPT2 = {"vocab_size": 259, "bos_token_id": 258, "eos_token_id": 258}
+MODERN = {
+    "vocab_size": 277,
+    "hidden_size": 18,
+    "num_hidden_layers": 4,
+    "local_attention": 4,
+    "global_rope_theta": 500.0,
+    "local_rope_theta": 30.0,
+    "reference_compile": False,
+    "attn_implementation": "eager",
+    "pad_token_id": 261,
+    **dict.fromkeys(("bos_token_id", "cls_token_id"), 259),
+    **dict.fromkeys(("eos_token_id", "sep_token_id"), 260),
+}
+BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "classifier_bias", "norm_bias"), True)
 ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
 # Rows of 7 tokens reach beyond the distances and buckets.
 DEBERTA = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"}
@@ -112,6 +126,21 @@ CASES = {
     "deberta_classification": ("DebertaForSequenceClassification", {**DEBERTA_V1, **LABELS}),
     "deberta_bare": ("DebertaModel", {**DEBERTA_V1, "num_attention_heads": 5}),
     "gpt2_causal_lm": ("GPT2LMHeadModel", {**GPT2, "n_inner": 22}),
+    "modernbert_bare": ("ModernBertModel", {**MODERN, "hidden_size": 12, "num_hidden_layers": 5}),
+    "modernbert_masked_lm": ("ModernBertForMaskedLM", MODERN),
+    "modernbert_classification": (
+        "ModernBertForSequenceClassification",
+        {**MODERN, **LABELS, "classifier_pooling": "mean", "classifier_dropout": 0.2},
+    ),
+    "modernbert_biases": (
+        "ModernBertForSequenceClassification",
+        {**MODERN, **LABELS, **BIASES, "local_attention": 3, "hidden_size": 30},
+    ),
+    "modernbert_questions": ("ModernBertForQuestionAnswering", {**MODERN, "num_hidden_layers": 1}),
+    "modernbert_tokens": (
+        "ModernBertForTokenClassification",
+        {**MODERN, **LABELS, "hidden_activation": "silu", "classifier_activation": "silu"},
+    ),
     "gpt2_bare": ("GPT2Model", {**GPT2, "activation_function": "relu", "layer_norm_epsilon": 1e-6}),
 }
 
@@ -152,12 +181,15 @@ def answers(model, batch):
         "input_ids": torch.from_numpy(batch["token_ids"]).long(),
         "attention_mask": torch.from_numpy(batch["padding_mask"]).long(),
     }
-    if model.config.model_type not in ("distilbert", "gpt2", "mpnet"):
+    if model.config.model_type not in ("distilbert", "gpt2", "mpnet", "modernbert"):
         inputs["token_type_ids"] = torch.from_numpy(batch["segment_ids"]).long()
     with torch.no_grad():
         outputs = dict(model(**inputs, output_hidden_states=True))
+        states = list(outputs.pop("hidden_states"))
+        if model.config.model_type == "modernbert":  # whose last one has no norm
+            states[-1] = getattr(model, "model", model).final_norm(states[-1])
     outputs.pop("past_key_values", None)
-    actual = {"hidden_states": torch.stack(outputs.pop("hidden_states")).numpy()}
+    actual = {"hidden_states": torch.stack(states).numpy()}
     return actual | {f"answer/{name}": array.numpy() for name, array in outputs.items()}
 
 
@@ -226,7 +258,7 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
     folder.mkdir(exist_ok=True)
     torch.set_num_threads(1)
-    for name in CASES:
+    for name in sys.argv[2:] or CASES:
         seed = zlib.crc32(name.encode())  # the same whichever cases there are
         np.savez_compressed(folder / f"{name}.npz", **case(name, seed))
 

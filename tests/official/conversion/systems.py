@@ -65,6 +65,10 @@ def write_vocabulary(folder, model_type):
         (folder / "tokenizer_config.json").write_text(json.dumps(_FAIRSEQ | {"unk_token": "[UNK]"}))
     elif model_type == "roberta":
         write_byte_vocabulary(folder, ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
+    elif model_type == "modernbert":
+        write_byte_vocabulary(folder, [], ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
+        names = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
+        (folder / "tokenizer_config.json").write_text(json.dumps(names))
     elif model_type == "gpt2":
         write_byte_vocabulary(folder, [], ["<|endoftext|>"])
     else:
@@ -127,12 +131,14 @@ def compare_encoder(encoder, parts, hidden_states):
 def visible(encoder, batch):
     """The positions to compare.
 
-    Under a causal mask, padding on the left sees nothing at all. The padding of a DeBERTa sees
-    other tokens in transformers.
+    Under a causal mask, padding on the left sees nothing at all, and so does padding that is far
+    from tokens in a ModernBERT. The padding of a DeBERTa sees other tokens in transformers.
     """
     real = batch["padding_mask"]
     config = encoder.config
-    apart = config.causal or getattr(config, "disentangled", None) is not None
+    apart = config.causal or any(
+        getattr(config, name, None) is not None for name in ("disentangled", "local_attention")
+    )
     return real if apart else np.ones_like(real)
 
 
@@ -141,15 +147,22 @@ def compare(model, parts, hidden_states):
     answers = compare_encoder(model.encoder, parts, hidden_states)
     encoded = run(model.encoder, parts["batch"])
     for objective in model.objectives:
-        actual = logits_of(objective, model, encoded)
         name = LOGITS.get((objective.name, len(model.objectives)), "logits")
-        expected = answers.pop(name)
-        seen = visible(model.encoder, parts["batch"])
-        seen = seen if actual.ndim == 3 else seen[:, 0]  # of a row, the first position is pooled
-        np.testing.assert_allclose(actual[seen], expected[seen], **CLOSE)
+        if objective.name == "span_answer":
+            both = objective.boundary_logits(objective.states(encoded))
+            pairs = {"start_logits": both[0], "end_logits": both[1]}
+        else:
+            pairs = {name: logits_of(objective, model, encoded)}
+        for name, actual in pairs.items():
+            actual, expected = np.asarray(actual), answers.pop(name)
+            seen = visible(model.encoder, parts["batch"])
+            if objective.name not in PER_TOKEN:
+                seen = seen[:, 0]  # of a row, the first position is pooled
+            np.testing.assert_allclose(actual[seen], expected[seen], **CLOSE)
     return answers
 
 
+PER_TOKEN = ("masked_lm", "causal_lm", "replaced_tokens", "span_answer", "token_classification")
 LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_logits"}
 LOGITS |= {("next_sentence", 2): "seq_relationship_logits"}
 
