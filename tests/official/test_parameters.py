@@ -19,6 +19,8 @@ PUBLISHED = {
     "bert_large": 335_141_888,
     "roberta_base": 124_645_632,
     "roberta_large": 355_359_744,
+    "modernbert_base": 149_014_272,
+    "modernbert_large": 394_781_696,
     "albert_base": 11_683_584,
     "albert_large": 17_683_968,
     "albert_xlarge": 58_724_864,
