@@ -10,6 +10,8 @@ and of other systems here against BERT at the same sizes:
       'PyTorch transformers, T5'
   python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, DeBERTa' \
       'PyTorch transformers, DeBERTa'
+  python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ModernBERT' \
+      'PyTorch transformers, ModernBERT'
 
 The other sides are tf-models-official, PyTorch transformers, and a BERT written by hand in PyTorch
 with joined projections, SDPA and the masked LM at the predicted positions alone. Same sizes, same
@@ -21,7 +23,8 @@ BERT, beside what the FLOPs of the two say. 'its products alone' are the matrix 
 BERT's step, with the same shapes: the share of its time that the processor needs. T5 has as
 many layers in its decoder as in its encoder, and as many targets as span corruption gives (29 for
 128 tokens). DeBERTa is the encoder of v3 with a masked LM, since transformers has no class for its
-pretraining.
+pretraining. ModernBERT has no dropout but that of the output of attention. PyTorch's side of it
+predicts the masked tokens alone (`sparse_prediction`), and has no dropout.
 """
 
 import argparse
@@ -43,6 +46,8 @@ SIDES = {
     "encoder garden, T5": (None, "train_step_ours.step", "T5"),
     "PyTorch transformers, T5": ("hf", "train_step_transformers.t5", "T5"),
     "encoder garden, DeBERTa": (None, "train_step_ours.step", "DeBERTa"),
+    "encoder garden, ModernBERT": (None, "train_step_ours.step", "ModernBERT"),
+    "PyTorch transformers, ModernBERT": ("hf", "train_step_transformers.modernbert", "ModernBERT"),
     "PyTorch transformers, DeBERTa": ("hf", "train_step_transformers.deberta", "DeBERTa"),
 }
 OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
@@ -82,6 +87,12 @@ def flops(sizes: dict, system: str) -> int:
         cross = 4 * (targets + length) * hidden**2 + 4 * targets * length * hidden
         decoder = layers * (own + cross + 4 * targets * hidden * inner)
         return encoder(hidden, inner) + decoder + targets * 2 * hidden * vocab
+    if system == "ModernBERT":
+        # One layer of three attends to the whole row; a gate beside the inner map.
+        near = min(length, 129)
+        keys = sum(near if i % 3 else length for i in range(layers))
+        row = layers * (8 * hidden**2 + 6 * hidden * inner) + 4 * keys * hidden
+        return length * row + masked_lm(hidden, hidden)
     if system == "DeBERTa":
         # Products of queries, and of keys, with 2 T distances; projections of these, for a batch.
         distances = layers * (8 * length**2 * hidden + 8 * length * hidden**2 / sizes["batch"])

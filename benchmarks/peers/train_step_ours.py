@@ -18,13 +18,20 @@ import tensorflow as tf  # isort: skip
 # its sentence-order head is a next-sentence head with other labels. ELECTRA: a generator of a
 # quarter of the size, and replaced-token detection. XLNet: relative attention of two streams, the
 # second one for the predicted positions only, without memory. T5: an encoder-decoder. DeBERTa: v3,
-# with a masked LM.
+# with a masked LM. ModernBERT: its own settings, and AdamW as the others.
 ENCODERS = {
     "BERT": {"type": "transformer"},
     "ALBERT": {"type": "transformer", "embedding_size": 128, "layer_groups": 1},
     "ELECTRA": {"type": "transformer", "pooler": False},
     "XLNet": {"type": "transformer_xl"},
     "T5": {"type": "encoder_decoder"},
+    "ModernBERT": {
+        "type": "transformer", "positions": "rotary", "rotary_theta": 160000.0,
+        "local_attention": {}, "segment_types": 0, "activation": "gelu", "gated": True,
+        "use_bias": False, "norm": "pre", "norm_bias": False, "norm_embeddings": True,
+        "first_norm": False, "norm_epsilon": 1e-5, "dropout": 0.0, "attention_dropout": 0.0,
+        "attention_output_dropout": 0.1, "pooler": False, "max_positions": 8192,
+    },
     "DeBERTa": {
         "type": "transformer", "disentangled": {}, "positions": "none", "segment_types": 0,
         "activation": "gelu", "norm_epsilon": 1e-7, "initializer": "normal", "pooler": False,
@@ -38,6 +45,7 @@ OBJECTIVES = {
     "XLNet": [{"type": "permutation_lm"}],
     "T5": [{"type": "seq2seq_lm"}],
     "DeBERTa": [{"type": "masked_lm"}],
+    "ModernBERT": [{"type": "masked_lm"}],
 }
 
 

@@ -10,6 +10,8 @@ from transformers import (
     BertForPreTraining,
     DebertaV2Config,
     DebertaV2ForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -73,6 +75,25 @@ def deberta(size: dict) -> None:
     train_step_torch.serve(model, train_step_torch.adamw(model), _deberta_batch, _loss, size)
 
 
+def modernbert(size: dict) -> None:
+    """Serves the steps of `ModernBertForMaskedLM`, which predicts the masked tokens alone."""
+    torch.manual_seed(0)
+    model = ModernBertForMaskedLM(
+        ModernBertConfig(
+            vocab_size=size["vocab"],
+            hidden_size=size["hidden"],
+            num_hidden_layers=size["layers"],
+            num_attention_heads=size["heads"],
+            intermediate_size=size["intermediate"],
+            sparse_prediction=True,
+            reference_compile=False,
+            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
+            **dict.fromkeys(("cls_token_id", "sep_token_id"), 0),
+        )
+    ).train()
+    train_step_torch.serve(model, train_step_torch.adamw(model), _deberta_batch, _loss, size)
+
+
 def _deberta_batch(batch):
     names = ("input_ids", "attention_mask", "labels")
     return {name: value for name, value in _bert_batch(batch).items() if name in names}
@@ -109,4 +130,4 @@ def _loss(forward: Callable, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    server.main(bert, t5, deberta)
+    server.main(bert, t5, deberta, modernbert)
