@@ -94,7 +94,7 @@ def check_encoder(
 
 
 def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None:
-    """Checks that an encoder has what `recipe.trainable` names.
+    """Checks that an encoder has what `recipe.trainable` and `recipe.recompute` name.
 
     Args:
       recipe: the recipe.
@@ -104,6 +104,10 @@ def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None
     Raises:
       UserError: it has not.
     """
+    if recipe.recompute is not None and encoder.type != "transformer":
+        raise UserError(
+            f"{source}: recipe.recompute: not supported for encoder.type: {encoder.type}; remove it"
+        )
     trainable, place = recipe.trainable, f"{source}: recipe.trainable"
     if trainable is None:
         return

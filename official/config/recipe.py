@@ -189,6 +189,8 @@ class Recipe:
       layer_states: of a frozen encoder, the folder with its states for the examples, which
         `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
         examples of an evaluation that are not there it runs. "" = no folder.
+      recompute: 'layers' = what is inside a layer is computed again for the gradient, and not kept
+        (Chen et al., 2016): less memory, and one more forward pass. None = it is kept.
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
       bucket_lengths: the lengths that batches are padded to; empty = always the longest.
@@ -228,6 +230,7 @@ class Recipe:
     freeze_encoder: bool = False
     trainable: Trainable | None = omitted()
     layer_states: str = ""
+    recompute: str | None = omitted()
     max_bad_steps: int = 10
     bucket_lengths: tuple[int, ...] = ()
     distinct_texts: bool = False
@@ -248,6 +251,8 @@ class Recipe:
                 f"task_temperature: not supported for task_sampling: {self.task_sampling}; remove "
                 "it, or take proportional"
             )
+        if self.recompute is not None:
+            one_of("recompute", self.recompute, ["layers"])
         one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
         at_least(self, 1, "batch_size", "accumulation", "report_every", "save_every")
         at_least(self, 1, "keep_checkpoints", "max_bad_steps")

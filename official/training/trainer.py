@@ -23,13 +23,14 @@ from official.data.mixture import Data
 from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
+from official.modeling.encoders.base import Encoder
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, named_arrays
 from official.training import optimizers, reporting, resuming, trainable
 from official.training.hooks import BestCheckpoint, Hook, SkippedUpdates, best_metric
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
-from official.utils import paths
+from official.utils import keras_private, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -79,6 +80,9 @@ class Trainer:
         self.chief = strategies.is_chief(strategy)
         self.total_steps = config.recipe.total_steps(source.num_examples)
         trainable.freeze(model, config.recipe)
+        for layer in keras_private.sublayers(model):
+            if isinstance(layer, Encoder):
+                layer.recompute = config.recipe.recompute is not None
         with strategy.scope():
             self.optimizer = optimizers.make(config.recipe, self.total_steps, model)
         self.variables = {

@@ -60,11 +60,14 @@ class Encoder(Layer):
         distance_table: the `DistanceTable` that all blocks read; None = there is none.
         convolution: the `Convolution` beside the first block; None = there is none.
         decoder: the layers of a decoder; None = there is none.
+        recompute: whether training computes what is inside a block again for the gradient, and
+            keeps the inputs of the blocks alone. Only the transformer reads it.
     """
 
     batch_fields: tuple[str, ...] = ()
     reads_positions = False
     takes_parts = False
+    recompute = False
     depths: Sequence[int] = ()
 
     def __init__(self, config, *, name, dtype=None):

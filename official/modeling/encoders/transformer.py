@@ -7,6 +7,7 @@ runs).
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -15,9 +16,9 @@ from official.modeling import masks
 from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
-from official.modeling.layers.block import Block, adapter_options
+from official.modeling.layers.block import Block, BlockOutput, adapter_options
 from official.modeling.layers.convolution import Convolution
-from official.modeling.layers.disentangled import DistanceTable
+from official.modeling.layers.disentangled import Distances, DistanceTable
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.kernels import take_positions
 from official.modeling.layers.linear import Linear
@@ -25,6 +26,7 @@ from official.modeling.layers.local_attention import Blocks
 from official.modeling.layers.norm import make_norm
 from official.modeling.layers.positions import RelativeBias, Rotation
 from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.recompute import recomputed
 from official.modeling.types import Size, Tensor
 from official.utils.errors import UserError
 
@@ -262,6 +264,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             slot=slot,
             last_queries=queries,
             read_offsets=read_offsets,
+            recompute=self.recompute and rng is not None and not output_all,
         )
         states = hidden_states[-1]
         if num_pooled:
@@ -326,13 +329,15 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         slot: Size,
         last_queries,
         read_offsets: Tensor | None,
+        recompute: bool,
     ):
         """Runs the blocks of all depths, and the final norm if there is one.
 
         `masked` and `rotations` are for global layers, and for local ones.
 
         Returns:
-            The states, L + 1 tensors [B, T, D]; the `Attended` of each depth.
+            The states, L + 1 tensors [B, T, D]; the `Attended` of each depth, or with `recompute`
+            None for each.
         """
         states, attended, bias, distances = [x], [], None, None
         if self.relative_bias is not None:
@@ -343,21 +348,21 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             kind = int(self.config.is_local(i))
             block = functools.partial(
                 self.blocks[depth],
-                x,
                 attention_mask=masked[kind],
                 rng=rng,
                 cache=None if cache is None else cache[i],
                 slot=slot,
                 query_positions=last_queries if i == len(self.depths) - 1 else None,
-                bias=bias,
-                distances=distances,
                 rotation=rotations[kind],
             )
+            if recompute:
+                block = functools.partial(_recomputed, block, rng)
+            learned = {"x": x, "bias": bias, "distances": distances}
             queries = None
             if read_offsets is not None and i == len(self.depths) - 1:
                 queries = take_positions(x, last_queries) + read_offsets
-                queries = block(queries=queries).states
-            x, layer, _ = block(queries=queries)
+                queries = block(**learned, queries=queries).states
+            x, layer, _ = block(**learned, queries=queries)
             if i == 0 and self.convolution is not None:
                 x = self.convolution(states[0], x, masked[0], rng=rng)
             states.append(x)
@@ -391,6 +396,29 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 "a cache needs an encoder whose tokens attend to no later ones: set "
                 "encoder.causal: true"
             )
+
+
+def _recomputed(
+    block: Callable[..., BlockOutput],
+    rng: Draws,
+    *,
+    x: Tensor,
+    bias: Tensor | None,
+    distances: Distances | None,
+    queries: Tensor | None,
+):
+    """Returns the result of a block without its attention: see `layers.recompute`.
+
+    `block` has the other arguments of the call, which have no gradient, and draws from `rng`.
+    """
+
+    def states(x, bias, vectors, queries):
+        own = None if distances is None else distances._replace(vectors=vectors)
+        return block(x=x, bias=bias, distances=own, queries=queries).states
+
+    vectors = None if distances is None else distances.vectors
+    learned = {"x": x, "bias": bias, "vectors": vectors, "queries": queries}
+    return BlockOutput(recomputed(states, rng, **learned), None)
 
 
 def block_names(num_layers: int, layer_groups: int | None = None, inner_layers: int = 1):
