@@ -155,6 +155,7 @@ def tokenizer_of(
         # A folder of this name is an error, and no reason to take another file.
         paths.check_file(path)
     vocabulary = present[0] if present else folder / system.vocabulary
+    tokenizer: tokenizers.Tokenizer
     if (model := folder / sentencepiece.DEBERTA_FILE).exists():
         vocabulary = model  # a tokenizer.json beside it has the same pieces
         tokenizer = _deberta_tokenizer(vocabulary)

@@ -280,7 +280,9 @@ class OneForm(LazyTensors):
         for name, what in left_out.items():
             if name in tensors:
                 tensors.notes.append(f"{name} is left out ({what}): the encoder does not read it")
-        self._index = {_LEGACY.get(name, name): name for name in tensors if name not in left_out}
+        self._index: dict[str, str] = {
+            _LEGACY.get(name, name): name for name in tensors if name not in left_out
+        }
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor."""

@@ -60,8 +60,8 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
 
 def _present(rows: Sequence[Row], encoder: TransformerConfig) -> list[Row]:
     """Returns the rows without those of biases and offsets that the encoder lacks."""
-    lacking = () if encoder.use_bias else ("/bias",)
-    lacking += () if encoder.norm_bias else ("/offset",)
+    kept = {"/bias": encoder.use_bias, "/offset": encoder.norm_bias}
+    lacking = tuple(name for name, there in kept.items() if not there)
     return [row for row in rows if not row.path.endswith(lacking)]
 
 
@@ -90,7 +90,7 @@ class _TaskHead(_Hidden, heads.TaskHead):
         """See `Head`; without a key of its own, dropout is 0."""
         del dropout
         objective = super().objective(config, config.get("classifier_dropout", 0.0))
-        changes = {"transform": True}
+        changes: dict[str, Any] = {"transform": True}
         if self.pools:
             pooling = config.get("classifier_pooling", "cls")
             names = {theirs: ours for ours, theirs in _POOLINGS.items()}

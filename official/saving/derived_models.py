@@ -96,7 +96,7 @@ class StudentPlan:
                 )
         for ours, theirs in enumerate(self.layers):
             first = ours == theirs == 0 or (ours > 0 and theirs > 0)
-            if encoder.type == "transformer" and not (
+            if isinstance(encoder, TransformerConfig) and not (
                 encoder.is_local(ours) == encoder.is_local(theirs) and (encoder.first_norm or first)
             ):
                 raise UserError(

@@ -58,7 +58,7 @@ class Encoder(Layer):
         pooler: the linear layer of the pooled output; None = there is none.
         relative_bias: the `RelativeBias` that all blocks add to their scores; None = there is none.
         distance_table: the `DistanceTable` that all blocks read; None = there is none.
-        convolution: the `Convolution` beside the first block; None = there is none.
+        convolution: the `TokenConvolution` beside the first block; None = there is none.
         decoder: the layers of a decoder; None = there is none.
         recompute: whether training computes what is inside a block again for the gradient, and
             keeps the inputs of the blocks alone. Only the transformer reads it.

@@ -17,7 +17,7 @@ from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
 from official.modeling.layers.block import Block, BlockOutput, adapter_options
-from official.modeling.layers.convolution import Convolution
+from official.modeling.layers.convolution import TokenConvolution
 from official.modeling.layers.disentangled import Distances, DistanceTable
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.kernels import take_positions
@@ -122,7 +122,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 dtype=dtype,
             )
         if config.convolution is not None:
-            self.convolution = Convolution(
+            self.convolution = TokenConvolution(
                 size,
                 config.convolution.kernel_size,
                 activation=config.convolution.activation,
@@ -264,7 +264,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             slot=slot,
             last_queries=queries,
             read_offsets=read_offsets,
-            recompute=self.recompute and rng is not None and not output_all,
+            recompute=self.recompute and not output_all,
         )
         states = hidden_states[-1]
         if num_pooled:
@@ -307,16 +307,17 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         self, positions: Tensor | None, length: Size, slot: Size
     ) -> tuple[Rotation | None, Rotation | None]:
         """Returns the rotary positions of global layers and those of local ones; None = none."""
-        config, rotations = self.config, [None, None]
-        if config.positions == "rotary":
-            if positions is None:
-                positions = ops.expand_dims(ops.arange(length, dtype="int32") + slot, 0)
-            size = config.hidden_size // config.num_heads
-            thetas = [config.rotary_theta]
-            thetas += [] if config.local_attention is None else [config.local_attention.theta]
-            for i, theta in enumerate(thetas):
-                rotations[i] = Rotation.of(positions, size, theta, self.compute_dtype)
-        return tuple(rotations)
+        config = self.config
+        if config.positions != "rotary":
+            return None, None
+        if positions is None:
+            positions = ops.expand_dims(ops.arange(length, dtype="int32") + slot, 0)
+        size = config.hidden_size // config.num_heads
+        whole = Rotation.of(positions, size, config.rotary_theta, self.compute_dtype)
+        if config.local_attention is None:
+            return whole, None
+        theta = config.local_attention.theta
+        return whole, Rotation.of(positions, size, theta, self.compute_dtype)
 
     def _run_blocks(
         self,
@@ -336,8 +337,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         `masked` and `rotations` are for global layers, and for local ones.
 
         Returns:
-            The states, L + 1 tensors [B, T, D]; the `Attended` of each depth, or with `recompute`
-            None for each.
+            The states, L + 1 tensors [B, T, D]; the `Attended` of each depth, or None if it is
+            computed again.
         """
         states, attended, bias, distances = [x], [], None, None
         if self.relative_bias is not None:
@@ -355,7 +356,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 query_positions=last_queries if i == len(self.depths) - 1 else None,
                 rotation=rotations[kind],
             )
-            if recompute:
+            if recompute and rng is not None:
                 block = functools.partial(_recomputed, block, rng)
             learned = {"x": x, "bias": bias, "distances": distances}
             queries = None

@@ -238,7 +238,6 @@ class Attention(_Heads):
             blocks = Blocks(*attention_mask)
             return self._attend_in_blocks(x, blocks, rng, query_positions, rotation)
         attention_mask = masks.combine(attention_mask, masks.implied(x))
-        turned = rotation
         if query_positions is None:
             query, key, value = self._split(self.query_key_value(x), 3)
         else:
@@ -249,12 +248,15 @@ class Attention(_Heads):
             (query,), (key, value) = self._split(queries, 1), self._split(others, 2)
             attention_mask = masks.rows(attention_mask, query_positions)
             bias = masks.rows(bias, query_positions)
-            turned = None if rotation is None else rotation.rows(query_positions)
         if rotation is not None:
-            query, key = turned.turn(query), rotation.turn(key)
+            own = rotation if query_positions is None else rotation.rows(query_positions)
+            query, key = own.turn(query), rotation.turn(key)
         if distances is not None:
-            vectors = self._of_distances(Distances(*distances), rng)
-            scores = distance_scores(query, key, *vectors, positions=query_positions)
+            far = Distances(*distances)
+            of_key, of_query = self._of_distances(far, rng)
+            scores = distance_scores(
+                query, key, of_key, of_query, far.of_query, far.of_key, query_positions
+            )
             bias = scores if bias is None else bias + scores
         if cache is not None:
             old_key, old_value = cache
@@ -262,7 +264,7 @@ class Attention(_Heads):
         return self._attend(query, key, value, attention_mask, bias, rng)
 
     def _of_distances(self, distances: Distances, rng: Draws | None):
-        """Returns the scaled keys and queries of distances, [K, N * H] each, and the rows."""
+        """Returns the scaled keys and queries of distances: [K, N * H] each."""
         rng = None if rng is None else rng.shared()
         vectors = dropout(distances.vectors, self.distance_dropout, rng)
         if self.distance_key is None:
@@ -271,7 +273,7 @@ class Attention(_Heads):
             query, key = ops.split(both, 2, axis=-1)
         else:
             query, key = self.distance_query(vectors), self.distance_key(vectors)
-        return key * self.factor, query * self.factor, distances.of_query, distances.of_key
+        return key * self.factor, query * self.factor
 
     def _attend_in_blocks(
         self,

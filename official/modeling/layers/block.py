@@ -118,13 +118,14 @@ class BlockOutput(NamedTuple):
 
     Attributes:
         states: [B, T, D].
-        attended: the result of the attention of the sequence to itself.
+        attended: `Attended` of the sequence to itself; None if it is computed again for the
+            gradient.
         crossed: the result of the attention to another sequence; () = there is none. (In a
             functional model of Keras, None cannot be among the outputs of a layer.)
     """
 
     states: Any
-    attended: Attended
+    attended: Any
     crossed: Attended | tuple[()] = ()
 
 

@@ -14,7 +14,7 @@ from official.modeling.layers.random import Draws
 from official.modeling.types import Tensor
 
 
-class Convolution(Layer):
+class TokenConvolution(Layer):
     """Adds the convolution of x to y: norm(y + activation(dropout(convolution(x)))).
 
     The convolution of a token reads the tokens beside it that it may attend to, and 0 in the place

@@ -21,6 +21,8 @@ from official.modeling.layers import (
 )
 from official.modeling.layers.block import FeedForward, RelativeBlock
 from official.modeling.layers.character_cnn import CharacterCNN, Convolution, Highway
+from official.modeling.layers.convolution import TokenConvolution
+from official.modeling.layers.disentangled import DistanceTable
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.lstm import BiLSTM, ProjectedLSTM
@@ -229,6 +231,22 @@ def layers():
         (RelativeBlock(12, inner_dropout=0.1, **RELATIVE, **BLOCK), [X]),
         (biases, None),
         (LinearChain(3), None),
+        (
+            TokenConvolution(12, 3, activation="gelu", dropout=0.1, epsilon=1e-6, **WEIGHTS),
+            [X, X],
+        ),
+        (
+            DistanceTable(
+                12,
+                buckets=4,
+                max_distance=8,
+                norm=True,
+                epsilon=1e-6,
+                initializer="zeros",
+                name="d",
+            ),
+            None,
+        ),
         (Sinusoids(12, name="layer"), [FIELDS["token_ids"]]),
         (
             RelativeBias(3, bidirectional=True, num_buckets=8, max_distance=20, **WEIGHTS),
