@@ -102,7 +102,7 @@ def phases(config: Config, source: str = "config") -> list[Config]:
       source: the file, for messages.
 
     Raises:
-      UserError: the phases are not the whole run, or the changes of one are not valid.
+      UserError: it is no pretraining of a number of steps, or the changes of a phase are not valid.
     """
     if not config.phases:
         return [config]
@@ -113,9 +113,7 @@ def phases(config: Config, source: str = "config") -> list[Config]:
             "missing: give it, or remove phases"
         )
     ends = list(itertools.accumulate(phase.share for phase in config.phases))
-    if abs(ends[-1] - 1) > 1e-6:
-        raise UserError(f"{source}: phases: the shares add up to {ends[-1]:g}, not to 1")
-    steps = [round(end * config.recipe.steps) for end in ends]
+    steps = [round(end / ends[-1] * config.recipe.steps) for end in ends]
     return [
         _phase(config, number, end, f"{source}: phases.{number}")
         for number, end in enumerate(steps)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 from official.config.recipe import Recipe
 from official.config.segments import Segments
 from official.utils.errors import UserError
-from official.utils.strict import Tagged, omitted, positive_fraction
+from official.utils.strict import Tagged, above, omitted
 
 
 class Part(Tagged):
@@ -237,7 +237,7 @@ class Phase:
     """A part of the steps of a pretraining, with settings of its own.
 
     Attributes:
-      share: of the steps of the run.
+      share: of the steps of the run, up to a factor that all phases share.
       change: the keys of the config that differ in this phase, such as `segments.max_length`.
       data_shares: the share that each folder of --data has of a batch; empty = as without phases.
     """
@@ -247,7 +247,7 @@ class Phase:
     data_shares: tuple[float, ...] = omitted(())
 
     def __post_init__(self):
-        positive_fraction(self, "share")
+        above(self, 0, "share")
 
 
 @dataclasses.dataclass(frozen=True)

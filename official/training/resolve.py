@@ -181,12 +181,13 @@ def _for_recipe(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig
 
 
 def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
-    """Returns the initial encoder with dropout, initializers and positions of a config."""
+    """Returns the initial encoder with dropout, initializers, positions and windows of a config."""
     both = {f.name for f in dataclasses.fields(initial)} & {
         f.name for f in dataclasses.fields(encoder)
     }
     # Settings that do not change the weights that are copied.
-    free = {*_DROPOUTS, "initializer", "initializer_range", "position_initializer_range"}
+    free = {*_DROPOUTS, "attention_output_dropout", "rotary_theta", "local_attention"}
+    free |= {"initializer", "initializer_range", "position_initializer_range"}
     changes = {name: getattr(encoder, name) for name in free & both}
     if "max_positions" in both:
         changes["max_positions"] = max(initial.max_positions, encoder.max_positions)
