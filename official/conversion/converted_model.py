@@ -22,9 +22,6 @@ from official.utils import paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# The tables of some models have additional rows, up to a multiple of at most this.
-_ROUNDED_TO = 128
-
 # Advice about a vocabulary of another size, by its file.
 _ADVICE = {
     "vocab.txt": "take the vocabulary of this model (if its table has more rows, add lines "
@@ -158,7 +155,7 @@ def tokenizer_of(
     tokenizer: tokenizers.Tokenizer
     if (model := folder / sentencepiece.DEBERTA_FILE).exists():
         vocabulary = model  # a tokenizer.json beside it has the same pieces
-        tokenizer = _deberta_tokenizer(vocabulary)
+        tokenizer: tokenizers.Tokenizer = _deberta_tokenizer(vocabulary)
     elif present:
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
@@ -177,7 +174,7 @@ def tokenizer_of(
             f"{vocabulary} is missing: put the model's vocabulary there, or its "
             f"{tokenizers.JSON_FILE}"
         )
-    if not 0 <= vocab_size - tokenizer.vocab_size < _ROUNDED_TO:
+    if not 0 <= vocab_size - tokenizer.vocab_size < system.rounded_to:
         raise UserError(
             f"{vocabulary} has {tokenizer.vocab_size} pieces, {source} says vocab_size "
             f"{vocab_size}: {_ADVICE[tokenizer.FILE]}"

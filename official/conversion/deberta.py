@@ -263,6 +263,8 @@ class _NamedMaskedLM(MaskedLM):
 class OneForm(LazyTensors):
     """The tensors of a file, without those of pretraining, and with one name for those of heads."""
 
+    _index: Mapping[str, str]
+
     def __init__(self, tensors: Tensors, source: str | os.PathLike):
         """Wraps tensors, and notes what is left out.
 
@@ -363,6 +365,7 @@ SYSTEM = _system(
     },
     encoder_rows=_rows,
     vocabulary=DEBERTA_FILE,
+    rounded_to=1000,  # the multilingual one has 251,000 rows
     tokenizer_class="DebertaV2Tokenizer",
 )
 V1 = _system(

@@ -284,6 +284,7 @@ class System:
       whole: whether a file must not have other tensors of the encoder: they would be parts that our
         encoder lacks.
       vocabulary: the file of the vocabulary.
+      rounded_to: the table may have rows without a token, up to a multiple of at most this.
       tokenizer_class: the class of transformers for a vocabulary of the system's kind; None = the
         file of the vocabulary tells.
       segments: `segments` in the config of a model with heads of pretraining.
@@ -312,6 +313,7 @@ class System:
     buffers: Sequence[str] = ()
     whole: bool = False
     vocabulary: str = "vocab.txt"
+    rounded_to: int = 128
     tokenizer_class: str | None = None
     segments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     max_length: int = 512

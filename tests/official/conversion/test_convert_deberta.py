@@ -179,6 +179,10 @@ def test_the_mask_token_comes_after_the_pieces_of_a_model(tmp_path):
         assert tokenizer.encode([text])[0].tolist() == theirs.encode(text)
     (masked,) = tokenizer.encode(["the [MASK] cat"], special=True)
     assert masked.tolist().count(tokenizer.mask_id) == 1
+    size = tokenizer.vocab_size
+    converted_model.tokenizer_of(tmp_path, size + 999, "config.json", deberta.SYSTEM)
+    with pytest.raises(UserError, match=rf"spm.model has {size} pieces, config.json says"):
+        converted_model.tokenizer_of(tmp_path, size + 1000, "config.json", deberta.SYSTEM)
     whole = ours.with_mask(model, "spm.model")
     assert ours.with_mask(whole, "spm.model") == whole and ours.without_mask(whole) == model
     assert ours.without_mask(model) == model

@@ -11,7 +11,12 @@ from tensorflow.python.saved_model import loader_impl
 
 import official
 from official import tasks, tokenizers
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import (
+    Convolution,
+    Disentangled,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.config.objectives import CausalLMConfig
 from official.saving import model_folder
 from official.serving import precision, saved_model
@@ -29,6 +34,13 @@ XL = TransformerXLConfig(
 SHARED = TransformerConfig(
     vocab_size=XL.vocab_size, embedding_size=6, hidden_size=12, num_layers=3, layer_groups=1,
     num_heads=3, intermediate_size=20, max_positions=24, initializer_range=0.5,
+)  # fmt: skip
+
+# Projections of distances, one without a bias, and queries and values with one and keys without.
+DEBERTA = TransformerConfig(
+    vocab_size=XL.vocab_size, hidden_size=12, num_layers=2, num_heads=3, intermediate_size=20,
+    max_positions=24, initializer_range=0.5, convolution=Convolution(),
+    disentangled=Disentangled(0, 9, own_projections=True),
 )  # fmt: skip
 
 # As a server that knows nothing of Python loads it: graph, initialization, signature.
@@ -139,7 +151,9 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "encoder", [None, SHARED, XL], ids=["transformer", "shared_layers", "transformer_xl"]
+    "encoder",
+    [None, SHARED, XL, DEBERTA],
+    ids=["transformer", "shared_layers", "transformer_xl", "deberta"],
 )
 def test_int8_stores_integers_and_computes_with_them(classifier, saved, tmp_path, encoder):
     if encoder is None:
