@@ -155,7 +155,7 @@ def tokenizer_of(
     tokenizer: tokenizers.Tokenizer
     if (model := folder / sentencepiece.DEBERTA_FILE).exists():
         vocabulary = model  # a tokenizer.json beside it has the same pieces
-        tokenizer: tokenizers.Tokenizer = _deberta_tokenizer(vocabulary)
+        tokenizer = _deberta_tokenizer(vocabulary)
     elif present:
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
