@@ -117,6 +117,8 @@ def _places(value: Any, dotted: str) -> Iterator[tuple[dict, str, str]]:
         inner = f"{dotted}.{key}" if dotted else str(key)
         if isinstance(value, dict):
             yield value, key, inner
+        if key == "change":
+            continue  # Its keys are dotted ones of the whole config.
         if isinstance(item, dict) or (isinstance(item, list) and item and key not in _FREE):
             yield from _places(item, inner)
 

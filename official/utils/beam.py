@@ -11,7 +11,6 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -22,7 +21,7 @@ from official.utils.errors import UserError
 from official.utils.parallel import Item, Result
 from official.utils.paths import AnyPath
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = paths.path(__file__).parents[2]
 _USER_ERROR = re.compile(r"UserError: (.*)")
 _WHERE = re.compile(r" \[while running '.*", re.DOTALL)  # which Beam adds to messages
 _LARGE = 1 << 12  # bytes of an item
