@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +18,7 @@ from official.modeling.encoders import transformer
 from official.modeling.encoders.transformer import block_names
 from official.modeling.layers.positions import Rotation
 from official.modeling.layers.random import Draws
+from official.utils import keras_private
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer import encode
 
@@ -456,7 +456,7 @@ def test_paths_of_other_forms():
 
 def count(**sizes):
     """Parameters of an encoder, without making them."""
-    with keras.StatelessScope(initialize_variables=False):
+    with keras_private.uninitialized_variables():
         encoder = transformer.Encoder(TransformerConfig(**sizes))
         encoder.build()
         return sum(int(np.prod(v.shape)) for v in encoder.weights)

@@ -1,7 +1,6 @@
 import dataclasses
 import types
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +11,7 @@ from official.modeling.encoders import transformer_xl
 from official.modeling.encoders.inputs import encode as encode_batch
 from official.modeling.layers.random import Draws
 from official.tokenizers import pair_packing
+from official.utils import keras_private
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer_xl import encode
 
@@ -377,7 +377,7 @@ def test_paths_of_all_variables():
 
 def count(**sizes):
     """Parameters of an encoder, without making them."""
-    with keras.StatelessScope(initialize_variables=False):
+    with keras_private.uninitialized_variables():
         encoder = transformer_xl.Encoder(TransformerXLConfig(vocab_size=32000, **sizes))
         encoder.build()
         return sum(int(np.prod(v.shape)) for v in encoder.weights)
