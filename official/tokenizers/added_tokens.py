@@ -4,7 +4,8 @@ These are user-defined markers ("[E1]"), new words ("covid19"), T5's sentinels a
 asked for, the special tokens. The rules are those of the `tokenizers` package: tokens are found
 from the left, the longest one of those that begin at the same character, and each part of the text
 between them is split as a separate text. Tokens with `normalized` are searched for in these parts
-after they are normalized (lower-cased, for example), in their normalized form.
+after they are normalized (lower-cased, for example), in their normalized form. White space that
+belongs to another token is not part of them.
 
 One function does this in a graph. Python calls it eagerly.
 
@@ -333,7 +334,11 @@ class Finder(tf.Module):
         numbers = tf.fill(tf.shape(raw), -1)
         for search in self._searches:
             text = numbers < 0
-            found, found_numbers = search.find(tf.where(text, raw, ""))  # [P, None]
+            whole = tf.where(text, raw, "")
+            inner = self._stripped(whole, numbers, splits)
+            found, found_numbers = search.find(inner)  # [P, None]
+            if self._strips:
+                found = _with_ends(found, whole, inner)
             kept = tf.repeat(text, found.row_lengths())
             raw = tf.where(kept, found.values, tf.repeat(raw, found.row_lengths()))
             numbers = tf.where(kept, found_numbers, tf.repeat(numbers, found.row_lengths()))
@@ -489,6 +494,28 @@ class _Search(tf.Module):
         begin, end = tf.where(token, starts, begin), tf.where(token, ends, end)
         raw = tf.strings.substr(tf.gather(texts, rows), begin, tf.maximum(end - begin, 0))
         return _ragged(raw, pieces, begins), numbers
+
+
+def _with_ends(found: tf.RaggedTensor, whole: tf.Tensor, inner: tf.Tensor) -> tf.RaggedTensor:
+    """Puts back the white space that was removed from both ends of texts.
+
+    Args:
+      found: the pieces of each text without it, string [P, None]; the first and the last are text.
+      whole: the texts, string [P].
+      inner: the texts without it, string [P].
+    """
+    size = tf.strings.length(inner)
+    same = tf.equal(tf.strings.substr(whole, tf.zeros_like(size), size), inner)
+    left = tf.strings.length(tf.strings.regex_replace(whole, f"^[{SPACE}]+", ""))
+    begin = tf.where(same, 0, tf.strings.length(whole) - left)
+    rest = tf.strings.length(whole) - begin - size
+    before = tf.strings.substr(whole, tf.zeros_like(begin), begin)
+    after = tf.strings.substr(whole, begin + size, rest)
+    rows = offsets.rows_of(found)
+    changes, edge = rows[1:] != rows[:-1], tf.ones([1], tf.bool)[: tf.size(rows)]
+    first, last = tf.concat([edge, changes], 0), tf.concat([changes, edge], 0)
+    before = tf.where(first, tf.gather(before, rows), "")
+    return found.with_values(before + found.values + tf.where(last, tf.gather(after, rows), ""))
 
 
 def _segments(pieces: tf.RaggedTensor, numbers: tf.Tensor) -> tf.Tensor:

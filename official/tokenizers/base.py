@@ -171,6 +171,7 @@ _SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
 PAIRS = "pair_separators"  # the setting
 # Settings that are not used here, and are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
+_NO_CLASS = "TokenizersBackend"  # of transformers 5, where a tokenizer has no class; 4 lacks it
 
 
 class Tokenizer(abc.ABC):
@@ -523,6 +524,7 @@ class Tokenizer(abc.ABC):
 
     def _settings_file(self) -> bytes:
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
+        kept = {key: value for key, value in kept.items() if value != _NO_CLASS}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
         settings |= self._packing()
         if self._written:

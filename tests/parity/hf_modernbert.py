@@ -60,8 +60,8 @@ def main(out):
         rng = np.random.default_rng(number)
         ids, real = batch(rng)
         if (back := Path(out, f"{name}_back")).exists():
-            model = transformers.ModernBertForMaskedLM.from_pretrained(back).eval()
-            model.config.reference_compile = False
+            options = {"attn_implementation": "eager", "reference_compile": False}
+            model = transformers.ModernBertForMaskedLM.from_pretrained(back, **options).eval()
             with torch.no_grad():
                 np.savez(back / "again.npz", logits=answer(model, ids, real)[1].numpy())
             continue

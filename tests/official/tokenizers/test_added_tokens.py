@@ -59,6 +59,32 @@ def test_a_document_of_slices_has_the_ids_of_its_text(prefix):
     assert plain.encode_slices(documents[2:3])[0].tolist() == whole[2].tolist()
 
 
+def test_white_space_of_a_token_is_no_token():
+    """Runs of blanks are tokens of ModernBERT, and its [MASK] has the blanks before it."""
+    two, three = (AddedToken(" " * n, normalized=True) for n in (2, 3))
+    tokenizer = byte_bpe(two, three, LEFT, RIGHT)
+    number = {token.content: i for i, token in tokenizer.added.items()}
+    a, b, left, right = *tokenizer.encode(["ab"])[0].tolist(), number["<l>"], number["<r>"]
+    blank = tokenizer.encode([" "])[0].tolist()
+    for text, expected in {
+        "a   b": [a, number["   "], b],
+        "a   <l>  b": [a, left, number["  "], b],
+        "a  <r>   b": [a, number["  "], right, b],
+        "<r>   <l>": [right, left],
+        "<r>  a  b  <l>": [right, a, number["  "], b, left],
+        " <l>": [left],
+        "    a": [number["   "], *blank, a],
+    }.items():
+        ids, starts, ends = tokenizer.encode_with_offsets([text])[0]
+        assert tokenizer.encode([text])[0].tolist() == ids.tolist() == expected, text
+        assert tf.function(tokenizer.tokenize)(tf.constant([text])).to_list() == [expected]
+        for i, start, end in zip(ids, starts, ends, strict=True):
+            piece = tokenizer.pieces[i]
+            assert text[start:end].strip() == piece.replace("Ġ", "").strip(), (text, piece)
+        flat, bounds = tokenizer.encode_slices([list(text)])
+        assert flat.tolist() == expected and bounds[-1] == len(expected)
+
+
 def test_without_added_tokens_nothing_changes():
     plain, added = wordpiece(), wordpiece(MARK, WORD)
     # As before there were added tokens.
