@@ -30,7 +30,7 @@ class PhaseOfRun:
       init: the model that it begins with: that of the phase before it, or None.
       checkpoint: the checkpoint of `init`.
       begin: the last step of the phase before it, or 0.
-      is_last: whether it is the last phase.
+      next_dir: the model folder of the next phase; None = it is the last one.
     """
 
     config: configs.Config
@@ -40,13 +40,12 @@ class PhaseOfRun:
     init: str | os.PathLike | None
     checkpoint: str
     begin: int
-    is_last: bool
+    next_dir: AnyPath | None
 
     @property
     def is_over(self) -> bool:
-        """Whether another phase follows, and the last step of this one is saved."""
-        end = self.config.recipe.steps
-        return not self.is_last and checkpoints.last_step(self.model_dir) == end
+        """Whether the next phase has a checkpoint, so that nothing of this one is read any more."""
+        return self.next_dir is not None and checkpoints.last_step(self.next_dir) is not None
 
     def data_offset(self, source: Data, read: collections.Counter[str]) -> int:
         """Returns what is added to a step for the number of its batch.
@@ -82,11 +81,12 @@ def of_run(
     shares = [phase.data_shares for phase in config.phases] or [()]
     each = _of_phases(data, shares, "--data")
     held_out = _of_phases(validation_data, [()] * len(parts), "--validation_data")
+    folders = [model_dir / f"phase_{number}" for number in range(1, len(parts))] + [model_dir]
     begin = 0
-    for number, (part, own, held) in enumerate(zip(parts, each, held_out, strict=True), 1):
-        is_last = number == len(parts)
-        folder = model_dir if is_last else model_dir / f"phase_{number}"
-        yield PhaseOfRun(part, own, held, folder, init, checkpoint, begin, is_last)
+    for part, own, held, folder, following in zip(
+        parts, each, held_out, folders, [*folders[1:], None], strict=True
+    ):
+        yield PhaseOfRun(part, own, held, folder, init, checkpoint, begin, following)
         init, checkpoint, begin = folder, "last", part.recipe.steps
 
 

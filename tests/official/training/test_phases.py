@@ -103,6 +103,30 @@ def test_a_run_that_is_stopped_in_any_phase_ends_with_the_same_weights(
         train(changed, data, tmp_path / "whole")
 
 
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_damaged_end_of_a_phase_is_made_again(shards, tmp_path, monkeypatch):
+    data = [shards[1], shards[0]]
+    whole, _ = train(LONGER, data, tmp_path / "whole")
+
+    def fails(self, iterator, count):
+        if self.optimizer.iterations.numpy() == 3:
+            raise OSError("killed at the first step of the second phase")
+        return steps(self, iterator, count)
+
+    steps = TrainStep.run
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "run", fails)
+        with pytest.raises(OSError, match="killed at the first step"):
+            train(LONGER, data, tmp_path / "again", recipe__save_every=1)
+    first = tmp_path / "again" / "phase_1"
+    (file,) = checkpoints.find(first, "last").glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1])
+    resumed, said = train(LONGER, data, tmp_path / "again", recipe__save_every=1)
+    assert any("going on from step 2" in line and "phase_1" in line for line in said), said
+    assert_alike(resumed, whole)
+
+
 def test_data_goes_on_where_an_earlier_phase_ended(shards, tmp_path):
     config = small.config(
         phases=[
