@@ -105,11 +105,7 @@ def memory(pids: list[int]) -> float:
 def main() -> None:
     """Runs the benchmark and prints its tables."""
     options = _options()
-    with contextlib.ExitStack() as stack:
-        folder = options.folder
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder = folder.resolve()
+    with environments.folder(options.folder) as folder:
         prepare(folder, options)
         similarity = {name: "" for name in options.sides}
         if options.sts:

@@ -4,15 +4,26 @@ The files in `peers` hold the sides: functions that run in a process of their ow
 requests by `peers/server.py`.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).resolve().parent / "peers"
+
+
+@contextlib.contextmanager
+def folder(given: Path | None) -> Iterator[Path]:
+    """Yields the folder that is given, or else a new one, which is removed at the end."""
+    with contextlib.ExitStack() as stack:
+        if given is None:
+            given = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        yield given.resolve()
 
 
 def python(name: str) -> str:

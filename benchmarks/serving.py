@@ -23,13 +23,11 @@ side. A process takes up to 1.5 GB: --at_once=1 has half as many.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -203,11 +201,7 @@ def ratios(sides: Sides, cells: list[Cell]) -> None:
 def main() -> None:
     """Runs the benchmark and prints its tables."""
     options = _options()
-    with contextlib.ExitStack() as stack:
-        folder = options.folder
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder = folder.resolve()
+    with environments.folder(options.folder) as folder:
         prepare(folder, options)
         requests = len(json.loads((folder / "requests.json").read_text())["short"]["texts"])
         at_once = options.at_once or list(dict.fromkeys((1, options.threads)))

@@ -27,6 +27,17 @@ def serve(answer: Callable[[Any], Any]) -> None:
         print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
 
 
+def sizes(size: dict) -> dict[str, int]:
+    """Returns the sizes of a side as configs of transformers name them, of BERT and its kin."""
+    return {
+        "vocab_size": size["vocab"],
+        "hidden_size": size["hidden"],
+        "num_hidden_layers": size["layers"],
+        "num_attention_heads": size["heads"],
+        "intermediate_size": size["intermediate"],
+    }
+
+
 def timed(function: Callable, *arguments: Any) -> tuple[float, Any]:
     """Calls a function; returns the seconds that it took, and its result."""
     started = time.perf_counter()

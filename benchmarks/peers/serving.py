@@ -338,11 +338,7 @@ def write(settings: dict) -> None:
     torch.manual_seed(0)
     model = BertForSequenceClassification(
         BertConfig(
-            vocab_size=settings["vocab"],
-            hidden_size=settings["hidden"],
-            num_hidden_layers=settings["layers"],
-            num_attention_heads=settings["heads"],
-            intermediate_size=settings["intermediate"],
+            **server.sizes(settings),
             initializer_range=0.05,
             num_labels=2,
             id2label={0: "no", 1: "yes"},

@@ -22,11 +22,7 @@ def bert(size: dict) -> None:
     torch.manual_seed(0)
     model = BertForPreTraining(
         BertConfig(
-            vocab_size=size["vocab"],
-            hidden_size=size["hidden"],
-            num_hidden_layers=size["layers"],
-            num_attention_heads=size["heads"],
-            intermediate_size=size["intermediate"],
+            **server.sizes(size),
             hidden_act="gelu_new",
         )
     ).train()
@@ -59,11 +55,7 @@ def deberta(size: dict) -> None:
     torch.manual_seed(0)
     model = DebertaV2ForMaskedLM(
         DebertaV2Config(
-            vocab_size=size["vocab"],
-            hidden_size=size["hidden"],
-            num_hidden_layers=size["layers"],
-            num_attention_heads=size["heads"],
-            intermediate_size=size["intermediate"],
+            **server.sizes(size),
             relative_attention=True,
             position_biased_input=False,
             position_buckets=256,
@@ -80,11 +72,7 @@ def modernbert(size: dict) -> None:
     torch.manual_seed(0)
     model = ModernBertForMaskedLM(
         ModernBertConfig(
-            vocab_size=size["vocab"],
-            hidden_size=size["hidden"],
-            num_hidden_layers=size["layers"],
-            num_attention_heads=size["heads"],
-            intermediate_size=size["intermediate"],
+            **server.sizes(size),
             sparse_prediction=True,
             reference_compile=False,
             **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
