@@ -65,22 +65,23 @@ def numpy_adamw(values, gradients, rate, *, clip, decays, b1=0.9, b2=0.999, eps=
     return values
 
 
-@pytest.mark.usefixtures("compiled_size")
-def test_adamw_follows_the_closed_form_for_200_steps(strategy):
+DECAYS = [True, False, False, True, True]  # of `variables`
+
+
+def assert_follows(strategy, make, draw, steps, written_out):
+    """Compares float64 updates with written-out ones; returns the optimizer.
+
+    `make` returns an optimizer, `draw(shape, step)` a gradient, and `written_out(values,
+    gradients)` the values that the variables should have.
+    """
     keras.config.set_floatx("float64")
     try:
-        rate = lambda step: 1e-2 / (1 + step)  # noqa: E731
-
-        class Falling(keras.optimizers.schedules.LearningRateSchedule):
-            def __call__(self, step):
-                return 1e-2 / (1 + keras.ops.cast(step, "float64"))
-
         with strategy.scope():
             ours = variables()
-            optimizer = optimizers.AdamW(Falling(), clip_norm=1.0)
+            optimizer = make()
             optimizer.build(ours)
         start = [np.array(v.numpy()) for v in ours]
-        gradients = [[RNG.normal(size=v.shape) * 0.3 for v in start] for _ in range(200)]
+        gradients = [[draw(v.shape, t) for v in start] for t in range(steps)]
         replicas = strategy.num_replicas_in_sync
 
         @tf.function
@@ -90,13 +91,35 @@ def test_adamw_follows_the_closed_form_for_200_steps(strategy):
 
         for grads in gradients:
             step([tf.constant(g) for g in grads])
-        decays = [True, False, False, True, True]
-        wanted = numpy_adamw(start, gradients, rate, clip=1.0, decays=decays)
-        for variable, value in zip(ours, wanted, strict=True):
+        for variable, value in zip(ours, written_out(start, gradients), strict=True):
             np.testing.assert_allclose(variable.numpy(), value, rtol=1e-9, atol=1e-12)
-        assert int(optimizer.iterations.numpy()) == 200
+        return optimizer
     finally:
         keras.config.set_floatx("float32")
+
+
+class Falling(keras.optimizers.schedules.LearningRateSchedule):
+    """1e-2 / (1 + fall * step)."""
+
+    def __init__(self, fall):
+        self.fall = fall
+
+    def __call__(self, step):
+        return 1e-2 / (1 + self.fall * keras.ops.cast(step, "float64"))
+
+
+@pytest.mark.usefixtures("compiled_size")
+def test_adamw_follows_the_closed_form_for_200_steps(strategy):
+    optimizer = assert_follows(
+        strategy,
+        lambda: optimizers.AdamW(Falling(1), clip_norm=1.0),
+        lambda shape, _: RNG.normal(size=shape) * 0.3,
+        200,
+        lambda start, gradients: numpy_adamw(
+            start, gradients, lambda t: 1e-2 / (1 + t), clip=1.0, decays=DECAYS
+        ),
+    )
+    assert int(optimizer.iterations.numpy()) == 200
 
 
 def numpy_stable_adamw(values, gradients, rate, *, peak, decays, b1=0.9, b2=0.98, eps=1e-3, wd):
@@ -121,39 +144,24 @@ def numpy_stable_adamw(values, gradients, rate, *, peak, decays, b1=0.9, b2=0.98
 
 
 def test_stable_adamw_follows_the_written_out_release(strategy):
-    keras.config.set_floatx("float64")
-    try:
-        peak = 1e-2
+    peak = 1e-2
+    settings = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-3, "weight_decay": 0.02}
 
-        class Falling(keras.optimizers.schedules.LearningRateSchedule):
-            def __call__(self, step):
-                return peak / (1 + 0.1 * keras.ops.cast(step, "float64"))
-
-        settings = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-3, "weight_decay": 0.02}
-        with strategy.scope():
-            ours = variables()
-            optimizer = optimizers.StableAdamW(Falling(), peak=peak, clip_norm=0.0, **settings)
-            optimizer.build(ours)
-        start = [np.array(v.numpy()) for v in ours]
-        # Gradients of growing size, of which some are below epsilon at first.
-        gradients = [[RNG.normal(size=v.shape) * 1e-4 * 1.2**t for v in start] for t in range(60)]
-        replicas = strategy.num_replicas_in_sync
-
-        @tf.function
-        def step(grads):
-            strategy.run(lambda: optimizer.apply([g / replicas for g in grads], ours))
-
-        for grads in gradients:
-            step([tf.constant(g) for g in grads])
-        decays = [True, False, False, True, True]
+    def written_out(start, gradients):
         wanted, limited = numpy_stable_adamw(
-            start, gradients, lambda t: peak / (1 + 0.1 * t), peak=peak, decays=decays, wd=0.02
+            start, gradients, lambda t: peak / (1 + 0.1 * t), peak=peak, decays=DECAYS, wd=0.02
         )
         assert 30 < limited < 270
-        for variable, value in zip(ours, wanted, strict=True):
-            np.testing.assert_allclose(variable.numpy(), value, rtol=1e-9, atol=1e-12)
-    finally:
-        keras.config.set_floatx("float32")
+        return wanted
+
+    assert_follows(
+        strategy,
+        lambda: optimizers.StableAdamW(Falling(0.1), peak=peak, clip_norm=0.0, **settings),
+        # Of growing size; some are below epsilon at first.
+        lambda shape, t: RNG.normal(size=shape) * 1e-4 * 1.2**t,
+        60,
+        written_out,
+    )
 
 
 def test_the_recipe_of_stable_adamw_has_no_clipping_and_its_own_decay():
