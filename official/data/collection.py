@@ -22,6 +22,7 @@ from official.data import checks
 from official.data.mixture import Data
 from official.tasks import beir, text_files
 from official.tokenizers.pair_packing import pack_texts
+from official.utils.batched import batched
 from official.utils.errors import UserError
 
 BLOCK = 2048  # texts in memory
@@ -192,7 +193,7 @@ class Collection:
         return self._blocks("documents", (text for _, text in read))
 
     def _blocks(self, what: str, texts: Iterator[str]) -> Iterator[Texts]:
-        while block := list(itertools.islice(texts, BLOCK)):
+        for block in batched(texts, BLOCK):
             yield Texts(self.folder, what, block, self.tokenizer, self._max_length, self._layout)
 
 

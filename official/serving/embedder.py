@@ -30,6 +30,7 @@ from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
 from official.tokenizers.word_characters import Characters
 from official.utils import atomic, paths
+from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -478,16 +479,9 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
     return lambda *inputs: next(functions)(*inputs)
 
 
-def chunks(texts: Iterable[str], size: int | None = None) -> Iterator[list[str]]:
-    """Yields the texts in lists of `size`, each of which is sorted by length by itself.
-
-    Args:
-      texts: the texts.
-      size: the number of texts of a list; None = `CHUNK`.
-    """
-    texts = iter(texts)
-    while chunk := list(itertools.islice(texts, size or CHUNK)):
-        yield chunk
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Returns the texts in lists of `CHUNK`, each of which is sorted by length by itself."""
+    return batched(texts, CHUNK)
 
 
 def write_header(stream: IO[bytes], shape: tuple[int, ...]) -> None:

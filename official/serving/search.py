@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from official.evaluation.nearest_vectors import Best
-from official.serving.embedder import Embedder, chunks
+from official.serving.embedder import Embedder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tasks import text_files, trec
 from official.utils import atomic, paths
+from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
@@ -79,7 +80,7 @@ def compared(
 
     def vectors() -> Iterator[np.ndarray]:
         progress = Progress(count, report, unit="documents")
-        for block in chunks(documents, BLOCK):
+        for block in batched(documents, BLOCK):
             yield _encoded(embedder, block, settings, "document", batch_size)
             progress(len(block))
 

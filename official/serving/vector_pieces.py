@@ -18,7 +18,6 @@ Shapes: D size of a vector, L layers.
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import os
 import threading
@@ -31,6 +30,7 @@ import numpy as np
 
 from official.tasks import text_files
 from official.utils import atomic, json_files, parallel, paths
+from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -297,11 +297,7 @@ def _counted(texts: str | os.PathLike) -> tuple[int, int]:
 
 def _pieces(texts: str | os.PathLike, size: int, wanted: set[int]) -> Iterator[Piece]:
     """Yields the pieces whose numbers are wanted."""
-    read = text_files.texts_of(texts)
-    for number in itertools.count():
-        part = list(itertools.islice(read, size))
-        if not part:
-            return
+    for number, part in enumerate(batched(text_files.texts_of(texts), size)):
         if number in wanted:
             yield Piece(number, *(list(column) for column in zip(*part, strict=True)))
 

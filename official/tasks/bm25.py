@@ -3,11 +3,11 @@
 Shapes: Q queries that are scored at once, D documents, W words.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from official.utils.batched import batched
 from official.utils.errors import UserError
 
 _K1, _B = 1.2, 0.75  # The usual values.
@@ -42,8 +42,7 @@ class Scorer:
 
     def scores(self, queries: Iterable[str]) -> Iterator[np.ndarray]:
         """Yields the scores of each query, float64 [D]; 0 where no word is shared."""
-        queries, count = iter(queries), max(1, SCORES_AT_ONCE // self._size)
-        while some := list(itertools.islice(queries, count)):
+        for some in batched(queries, max(1, SCORES_AT_ONCE // self._size)):
             scores = self._vectorizer.transform(some) @ self._by_word  # sparse [Q, D]
             for i in range(len(some)):
                 yield scores[i].toarray()[0]

@@ -25,6 +25,7 @@ from official.shards import features, manifest
 from official.shards.manifest import SplitTotals
 from official.tokenizers import Tokenizer
 from official.utils import host_seeding, parallel, paths
+from official.utils.batched import batched
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.writing import folders, shards
@@ -181,7 +182,7 @@ class Splits:
           size: the number of rows of a chunk.
         """
         call = functools.partial(_call, function=function, tokenizer=self._tokenizer)
-        return self._runner.ordered(call, _chunks(rows, size))
+        return self._runner.ordered(call, batched(rows, size))
 
     def write(
         self,
@@ -205,7 +206,7 @@ class Splits:
         """
         blank = counts.blank()
         made = functools.partial(_made, make=make, tokenizer=self._tokenizer, blank=blank)
-        chunks = _chunks(rows, size)
+        chunks = batched(rows, size)
         if split == "train":
             written = self._runner.shuffle(
                 functools.partial(_keyed, made=made, seed=self._seed),
@@ -242,12 +243,6 @@ def _load(folder: str, fingerprint: str) -> _Shared:
     return _Shared(folder, tokenizers.load(folder))
 
 
-def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
-    rows = iter(rows)
-    while chunk := list(itertools.islice(rows, size)):
-        yield chunk
-
-
 def _call(
     rows: Sequence[Row], function: Callable[[Sequence[Row], Tokenizer], Any], tokenizer: _Shared
 ) -> Any:
@@ -262,7 +257,7 @@ def _made(
     examples = iter(make(rows, tokenizer.tokenizer, counts))
     serialized: list[bytes] = []
     numbers: list[int] = []
-    for batch in _chunks(examples, EXAMPLES_AT_ONCE):
+    for batch in batched(examples, EXAMPLES_AT_ONCE):
         serialized += features.serialize(batch)
         numbers += [example["row"] for example in batch]
     return serialized, np.array(numbers, np.int64), counts

@@ -23,6 +23,7 @@ from official.tasks.tag_files import Span, TaggedWords, TextWithSpans
 from official.tokenizers import Tokenizer, pair_packing, text_words, windows
 from official.tokenizers.base import characters, chunks
 from official.utils import word_rules
+from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
@@ -408,8 +409,7 @@ def as_words(
     Raises:
       UserError: `bad` raises it.
     """
-    records = iter(records)
-    while chunk := list(itertools.islice(records, TEXTS_AT_ONCE)):
+    for chunk in batched(records, TEXTS_AT_ONCE):
         raw = [record.text for record in chunk if isinstance(record, TextWithSpans)]
         offsets = iter(text_words.spans(raw, rule, tokenizer))
         for record in chunk:
