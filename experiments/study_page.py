@@ -160,6 +160,10 @@ class Measure:
       seeds: of the fine-tunings of a run, whose mean is the figure. Those of other runs differ.
       override: `key=value`, of the fine-tuning config.
       mean_of: the names of other measures.
+      evaluation: keys of the pretraining config that differ when the pretrained model is evaluated
+        on the held-out text, whose shards are made with them. So variants with other mask rates or
+        formats of rows have comparable losses. none = the evaluation at the end of pretraining.
+      variants: those that are evaluated so; none = all.
     """
 
     metric: str | None = None
@@ -168,6 +172,8 @@ class Measure:
     seeds: int = 1
     override: tuple[str, ...] = ()
     mean_of: tuple[str, ...] = ()
+    evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    variants: tuple[str, ...] = ()
 
     def __post_init__(self):
         if self.better is not None:
@@ -176,12 +182,20 @@ class Measure:
             strict.one_of("task", self.task, _TASKS)
         if self.mean_of and (self.metric or self.task):
             raise ValueError("mean_of: a mean has no metric and no task")
+        if self.evaluation and (self.mean_of or self.task):
+            raise ValueError("evaluation: is of the held-out text; a task has `override`")
+        if self.variants and not self.evaluation:
+            raise ValueError("variants: only a measure with `evaluation` has them")
         strict.at_least(self, 1, "seeds")
 
     @property
     def higher(self) -> bool:
         """Whether a higher value is better."""
         return self.better == "higher" if self.better else bool(self.task or self.mean_of)
+
+    def evaluates(self, variant: str) -> bool:
+        """Whether the pretrained model of a variant is evaluated anew for this measure."""
+        return bool(self.evaluation) and (not self.variants or variant in self.variants)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +262,8 @@ class Study:
                         f"stands before it ({', '.join(earlier) or 'none'})"
                     )
         for name, measure in self.measures.items():
+            for variant in measure.variants:
+                strict.one_of(f"measures.{name}.variants", variant, self.variants)
             for part in measure.mean_of:
                 strict.one_of(f"measures.{name}.mean_of", part, self.measures)
                 if self.measures[part].mean_of or self.measures[part].higher != measure.higher:
@@ -265,11 +281,11 @@ class Study:
 
     @property
     def held_out(self) -> dict[str, str]:
-        """The metric of each measure of the held-out text."""
+        """The metric of each measure that the evaluation at the end of pretraining has."""
         return {
             name: measure.metric or name
             for name, measure in self.measures.items()
-            if not measure.task and not measure.mean_of
+            if not (measure.task or measure.mean_of or measure.evaluation)
         }
 
     def fine_tuning(self, size: Size, variant: str, measure: Measure) -> list[str]:

@@ -9,6 +9,7 @@ OUTPUT/
   runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt;
                             of variants that share their pretraining, VARIANT is the first one
   runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
+  runs/VARIANT/ID/MEASURE-ID.json  the metrics of an evaluation of the pretrained model
   runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning; beside
                             them `model`, if other tasks begin on it or students learn from it
   results.jsonl             the results of all runs of the page
@@ -221,7 +222,7 @@ class Runner:
             variant: run.flops * self.num_runs if self.pretrained_as[variant] == variant else 0.0
             for variant, run in first.items()
         }
-        self._check_fine_tuning()
+        self._check_measures()
 
     def _in_turn(self) -> list[list[str]]:
         """Returns the variants in groups. Those of a group run one after the other.
@@ -282,10 +283,12 @@ class Runner:
         share = self.study.variants[variant].text
         return self.size.text if share is None else share
 
-    def _check_fine_tuning(self) -> None:
-        """Raises UserError if the config of a fine-tuning is not valid."""
+    def _check_measures(self) -> None:
+        """Raises UserError if the config of an evaluation or of a fine-tuning is not valid."""
         for variant in self.study.variants:
             for name, measure in self.study.measures.items():
+                if measure.evaluates(variant):
+                    self._evaluation(self.plan(variant, 0, self._rates()[0]), name)
                 if measure.task:
                     overrides = self.study.fine_tuning(self.size, variant, measure)
                     place = f"{self.place}: variants.{variant}, measures.{name}"
@@ -293,6 +296,15 @@ class Runner:
                     if self.study.variants[variant].teacher is not None:
                         overrides += _soft_labels(config, Path("TEACHER"), place)
                         _task_config(measure, overrides, place)
+
+    def _evaluation(self, run: Run, name: str) -> PlannedPhase:
+        """Returns the last phase of a run with the changes of a measure's evaluation."""
+        last = run.phases[-1]
+        changes = study_page.overrides(self.study.measures[name].evaluation)
+        place = f"{self.place}: variants.{run.variant}, measures.{name}"
+        overrides = (*last.overrides, *changes)
+        config = study_page.run_config(self.config, overrides, place)
+        return dataclasses.replace(last, config=config, overrides=overrides)
 
     def _token_flops(self, config: configs.Config) -> float:
         """Returns the operations of training on one token: six for each weight of the encoders.
@@ -392,7 +404,8 @@ class Runner:
         measures: dict[str, float] = {}
         tokens, seconds, diverged, loss = 0, 0.0, False, math.nan
         for number, phase in enumerate(run.phases, 1):
-            shards = self._shards(phase, self._text(run.text), tokenizer, cores)
+            texts = {"train": self._text(run.text), "held_out": self.options.held_out}
+            shards = self._shards(phase, texts, tokenizer, cores)
             model = folder / f"phase-{number}"
             started = time.monotonic()
             diverged = not self._command(
@@ -436,9 +449,16 @@ class Runner:
         self._folders[run.variant, run.seed] = self._folder(run, result.id)
         measures = dict(result.measures)
         for name, measure in self.study.measures.items():
+            if measure.evaluates(run.variant):
+                path = self._evaluated(run, name, cores)
+                measures[name] = self._metric(name, path, "the evaluation")
             if measure.task:
                 values = [
-                    self._metric(name, self._tuned(run.variant, run.seed, name, seed, cores))
+                    self._metric(
+                        name,
+                        self._tuned(run.variant, run.seed, name, seed, cores) / TUNED,
+                        measure.task,
+                    )
                     for seed in range(measure.seeds)
                 ]
                 measures[name] = sum(values) / len(values)
@@ -447,6 +467,26 @@ class Runner:
                 parts = [measures[part] for part in measure.mean_of]
                 measures[name] = sum(parts) / len(parts)
         return dataclasses.replace(result, measures=measures)
+
+    def _evaluated(self, run: Run, name: str, cores: frozenset[int] | None) -> Path:
+        """Evaluates the pretrained model of a run unless that is done.
+
+        Returns:
+          The file of the metrics.
+        """
+        phase, folder = self._evaluation(run, name), self._folders[run.variant, run.seed]
+        changes = study_page.overrides(self.study.measures[name].evaluation)
+        texts = {"held_out": self.options.held_out}
+        shards = self._shards(phase, texts, self._tokenizer(cores), cores)
+        output = folder / f"{name}-{_id([shards.name, list(changes)])}.json"
+        if not output.exists():
+            self._command(
+                folder / "log.txt", cores, "official.main", "--mode=eval",
+                f"--model_dir={folder / f'phase-{len(run.phases)}'}",
+                *(f"--override={change}" for change in changes),
+                f"--data={shards / 'held_out'}", f"--output={output}",
+            )  # fmt: skip
+        return output
 
     def _tuned(
         self,
@@ -517,15 +557,24 @@ class Runner:
         shutil.rmtree(run.folder)
         return output
 
-    def _metric(self, name: str, tuned: Path) -> float:
-        """Returns the figure of a measure after fine-tuning."""
+    def _metric(self, name: str, path: Path, source: str) -> float:
+        """Returns the figure of a measure.
+
+        Args:
+          name: of the measure.
+          path: the file of the metrics, or of those of each split; the figure is of the first one.
+          source: what they are metrics of.
+        """
         measure = self.study.measures[name]
-        assert measure.task is not None
-        values = json.loads((tuned / TUNED).read_text(encoding="utf-8"))
-        metric = measure.metric or downstream_sets.SETS[measure.task].metrics[0]
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if measure.evaluation:
+            values = next(iter(values.values()))
+        metric = measure.metric or (
+            downstream_sets.SETS[measure.task].metrics[0] if measure.task else name
+        )
         if metric not in values:
             known = ", ".join(values)
-            raise UserError(f"measures.{name}.metric: {measure.task} has no {metric} ({known})")
+            raise UserError(f"measures.{name}.metric: {source} has no {metric} ({known})")
         return float(values[metric])
 
     def _tokenizer(self, cores: frozenset[int] | None) -> Path:
@@ -585,12 +634,22 @@ class Runner:
         return path
 
     def _shards(
-        self, phase: PlannedPhase, text: Path, tokenizer: Path, cores: frozenset[int] | None
+        self,
+        phase: PlannedPhase,
+        texts: Mapping[str, Path],
+        tokenizer: Path,
+        cores: frozenset[int] | None,
     ) -> Path:
-        """Returns the folder of the shards of a phase, and makes them; all seeds read the same."""
+        """Returns the folder of the shards of a phase, and makes them; all seeds read the same.
+
+        Args:
+          phase: whose config they have.
+          texts: the text of each folder in it.
+          tokenizer: the folder of the vocabulary.
+          cores: where to compute.
+        """
         lexicon = self._lexicon(phase)
         settings = Settings.from_config(phase.config, tokenizer, phrases=lexicon).to_record()
-        texts = {"train": text, "held_out": self.options.held_out}
         key = [strict.to_dict(settings), tokenizer.name, *map(self._hash, texts.values())]
         folder = self.options.output / f"shards-{_id(key)}"
         with self._lock:

@@ -73,6 +73,7 @@ command and share --model_dir. If one of them is stopped, all of them stop.
 """
 
 import functools
+import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
@@ -80,7 +81,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from official.serving import command_flags
-from official.utils import errors, paths, progress, runner_flags
+from official.utils import atomic, errors, paths, progress, runner_flags
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -173,8 +174,9 @@ def _define_prediction_flags() -> None:
     flags.DEFINE_string(
         "output",
         None,
-        "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
-        "(generate, fill_mask), .npy or .jsonl or with --pieces a folder (embed), .run (search).",
+        "The file to write: .json (eval, if it is named), .tsv or .jsonl (predict), .run "
+        "(predict, for rankings), .jsonl (generate, fill_mask), .npy or .jsonl or with --pieces a "
+        "folder (embed), .run (search).",
     )
     flags.DEFINE_bool(
         "pseudo_perplexity",
@@ -299,16 +301,21 @@ def _sweep() -> None:
 
 
 def _evaluate() -> None:
-    """Prints the metrics of a trained model."""
+    """Prints the metrics of a trained model, and writes them if a file is named."""
+    if FLAGS.output:
+        paths.check_suffix(FLAGS.output, "metrics", (".json",))
+
+    from official.distribution import strategies
     from official.evaluation import run
 
+    strategy = _strategy()
     metrics_of_splits = run.evaluate(
         FLAGS.model_dir,
         _folders(FLAGS.data),
         split=FLAGS.split,
         checkpoint=FLAGS.checkpoint,
         overrides=FLAGS.override,
-        strategy=_strategy(),
+        strategy=strategy,
         pseudo=FLAGS.pseudo_perplexity,
         report=progress.say,
     )
@@ -317,6 +324,10 @@ def _evaluate() -> None:
             print(f"{split}:")
         for name, value in metrics.items():
             print(f"{name:24} {value:.6f}")
+    if FLAGS.output and strategies.is_chief(strategy):
+        with atomic.file(FLAGS.output) as stream:
+            json.dump(metrics_of_splits, stream, indent=1)
+        print(f"wrote {FLAGS.output}")
 
 
 def _predict() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import official
 from experiments import study, study_page, study_runs
 from official.shards import manifest
 from official.utils import paths
@@ -38,6 +39,7 @@ vocabulary: {vocab_size: 150}
 measures:
   masked_lm: {}
   accuracy: {metric: masked_lm_accuracy, better: higher}
+  short: {metric: masked_lm, evaluation: {segments.max_length: 16}, variants: [without, with]}
 claims:
   - {order: without > with, by: masked_lm}
 """
@@ -208,8 +210,8 @@ def test_a_variant_that_hides_phrases_has_a_lexicon(texts, monkeypatch):
         monkeypatch.setattr(own, "_command", record)
         run = own.plan(variant, 0, None)
         commands.clear()
-        text = texts / "text.txt"
-        shards = [own._shards(phase, text, tokenizer, None).name for phase in run.phases]
+        sources = {"train": texts / "text.txt", "held_out": texts / "held_out.txt"}
+        shards = [own._shards(phase, sources, tokenizer, None).name for phase in run.phases]
         flags = [[a for a in flags if a.startswith("--phrases")] for _, flags in commands]
         return shards, own._id(run, tokenizer), [name for name, _ in commands], flags
 
@@ -263,6 +265,8 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         assert variant == "wild" or own[2].measures["masked_lm"] >= own[0].measures["masked_lm"]
         assert variant == "wild" or [0 <= r.measures["cola"] <= 1 for r in own[:2]] == [True] * 2
         assert "cola" not in own[2].measures  # the rate that was not chosen
+        assert ["short" in r.measures for r in own[:2]] == [variant in ("without", "with")] * 2
+        assert "short" not in own[2].measures
     with_, tuned = ([r for r in results if r.variant == name] for name in ("with", "tuned"))
     assert [r.id for r in with_] == [r.id for r in tuned] and not (runs / "tuned").exists()
     assert [r.seconds for r in with_] == [r.seconds for r in tuned]
@@ -284,7 +288,21 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         log = (runs / "taught" / student.id / "log.txt").read_text()
         teachers = re.findall(r'"weight": 0.0.*"teachers": \["(.+?)"\], "temperature": 1.0', log)
         assert len(teachers) == 2 and sorted(teachers) == sorted(map(str, models))
-    assert len(list((texts / "work").glob("shards-*"))) == 4  # of two lengths, with phrases or not
+    (file,) = (runs / "without" / without[0].id).glob("short-*.json")
+    # The model of the last phase, on shards of the length of the evaluation.
+    (data,) = set(
+        re.findall(
+            r"--mode=eval --model_dir=\S+/phase-2 .*--data=(\S+)",
+            (file.parent / "log.txt").read_text(),
+        )
+    )
+    metrics = official.evaluate(
+        runs / "without" / without[0].id / "phase-2", data, overrides=["segments.max_length=16"]
+    )
+    assert manifest.read(data).max_length == 16
+    assert without[0].measures["short"] == pytest.approx(metrics["train"]["masked_lm"], rel=1e-6)
+    # Of two lengths, with phrases or not, and held-out text of the evaluation for both.
+    assert len(list((texts / "work").glob("shards-*"))) == 6
     (lexicon,) = (texts / "work").glob("phrases-*.txt")
     assert all(len(line.split()) > 1 for line in lexicon.read_text().splitlines())
     (shards,) = (texts / "work").glob("tasks-*")  # one for four encoders

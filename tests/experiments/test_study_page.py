@@ -21,6 +21,7 @@ measures:
   sst2: {task: sst2}
   mrpc: {task: mrpc, metric: f1, seeds: 3}
   average: {mean_of: [sst2, mrpc]}
+  rarely: {metric: masked_lm, evaluation: {corruption.mask_rate: 0.15}, variants: [rate_40]}
 claims:
   - {order: rate_40 > rate_15, by: average}
 paper: {where: table 1, figures: {GLUE: {rate_15: 82.2}}}
@@ -37,9 +38,10 @@ def test_a_page_and_its_defaults(tmp_path):
     study = load(tmp_path, PAGE)
     assert list(study.variants) == ["rate_15", "rate_40"]
     assert study.sizes["mini"].rates == (3e-4, 1e-3) and len(study.sizes["mini"].phases) == 1
-    higher = {"masked_lm": False, "sst2": True, "mrpc": True, "average": True}
+    higher = {"masked_lm": False, "sst2": True, "mrpc": True, "average": True, "rarely": False}
     assert study.higher() == higher
-    assert study.vocabulary.vocab_size == 8000
+    assert study.vocabulary.vocab_size == 8000 and study.held_out == {"masked_lm": "masked_lm"}
+    assert [study.measures["rarely"].evaluates(name) for name in study.variants] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,12 @@ def test_a_page_and_its_defaults(tmp_path):
         ("[sst2, mrpc]", "[sst2, qqp]", "measures.average.mean_of: 'qqp' is not one of"),
         ("[sst2, mrpc]", "[sst2, masked_lm]", "masked_lm is a mean itself or has another"),
         ("task: sst2", "task: sst3", "measures.sst2.task: 'sst3' is not one of"),
+        ("variants: [rate_40]", "variants: [rate_4]",
+         "measures.rarely.variants: 'rate_4' is not one of rate_15, rate_40"),
+        ("{task: sst2}", "{task: sst2, variants: [rate_15]}",
+         "only a measure with `evaluation` has them"),
+        ("{task: sst2}", "{task: sst2, evaluation: {seed: 1}}",
+         "is of the held-out text; a task has"),
         ("seeds: 2", "seed: 2", "sizes.mini.seed: unknown key; did you mean 'seeds'"),
         ("steps: 1000", "steps: 1000, tokens: 5", "expected one of steps, tokens and flops"),
         ("steps: 1000, ", "", "expected one of steps, tokens and flops, got none"),
