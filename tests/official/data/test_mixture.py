@@ -304,10 +304,17 @@ def test_command_line(folders, tmp_path):
     lines = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
     marks = ("step", "split", "scale")
     figures = {k: v for k, v in json.loads(lines[-1]).items() if k not in marks}
-    done = run("--mode=eval", every, model)
+    done = run("--mode=eval", every, model, f"--output={tmp_path}/metrics.json")
     assert done.returncode == 0, done.stdout + done.stderr
-    actual = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
+    *lines, last = done.stdout.splitlines()
+    actual = {line.split()[0]: float(line.split()[1]) for line in lines}
     assert actual == pytest.approx(figures, abs=1e-5) and "average" in actual
+    assert last == f"wrote {tmp_path}/metrics.json"
+    written = json.loads((tmp_path / "metrics.json").read_text())
+    assert written == {"validation": pytest.approx(actual, abs=1e-6)}
+    done = run("--mode=eval", every, model, f"--output={tmp_path}/metrics.txt")
+    assert done.returncode == 2 and not (tmp_path / "metrics.txt").exists()
+    assert done.stderr.endswith("metrics are written as .json: name such a file\n")
     done = run("--mode=predict", every, model, f"--output={tmp_path}/p.tsv", "--split=validation")
     assert done.returncode == 2
     assert done.stderr.endswith("error: --data: predict takes one folder at a time\n")
