@@ -91,8 +91,9 @@ def read(
     variables, leftover = mapping.bring_in(
         system.rows(config.encoder, heads), tensors, shapes, str(tensors.source)
     )
-    unknown = [name for name in leftover if system.whole and name.startswith(system.prefix)]
-    if unknown:
+    own = [name for name in leftover if name.startswith(system.prefix)]
+    unknown = [name for name in own if name not in system.unread]
+    if system.whole and unknown:
         raise UserError(
             f"{tensors.source} has tensors of an encoder that is not supported, such as "
             f"{unknown[0]}: are tensors and config of the same model?"

@@ -4,28 +4,34 @@ v2 and v3 are `deberta-v2` in transformers. Their layers have a matrix each for 
 values, which map distances as well. The layers of v1 have one matrix, head by head, no bias of the
 keys, and two matrices for distances.
 
-A file of pretraining has parts that a fine-tuned model lacks: the head of replaced-token detection
-(`mask_predictions`), that of the masked LM, whose decoder reads absolute positions, and the table
-of these positions. In a file of the discriminator alone, `word_embeddings._weight` is what training
-has added to the table of the generator, and `weight` is the sum. The encoder reads the sum.
+Files of the releases have parts that transformers has no class for: the head of replaced-token
+detection (`mask_predictions`), that of the masked LM (`lm_predictions`), whose decoder reads
+absolute positions, and the table of these positions. The discriminator of v3 is the file of the
+model. In it, `word_embeddings._weight` is what training has added to the table of the generator,
+and `weight` is the sum, which the encoder reads. The generator is a second file, with fewer layers.
 """
 
 import dataclasses
 import os
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from official.config.corruptions import TokenMasksConfig
 from official.config.encoders import TransformerConfig
-from official.conversion import bert
-from official.conversion.heads import MaskedLM, table
+from official.conversion import bert, converted_model, generators
+from official.conversion.heads import EnhancedMaskedLM, MaskedLM, NormedReplacedTokens, table
 from official.conversion.mapping import LazyTensors, Row, Shape, layer_rows, linear, norm
 from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
 from official.conversion.weight_files import Tensors
 from official.tokenizers.sentencepiece import DEBERTA_FILE
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
+# The weights of the generator: as they are written, and as they were released.
+GENERATOR_FILES = ("model.generator.safetensors", "pytorch_model.generator.bin")
 _PREFIX = "deberta."
 _TERMS = ("p2c", "c2p")
 _MATRICES = {
@@ -41,8 +47,12 @@ _NORMS = {
     "feed_forward_norm": "output.LayerNorm",
 }
 _WORDS = f"{_PREFIX}embeddings.word_embeddings"
-_DELTA = f"{_WORDS}._weight"
-_POSITIONS = f"{_PREFIX}embeddings.position_embeddings.weight"
+# What the discriminator has beside the generator's table of words.
+DELTA = f"{_WORDS}._weight"
+_POSITIONS = f"{_PREFIX}embeddings.position_embeddings"
+_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+# The code of the release spells the last layer of its head in this way, and its files do not.
+_MISSPELT = "mask_predictions.classifer."
 # The head of the masked LM, and what transformers calls its parts where `legacy` is true.
 _HEAD = "lm_predictions.lm_head"
 _LEGACY = {
@@ -260,30 +270,141 @@ class _NamedMaskedLM(MaskedLM):
         return {**super().keys(objective, dropout_key), **also}
 
 
+def _released(head: Any, config: Mapping[str, Any], has_tensors: bool) -> bool:
+    """Returns whether a file has a head of pretraining, whose config.json may name no class."""
+    return has_tensors and (head._is_named(config) or not config.get("architectures"))
+
+
+class _EnhancedMaskedLM(EnhancedMaskedLM, _NamedMaskedLM):
+    """The masked LM of a release, which is told by its table of positions."""
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return _released(self, config, has_tensors)
+
+    def rows_of(self, encoder: Any) -> Sequence[Row]:
+        """See `Head`."""
+        return [*_MASKED_LM, *self.rows]
+
+
+class _ReplacedTokens(NormedReplacedTokens):
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return _released(self, config, has_tensors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Deberta(System):
+    """A version of DeBERTa."""
+
+    def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `System`; the file of a discriminator may have parts of a masked LM, which are old.
+
+        The decoder of a masked LM is told by the table of positions.
+        """
+        heads = super().heads_of(names, config)
+        enhanced = EnhancedMaskedLM.name
+        if enhanced not in heads:
+            return heads
+        whole = f"{_HEAD}.bias" in names and NormedReplacedTokens.name not in heads
+        return (enhanced,) if whole else tuple(head for head in heads if head != enhanced)
+
+    def generator_file(self, folder: AnyPath) -> AnyPath | None:
+        """Returns the file of a generator in a folder, if there is one."""
+        files = [folder / name for name in GENERATOR_FILES]
+        return next((file for file in files if file.exists()), None)
+
+    def generator_config(
+        self, config: Mapping[str, Any], names: Iterable[str], source: str | os.PathLike
+    ) -> dict[str, Any]:
+        """Returns the config.json of the generator, which has fewer layers than the discriminator.
+
+        Args:
+          config: the parsed config.json of the discriminator.
+          names: the names of the tensors of the generator.
+          source: its file, for messages.
+
+        Raises:
+          UserError: there are no layers.
+        """
+        layers = {int(found[1]) for name in names if (found := _LAYER.search(name))}
+        if not layers:
+            raise UserError(f"{source} has no tensors of layers: is it the file of a generator?")
+        named = {"architectures": [self.heads[MaskedLM.name].architecture]}
+        return {**config, **named, "num_hidden_layers": max(layers) + 1}
+
+    def joined(
+        self,
+        main: converted_model.Converted,
+        small: converted_model.Converted,
+        tensors: Mapping[str, np.ndarray],
+        source: str,
+    ) -> converted_model.Converted:
+        """Combines a discriminator and its generator to one model, with the masks of the release.
+
+        Args:
+          main: the discriminator, with or without its head.
+          small: the generator.
+          tensors: those of the file of the discriminator.
+          source: the file of the generator.
+
+        Raises:
+          UserError: their sizes differ.
+        """
+        delta = tensors[DELTA] if DELTA in tensors else None
+        both = generators.join(main, small, source, disentangled=True, delta=delta)
+        length = min(self.max_length, main.config.encoder.max_positions)
+        number = max(1, round(TokenMasksConfig.mask_rate * length))
+        masks = TokenMasksConfig(
+            windows=True, mask_prob=1.0, random_prob=0.0, max_predictions=number
+        )
+        leftover = [name for name in both.leftover if name != DELTA]
+        return dataclasses.replace(
+            both, config=dataclasses.replace(both.config, corruption=masks), leftover=leftover
+        )
+
+
+def check_generator(small: Mapping[str, Any], main: Mapping[str, Any]) -> None:
+    """Refuses a generator that the config.json of the discriminator does not describe.
+
+    Args:
+      small: the config.json of the generator.
+      main: that of the discriminator.
+
+    Raises:
+      UserError: they differ in more than the number of layers.
+    """
+    for key, value in small.items():
+        other = main.get(key, value)
+        if key not in ("architectures", "num_hidden_layers") and value != other:
+            raise UserError(
+                f"objectives: generator: {key} is {value!r}, and {other!r} in the encoder: the two "
+                "networks of a DeBERTa-v3 have one config.json and differ in their layers alone; "
+                "official.export keeps both"
+            )
+
+
 class OneForm(LazyTensors):
-    """The tensors of a file, without those of pretraining, and with one name for those of heads."""
+    """The tensors of a file, with one name for those of heads."""
 
     _index: Mapping[str, str]
 
     def __init__(self, tensors: Tensors, source: str | os.PathLike):
-        """Wraps tensors, and notes what is left out.
+        """Wraps tensors.
 
         Raises:
           UserError: the file has what was added to the table of words, and not the table.
         """
         self.source, self._tensors = source, tensors
-        if _DELTA in tensors and f"{_WORDS}.weight" not in tensors:
+        if DELTA in tensors and f"{_WORDS}.weight" not in tensors:
             raise UserError(
-                f"{source}: {_DELTA} is what the training of the discriminator added to the "
+                f"{source}: {DELTA} is what the training of the discriminator added to the "
                 f"generator's table of words, and the sum {_WORDS}.weight is missing: take a file "
                 "that has it"
             )
-        left_out = {_DELTA: "the part that the discriminator learnt", _POSITIONS: "positions"}
-        for name, what in left_out.items():
-            if name in tensors:
-                tensors.notes.append(f"{name} is left out ({what}): the encoder does not read it")
         self._index: dict[str, str] = {
-            _LEGACY.get(name, name): name for name in tensors if name not in left_out
+            _LEGACY.get(name, name).replace(_MISSPELT, "mask_predictions.classifier."): name
+            for name in tensors
         }
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -291,9 +412,17 @@ class OneForm(LazyTensors):
         return self._tensors[self._index[name]]
 
 
+# The hidden layer and the output bias of a masked LM.
+_MASKED_LM = (
+    *linear("masked_lm/transform", f"{_HEAD}.dense"),
+    *norm("masked_lm/norm", f"{_HEAD}.LayerNorm"),
+    Row("masked_lm/output_bias", (f"{_HEAD}.bias",)),
+)
+
+
 def _system(
     model_type: str, classes: str, heads: Collection[str], keys: Mapping[str, Any], **more: Any
-) -> System:
+) -> Deberta:
     """Returns the system of a version.
 
     Args:
@@ -303,13 +432,14 @@ def _system(
       keys: attributes of its `EncoderKeys`.
       **more: other attributes of the system.
     """
-    masked_lm = [
-        *linear("masked_lm/transform", f"{_HEAD}.dense"),
-        *norm("masked_lm/norm", f"{_HEAD}.LayerNorm"),
-        Row("masked_lm/output_bias", (f"{_HEAD}.bias",)),
+    positions = Row("masked_lm/position_embedding/table", (f"{_POSITIONS}.weight",))
+    replaced = [
+        *norm("replaced_tokens/norm", "mask_predictions.LayerNorm"),
+        *linear("replaced_tokens/transform", "mask_predictions.dense"),
+        *linear("replaced_tokens/output", "mask_predictions.classifier"),
     ]
     tasks = bert.task_heads(classes, "classifier", hidden="pooler.dense")
-    return System(
+    return Deberta(
         model_type=model_type,
         encoder=EncoderKeys(
             sizes={ours: theirs for ours, theirs in SIZES.items() if ours != "segment_types"},
@@ -328,7 +458,9 @@ def _system(
         ),
         prefix=_PREFIX,
         heads=table(
-            _NamedMaskedLM(masked_lm, f"{classes}ForMaskedLM"),
+            _NamedMaskedLM(_MASKED_LM, f"{classes}ForMaskedLM"),
+            _EnhancedMaskedLM([positions], f"{classes}ForMaskedLM"),
+            _ReplacedTokens(replaced, f"{classes}Model"),
             *(head for head in tasks if head.name in heads),
         ),
         architectures={frozenset(): f"{classes}Model"},
@@ -342,6 +474,7 @@ def _system(
         tensors=OneForm,
         buffers=(f"{_PREFIX}embeddings.position_ids",),
         whole=True,
+        unread=(DELTA, f"{_POSITIONS}._weight", f"{_POSITIONS}.weight"),
         segments={"format": "full_sentences"},
         **more,
     )

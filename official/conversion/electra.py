@@ -14,20 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from official import config as configs
 from official.config.encoders import TransformerConfig
-from official.config.objectives import GeneratorConfig, MaskedLMConfig
-from official.conversion import bert, converted_model
+from official.conversion import bert
 from official.conversion.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
 from official.conversion.mapping import Row, linear
 from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
-from official.saving import model_folder
 from official.utils.errors import UserError
 
-# The folder and the objective of the generator, and the prefix of its paths.
-GENERATOR = "generator"
 _HEAD_SIZE = 64
-_EMBEDDINGS = ("token", "position", "segment", "norm")
 
 
 def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
@@ -196,96 +190,3 @@ def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -
         "attention_probs_dropout_prob": 0.1,
         "initializer_range": 0.02,
     }
-
-
-def join(
-    main: converted_model.Converted, small: converted_model.Converted, source: str
-) -> converted_model.Converted:
-    """Combines a discriminator and its generator to one model.
-
-    Args:
-      main: the discriminator, with or without its head.
-      small: the generator, an encoder with a masked LM.
-      source: the name of the generator for messages.
-
-    Raises:
-      UserError: the sizes of the generator are not a fraction of those of the discriminator.
-    """
-    encoder, theirs = main.config.encoder, small.config.encoder
-    objective = GeneratorConfig(
-        size=theirs.hidden_size / encoder.hidden_size,
-        num_layers=theirs.num_layers,
-        sharing=_sharing(main.variables, small.variables),
-    )
-    try:
-        ours = objective.network(encoder)
-    except ValueError as error:
-        raise UserError(f"{source}: {error}: convert the two one by one") from None
-    theirs = dataclasses.replace(
-        theirs, embedding_size=theirs.embedding_size or theirs.hidden_size, pooler=False
-    )
-    for field in (field.name for field in dataclasses.fields(ours)):
-        if getattr(ours, field) != getattr(theirs, field):
-            raise UserError(
-                f"{source}: {field} is {getattr(theirs, field)}, where a generator with "
-                f"{objective.size:g} of the discriminator's hidden size that shares "
-                f"{objective.sharing} has {getattr(ours, field)}: convert the two one by one"
-            )
-    objectives = (objective, *main.config.objectives)
-    # The generator's masked LM comes with the settings of pretraining.
-    config = dataclasses.replace(
-        small.config, name=main.config.name, encoder=encoder, objectives=objectives
-    )
-    variables = {
-        path: small.variables[path.removeprefix(f"{GENERATOR}/")]
-        if path.startswith(f"{GENERATOR}/")
-        else main.variables[path]
-        for path in model_folder.shapes(config)
-    }
-    leftover = sorted({*main.leftover, *small.leftover})
-    return converted_model.Converted(config, main.tokenizer, variables, leftover)
-
-
-def split(
-    config: configs.ResolvedConfig, variables: Mapping[str, np.ndarray]
-) -> dict[str, tuple[configs.ResolvedConfig, dict[str, np.ndarray]]]:
-    """Splits a model into its encoder with heads and its generator, by the folder of each.
-
-    Args:
-      config: the config of the model.
-      variables: the variables of the model by path.
-
-    Returns:
-      Config and variables of the encoder with its heads under an empty name, and those of the
-      generator, if there is one, under `generator`.
-    """
-    generator = next((o for o in config.objectives if isinstance(o, GeneratorConfig)), None)
-    objectives = tuple(o for o in config.objectives if o is not generator)
-    main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
-    networks = {"": (dataclasses.replace(config, objectives=objectives), main)}
-    if generator is not None:
-        encoder = generator.network(config.encoder)
-        small = dataclasses.replace(config, encoder=encoder, objectives=(MaskedLMConfig(),))
-        # Shared variables have the paths of the encoder. Baselines are only used in training.
-        own = {path: a for path, a in main.items() if path.startswith("encoder/")}
-        own |= {
-            path.removeprefix(f"{GENERATOR}/"): array
-            for path, array in variables.items()
-            if path.startswith((f"{GENERATOR}/encoder/", f"{GENERATOR}/masked_lm/"))
-        }
-        networks[GENERATOR] = (small, own)
-    return networks
-
-
-def _sharing(main: Mapping[str, np.ndarray], small: Mapping[str, np.ndarray]) -> str:
-    """Returns which variables of the generator's encoder are equal to the discriminator's."""
-
-    def same(prefix: str) -> bool:
-        paths = [path for path in small if path.startswith(prefix)]
-        return all(path in main and np.array_equal(main[path], small[path]) for path in paths)
-
-    if same("encoder/"):
-        return "all"
-    if all(same(f"encoder/embeddings/{part}") for part in _EMBEDDINGS):
-        return "embeddings"
-    return "token" if same("encoder/embeddings/token") else "none"

@@ -21,7 +21,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from official.conversion import albert, bert, converted_model, electra, tf1
+from official.conversion import albert, bert, converted_model, electra, generators, tf1
 from official.conversion.mapping import LazyTensors
 from official.conversion.system import System
 from official.utils import json_files, paths
@@ -73,7 +73,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     if generator is None:
         return _named(main, objects)
     small = _network(folder, objects, generator, whole, True, generates=True)
-    joined = electra.join(main, small, f"{checkpoint.source}: generator")
+    joined = generators.join(main, small, f"{checkpoint.source}: generator")
     return _named(joined, objects)
 
 

@@ -166,8 +166,16 @@ class MaskedLM(Head):
 
     name = "masked_lm"
     objective_type = MaskedLMConfig
+    settings: ClassVar = {"enhanced_mask_decoder": False}
     segments = True
     corruption = True
+
+
+class EnhancedMaskedLM(MaskedLM):
+    """Masked LM of DeBERTa's pretraining, whose decoder reads absolute positions."""
+
+    name = "enhanced_masked_lm"
+    settings: ClassVar = {"enhanced_mask_decoder": True}
 
 
 class NextSentence(Head):
@@ -208,6 +216,18 @@ class ReplacedTokens(Head):
 
     name = "replaced_tokens"
     objective_type = ReplacedTokensConfig
+    settings: ClassVar = {"form": "electra"}
+
+
+class NormedReplacedTokens(ReplacedTokens):
+    """Replaced-token detection of DeBERTa-v3, with the weight of the loss of its release."""
+
+    name = "normed_replaced_tokens"
+    settings: ClassVar = {"form": "deberta"}
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> ReplacedTokensConfig:
+        """See `Head`."""
+        return dataclasses.replace(super().objective(config, dropout), weight=10.0)
 
 
 class Seq2SeqLM(Head):
@@ -434,11 +454,13 @@ KINDS: dict[str, type[Head]] = {
     kind.name: kind
     for kind in (
         MaskedLM,
+        EnhancedMaskedLM,
         NextSentence,
         SentenceOrder,
         CausalLM,
         PermutationLM,
         ReplacedTokens,
+        NormedReplacedTokens,
         Seq2SeqLM,
         Classification,
         MultiLabel,

@@ -30,6 +30,7 @@ from official.conversion import (
     deberta,
     electra,
     generation,
+    generators,
     gpt2,
     mapping,
     modernbert,
@@ -41,6 +42,7 @@ from official.conversion import (
 from official.conversion.heads import name_of
 from official.conversion.system import System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
+from official.modeling.layers import embeddings
 from official.saving import derived_models, model_folder
 from official.serving import generation_settings, text_vectors
 from official.tokenizers import sentencepiece, tokenizer_json
@@ -75,7 +77,7 @@ CONFIG = "config.json"
 
 
 def read(folder: str | os.PathLike) -> converted_model.Converted:
-    """Reads a folder of `save_pretrained`, and the generator of an ELECTRA inside of it.
+    """Reads a folder of `save_pretrained`, and the generator in it of an ELECTRA or a DeBERTa.
 
     The folder may be one of sentence-transformers, whose settings are read too.
 
@@ -83,30 +85,31 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
       UserError: a file is missing or broken, or the model type is not supported.
     """
     folder = paths.path(folder)
-    converted, system = _read(sentence_transformers.model_of(folder))
+    converted = _read(sentence_transformers.model_of(folder))[0]
     lower_case = getattr(converted.tokenizer, "lower_case", False)
     embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
     if embedding is not None:
         converted = dataclasses.replace(converted, embedding=embedding)
         learnt = sentence_transformers.objective(folder, embedding)
         converted = _with_objective(converted, *learnt)
-    small = folder / electra.GENERATOR
-    if system is not electra.SYSTEM or not small.is_dir():
-        return converted
-    generator, system = _read(small)
-    if system is not electra.SYSTEM:
-        raise UserError(
-            f"{small}: model_type {system.model_type!r} is not the generator of an ELECTRA"
-        )
-    return electra.join(converted, generator, str(small))
+    return converted
 
 
-def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
+def _read(
+    folder: AnyPath, generator: AnyPath | None = None
+) -> tuple[converted_model.Converted, System]:
+    """Reads a model, with the generator beside it.
+
+    Args:
+      folder: its folder.
+      generator: the file of the weights of a DeBERTa's generator, which is read alone; None = the
+        model is read.
+    """
     source = folder / CONFIG
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
     if config.get("model_type") is not None:
         _known(config["model_type"], source)
-    with contextlib.closing(Weights(folder)) as weights:
+    with contextlib.closing(Weights(folder, generator)) as weights:
         notes = []
         if config.get("model_type") is None:
             config["model_type"] = _model_type(weights, folder, source)
@@ -117,6 +120,8 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
             system = t5.ENCODER
         if system is t5.SYSTEM:
             config = t5.with_tying(config, weights)
+        if isinstance(system, deberta.Deberta) and generator is not None:
+            config = system.generator_config(config, weights, generator)
         aliases = {**system.aliases}
         if config.get("tie_word_embeddings", True):
             aliases |= system.tied_aliases
@@ -125,6 +130,8 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
         converted = converted_model.read(folder, config, source, system, named)
         converted = dataclasses.replace(converted, notes=(*notes, *tensors.notes))
+        if generator is None:
+            converted = _with_generator(converted, folder, system, named)
     types = [objective.type for objective in converted.config.objectives]
     decoder = "seq2seq_lm" in types
     if decoder or "causal_lm" in types:
@@ -133,6 +140,28 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
             converted, generation=settings.defaults, settings_left_out=settings.left_out
         )
     return converted, system
+
+
+def _with_generator(
+    converted: converted_model.Converted,
+    folder: AnyPath,
+    system: System,
+    tensors: Mapping[str, np.ndarray],
+) -> converted_model.Converted:
+    """Returns a discriminator with its generator, if there is one; other models as they are."""
+    small = folder / generators.GENERATOR
+    if system is electra.SYSTEM and small.is_dir():
+        generator, system = _read(small)
+        if system is not electra.SYSTEM:
+            raise UserError(
+                f"{small}: model_type {system.model_type!r} is not the generator of an ELECTRA"
+            )
+        return generators.join(converted, generator, str(small))
+    only = {objective.type for objective in converted.config.objectives} <= {"replaced_tokens"}
+    if isinstance(system, deberta.Deberta) and only and (file := system.generator_file(folder)):
+        generator, _ = _read(folder, file)
+        return system.joined(converted, generator, tensors, str(file))
+    return converted
 
 
 def _known(model_type: Any, source: AnyPath) -> System:
@@ -189,7 +218,7 @@ def system_of(
     if not encoder.segment_types:
         return bert.DISTILBERT
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
-    has_generator = any(o.type == electra.GENERATOR for o in config.objectives)
+    has_generator = any(o.type == generators.GENERATOR for o in config.objectives)
     only_electra = any(
         electra.SYSTEM.has_room_for(o) and not bert.BERT.has_room_for(o) for o in config.objectives
     )
@@ -203,8 +232,9 @@ def system_of(
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
     """Writes a model folder as a folder that `from_pretrained` reads.
 
-    The generator of an ELECTRA is written to a folder inside of it. If the model folder has
-    `embedding.json`, it is a folder of sentence-transformers too.
+    The generator of an ELECTRA is written to a folder inside of it, and the weights of that of a
+    DeBERTa to a file. If the model folder has `embedding.json`, it is a folder of
+    sentence-transformers too.
 
     Raises:
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
@@ -215,10 +245,19 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     config = without(without_distillation(whole), SentenceEmbeddingConfig)
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
+    networks = generators.split(config, embeddings.finished(variables))
     files = {
         name: _files(*_with_positions(*network, system), system, tokenizer)
-        for name, network in electra.split(config, variables).items()
+        for name, network in networks.items()
     }
+    weights = {}
+    if isinstance(system, deberta.Deberta):
+        if generators.DELTA in variables:
+            files[""][1][deberta.DELTA] = variables[generators.DELTA]
+        if generators.GENERATOR in files:
+            small, tensors = files.pop(generators.GENERATOR)
+            deberta.check_generator(small, files[""][0])
+            weights[deberta.GENERATOR_FILES[0]] = tensors
     defaults = generation_settings.read(model_dir)
     settings = None
     if defaults.settings or defaults.tasks:
@@ -246,8 +285,10 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
                 text = json.dumps(described_tokenizer, ensure_ascii=False, indent=1)
                 (folder / tokenizer_json.FILE).write_text(text + "\n", "utf-8")
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+            weights[f"{name}/{SAFETENSORS}" if name else SAFETENSORS] = tensors
+        for name, tensors in weights.items():
             # transformers refuses a file without this metadata.
-            safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})
+            safetensors.numpy.save_file(tensors, temporary / name, metadata={"format": "pt"})
         if settings is not None:
             (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 

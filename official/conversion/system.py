@@ -283,6 +283,7 @@ class System:
       buffers: patterns of constants that old files keep among the weights.
       whole: whether a file must not have other tensors of the encoder: they would be parts that our
         encoder lacks.
+      unread: such tensors that a file may have nevertheless, since encoders do not read them.
       vocabulary: the file of the vocabulary.
       rounded_to: the table may have rows without a token, up to a multiple of at most this.
       tokenizer_class: the class of transformers for a vocabulary of the system's kind; None = the
@@ -312,6 +313,7 @@ class System:
     tensors: Callable[[Any, str | os.PathLike], LazyTensors] | None = None
     buffers: Sequence[str] = ()
     whole: bool = False
+    unread: Collection[str] = ()
     vocabulary: str = "vocab.txt"
     rounded_to: int = 128
     tokenizer_class: str | None = None

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.conversion import albert, bert, converted_model, electra, t5, xlnet
+from official.conversion import albert, bert, converted_model, electra, generators, t5, xlnet
 from official.conversion.mapping import LazyTensors
 from official.conversion.system import System
 from official.utils import json_files, paths
@@ -99,7 +99,7 @@ def _electra(folder: AnyPath, tensors: "Checkpoint") -> converted_model.Converte
     main, small = networks["electra"], networks.get("generator")
     if small is None:
         return main
-    joined = electra.join(main, small, f"{tensors.source}: generator")
+    joined = generators.join(main, small, f"{tensors.source}: generator")
     leftover = sorted(set(main.leftover) & set(small.leftover))
     return dataclasses.replace(joined, leftover=leftover)
 

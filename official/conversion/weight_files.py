@@ -115,13 +115,21 @@ class Weights(LazyTensors):
     source: AnyPath
     _index: Mapping[str, _File]
 
-    def __init__(self, folder: AnyPath):
+    def __init__(self, folder: AnyPath, file: AnyPath | None = None):
         """Opens the file or, if `save_pretrained` has split it, the files.
+
+        Args:
+          folder: the folder.
+          file: a file of safetensors or torch in it; None = that of the model.
 
         Raises:
           UserError: there are none, or one is missing or broken.
         """
-        self.source, parts, reader = _find(folder)
+        if file is None:
+            self.source, parts, reader = _find(folder)
+        else:
+            whole = file.suffix == paths.path(SAFETENSORS).suffix
+            self.source, parts, reader = file, [file], _Safetensors if whole else _Torch
         self._parts: list[_File] = []
         try:
             for path in parts:

@@ -7,9 +7,13 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
+import scipy.special
 import sentencepiece
 
-from official.conversion import converted_model, deberta, huggingface
+from official.config.objectives import MaskedLMConfig, ReplacedTokensConfig
+from official.conversion import converted_model, deberta, heads, huggingface
+from official.saving import model_folder
 from official.tokenizers import sentencepiece as ours
 from official.utils.errors import UserError
 from tests.official.conversion import systems
@@ -18,11 +22,11 @@ WORDS = "deberta.embeddings.word_embeddings"
 
 
 def folder_of(path, change):
-    """The folder of a bare encoder whose tensors `change` has changed, and its golden weights."""
+    """The folder of a bare encoder whose tensors `change` has changed, and its weights."""
     config, parts, _ = systems.load("deberta-v2_bare")
     config.pop("architectures")
-    weights = {f"deberta.{name}": array for name, array in parts["weight"].items()}
-    return systems.write(path, config, change(dict(weights))), weights
+    weights = change({f"deberta.{name}": array for name, array in parts["weight"].items()})
+    return systems.write(path, config, weights), weights
 
 
 def of_pretraining(weights):
@@ -41,18 +45,184 @@ def of_pretraining(weights):
     return weights
 
 
-def test_the_encoder_of_a_file_of_pretraining(tmp_path):
+def test_a_file_of_a_discriminator_alone(tmp_path):
+    """As released: parts of a masked LM are left over, and so is what the table has learnt."""
     folder, weights = folder_of(tmp_path / "hf", of_pretraining)
     converted = huggingface.read(folder)
-    assert converted.config.objectives == ()
+    assert converted.config.objectives == (ReplacedTokensConfig(form="deberta", weight=10.0),)
     table = converted.variables["encoder/embeddings/token_embedding/table"]
     np.testing.assert_array_equal(table, weights[f"{WORDS}.weight"])
-    assert [note.split()[0] for note in converted.notes] == [
-        f"{WORDS}._weight",
-        "deberta.embeddings.position_embeddings.weight",
-    ]
-    heads = {name.partition(".")[0] for name in converted.leftover}
-    assert heads == {"mask_predictions", "lm_predictions"} and len(converted.leftover) == 11
+    own = (f"{WORDS}._weight", "deberta.embeddings.position_embeddings.weight")
+    assert set(converted.leftover) == {n for n in weights if n.startswith("lm_")} | set(own)
+    converted_model.write(converted, tmp_path / "model")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert written.keys() == weights.keys() - set(converted.leftover)
+    assert all(written[name].tobytes() == weights[name].tobytes() for name in written)
+    described = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert described["architectures"] == ["DebertaV2Model"]
+    assert huggingface.read(tmp_path / "out").config.objectives == converted.config.objectives
+
+
+def test_a_file_of_a_masked_lm_with_positions(tmp_path):
+    """As those of v1 and v2, whose config.json names no class."""
+
+    def without_discriminator(weights):
+        weights = of_pretraining(weights)
+        return {
+            name: array for name, array in weights.items()
+            if not name.startswith("mask_") and not name.endswith("._weight")
+        }  # fmt: skip
+
+    folder, weights = folder_of(tmp_path / "hf", without_discriminator)
+    converted = huggingface.read(folder)
+    assert converted.config.objectives == (MaskedLMConfig(enhanced_mask_decoder=True),)
+    assert converted.leftover == []
+    converted_model.write(converted, tmp_path / "model")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert written.keys() == weights.keys()
+    assert all(written[name].tobytes() == weights[name].tobytes() for name in written)
+    described = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert described["architectures"] == ["DebertaV2ForMaskedLM"] and not described["legacy"]
+    # A file of another class may have these parts as well.
+    described = {**json.loads((folder / "config.json").read_text())}
+    described["architectures"] = ["DebertaV2Model"]
+    (folder / "config.json").write_text(json.dumps(described))
+    bare = huggingface.read(folder)
+    assert bare.config.objectives == () and len(bare.leftover) == 6
+
+
+def pair(folder, delta=True):
+    """A discriminator and its generator as released, of one layer; and both files' tensors."""
+    config, parts, _ = systems.load("deberta-v2_classification")
+    config = {key: value for key, value in config.items() if key != "architectures"}
+    weights = {n: a for n, a in parts["weight"].items() if n.startswith("deberta.")}
+    main = of_pretraining(dict(weights))
+    rng = np.random.default_rng(1)
+    small = {
+        name: rng.standard_normal(array.shape).astype("float32")
+        for name, array in main.items()
+        if not name.startswith("mask_") and not name.endswith("._weight")
+        and ".layer.1." not in name and ".layer.2." not in name
+    }  # fmt: skip
+    learnt = main.pop(f"{WORDS}._weight")
+    main[f"{WORDS}.weight"] = small[f"{WORDS}.weight"] + learnt
+    if delta:
+        main[f"{WORDS}._weight"] = learnt
+        main["deberta.embeddings.position_embeddings._weight"] = np.zeros((13, 21), "float32")
+    systems.write(folder, config, main)
+    for spelt in list(main):
+        if spelt.startswith("lm_") or "position_emb" in spelt:
+            main.pop(spelt)  # They are not those of the generator.
+    file = folder / "model.generator.safetensors"
+    safetensors.numpy.save_file(small, file, metadata={"format": "pt"})
+    return main, small
+
+
+def test_a_discriminator_and_its_generator_become_one_model_and_two_files_again(tmp_path):
+    main, small = pair(tmp_path / "hf")
+    converted = huggingface.read(tmp_path / "hf")
+    generator, head = converted.config.objectives
+    assert (generator.size, generator.num_layers, generator.sharing) == (1.0, 1, "gdes")
+    assert generator.enhanced_mask_decoder and (head.form, head.weight) == ("deberta", 10.0)
+    masks = converted.config.corruption
+    assert (masks.windows, masks.mask_prob, masks.random_prob) == (True, 1.0, 0.0)
+    assert converted.config.segments.max_length == 13 and masks.max_predictions == 2
+    delta = converted.variables["encoder/embeddings/token_embedding/delta"]
+    assert delta.tobytes() == main[f"{WORDS}._weight"].tobytes()
+    converted_model.write(converted, tmp_path / "model")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    for name, expected in (("model", main), ("model.generator", small)):
+        written = safetensors.numpy.load_file(tmp_path / "out" / f"{name}.safetensors")
+        assert written.keys() == expected.keys()
+        for key, array in expected.items():
+            assert written[key].tobytes() == array.tobytes(), key
+    again = huggingface.read(tmp_path / "out")
+    assert again.leftover == [] and again.config.objectives == converted.config.objectives
+    assert again.variables.keys() == converted.variables.keys()
+    for path, array in converted.variables.items():
+        assert again.variables[path].tobytes() == array.tobytes(), path
+
+
+def test_the_head_of_replaced_tokens_is_that_of_the_release(tmp_path):
+    main, _ = pair(tmp_path / "hf")
+    converted_model.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
+    batch = systems.load("deberta-v2_classification")[1]["batch"]
+    states = np.asarray(systems.run(model.encoder, batch)["sequence_output"], "float64")
+    x = states + states[:, :1]
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-7)
+    x = x * main["mask_predictions.LayerNorm.weight"] + main["mask_predictions.LayerNorm.bias"]
+    x = x @ main["mask_predictions.dense.weight"].T + main["mask_predictions.dense.bias"]
+    x = x * (1 + scipy.special.erf(x / np.sqrt(2))) / 2
+    x = x @ main["mask_predictions.classifier.weight"].T + main["mask_predictions.classifier.bias"]
+    actual = model.objectives[1].logits(states.astype("float32"))
+    np.testing.assert_allclose(actual, x[..., 0], rtol=0, atol=1e-4)
+    # Of the generator, each part has its place, and the last layer of three is not its own.
+    paths = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    assert not [path for path in paths if path.startswith("generator/encoder/layer_1")]
+    assert paths["generator/masked_lm/position_embedding/table"].shape == (13, 21)
+
+
+def test_a_discriminator_whose_file_has_the_sum_alone(tmp_path):
+    """As that of the base size; half precision rounds the sum."""
+    main, small = pair(tmp_path / "hf", delta=False)
+    name = "encoder/embeddings/token_embedding/delta"
+    table, base = (tensors[f"{WORDS}.weight"] for tensors in (main, small))
+    delta = huggingface.read(tmp_path / "hf").variables[name]
+    np.testing.assert_array_equal(delta, table - base)
+    halves = safetensors.numpy.load_file(tmp_path / "hf" / "model.safetensors")
+    halves[f"{WORDS}._weight"] = (table - base).astype("float16")
+    halves[f"{WORDS}.weight"] = table.astype("float16")
+    safetensors.numpy.save_file(halves, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    delta = huggingface.read(tmp_path / "hf").variables[name]
+    np.testing.assert_array_equal(delta, table.astype("float16").astype("float32") - base)
+    # One table that both read is no sum.
+    halves[f"{WORDS}.weight"] = base
+    del halves[f"{WORDS}._weight"]
+    safetensors.numpy.save_file(halves, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    shared = huggingface.read(tmp_path / "hf")
+    assert shared.config.objectives[0].sharing == "token" and name not in shared.variables
+
+
+def test_the_last_layer_as_the_code_of_the_release_spells_it(tmp_path):
+    main, _ = pair(tmp_path / "hf")
+    file = tmp_path / "hf" / "model.safetensors"
+    renamed = {
+        name.replace("classifier", "classifer"): array
+        for name, array in safetensors.numpy.load_file(file).items()
+    }
+    safetensors.numpy.save_file(renamed, file, {"format": "pt"})
+    kernel = huggingface.read(tmp_path / "hf").variables["replaced_tokens/output/kernel"]
+    np.testing.assert_array_equal(kernel.T, main["mask_predictions.classifier.weight"])
+
+
+def test_generators_that_do_not_fit(tmp_path):
+    _, small = pair(tmp_path / "hf")
+    file = tmp_path / "hf" / "model.generator.safetensors"
+    head = {name: array for name, array in small.items() if name.startswith("lm_")}
+    safetensors.numpy.save_file(head, file, {"format": "pt"})
+    with pytest.raises(UserError, match=r"model.generator.safetensors has no tensors of layers"):
+        huggingface.read(tmp_path / "hf")
+    body = {name: array for name, array in small.items() if not name.startswith("lm_")}
+    safetensors.numpy.save_file(body, file, {"format": "pt"})
+    with pytest.raises(UserError, match=r"model.generator.safetensors has no masked LM, so it is"):
+        huggingface.read(tmp_path / "hf")
+    with pytest.raises(
+        UserError,
+        match="objectives: generator: hidden_size is 12, and 24 in the encoder: the two networks",
+    ):
+        deberta.check_generator({"hidden_size": 12, "num_hidden_layers": 1}, {"hidden_size": 24})
+    # Heads of other forms are those of no class.
+    for objective, name in (
+        (ReplacedTokensConfig(), "replaced_tokens"),
+        (ReplacedTokensConfig(form="deberta"), "normed_replaced_tokens"),
+    ):
+        assert heads.name_of(objective) == name
+    assert deberta.SYSTEM.has_room_for(ReplacedTokensConfig(form="deberta"))
+    assert not deberta.SYSTEM.has_room_for(ReplacedTokensConfig())
+    assert not huggingface.SYSTEMS["electra"].has_room_for(ReplacedTokensConfig(form="deberta"))
 
 
 def test_a_file_without_the_finished_table_is_refused(tmp_path):
