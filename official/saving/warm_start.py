@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from official import tokenizers
-from official.modeling.layers import low_rank
+from official.modeling.layers import embeddings, low_rank
 from official.modeling.model import Model
 from official.saving import checkpoints, derived_models, model_folder, named_arrays
 from official.utils import paths
@@ -33,7 +33,8 @@ def start_from(
     the other model's masked LM. If the new encoder has more positions, the other table of positions
     is repeated, so that what attention has learned about near positions remains valid within each
     copy (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the
-    row that it has in the other model, or the mean of those that spell it (see `derived_models`).
+    row that it has in the other model, or the mean of those that spell it (see `derived_models`). A
+    token table that is a sum (`sharing: gdes`) is that of the other encoder, whatever its base is.
 
     Args:
       model: the new model.
@@ -63,6 +64,11 @@ def start_from(
                 size = model.encoder.config.vocab_size
                 initial = model_folder.config_of(init)
                 arrays = derived_models.rows_for_tokenizer(initial, arrays, known, tokenizer, size)
+        for path, (whole, base) in embeddings.bases(variables).items():
+            if base not in variables and whole in arrays:
+                # The base is fresh, and the sum is to be the table of the other encoder.
+                own, table = model.variables_by_path()[base].numpy(), arrays[whole]
+                arrays[path] = table - own if table.shape == own.shape else table
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
         for path, (variable, theirs) in hidden.items():

@@ -4,7 +4,7 @@ Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidde
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from keras import ops
@@ -84,19 +84,22 @@ class Table(Layer):
 _DELTA = "token_embedding/delta"
 
 
+def bases(paths: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Returns the paths of the sums and of their bases, by those of the differences among `paths`.
+
+    The base of `encoder/.../delta` is the table of the same path in the generator.
+    """
+    names = {p: f"{p.removesuffix('delta')}table" for p in paths if p.endswith(_DELTA)}
+    return {path: (name, f"generator/{name}") for path, name in names.items()}
+
+
 def finished(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the variables of a model with the token tables that `Table.base` leaves as sums.
 
     Args:
-        arrays: the variables by path. The base of `encoder/.../delta` is the table of the same path
-            in the generator.
+        arrays: the variables by path.
     """
-    sums = {
-        f"{path.removesuffix('delta')}table": array
-        + arrays[f"generator/{path.removesuffix('delta')}table"]
-        for path, array in arrays.items()
-        if path.endswith(_DELTA)
-    }
+    sums = {name: arrays[path] + arrays[base] for path, (name, base) in bases(arrays).items()}
     return {**arrays, **sums}
 
 

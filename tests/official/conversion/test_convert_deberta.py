@@ -13,7 +13,7 @@ import sentencepiece
 
 from official.config.objectives import MaskedLMConfig, ReplacedTokensConfig
 from official.conversion import converted_model, deberta, heads, huggingface
-from official.saving import model_folder
+from official.saving import model_folder, warm_start
 from official.tokenizers import sentencepiece as ours
 from official.utils.errors import UserError
 from tests.official.conversion import systems
@@ -163,6 +163,27 @@ def test_the_head_of_replaced_tokens_is_that_of_the_release(tmp_path):
     paths = {path: v.numpy() for path, v in model.variables_by_path().items()}
     assert not [path for path in paths if path.startswith("generator/encoder/layer_1")]
     assert paths["generator/masked_lm/position_embedding/table"].shape == (13, 21)
+
+
+def test_pretraining_goes_on_from_both_parts_or_from_the_encoder(tmp_path):
+    main, _ = pair(tmp_path / "hf")
+    converted = huggingface.read(tmp_path / "hf")
+    converted_model.write(converted, tmp_path / "model")
+    model = model_folder.build(converted.config)
+    count, fresh = warm_start.start_from(model, str(tmp_path / "model"), "last", "all")
+    paths = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    assert count == len(paths) == len(converted.variables) and fresh == []
+    assert all((paths[path] == converted.variables[path]).all() for path in paths)
+    # The encoder alone reads the same table above that of a fresh generator.
+    model = model_folder.build(converted.config)
+    assert warm_start.start_from(model, str(tmp_path / "model"), "last", "encoder")[1] == [
+        "generator", "replaced_tokens",
+    ]  # fmt: skip
+    variables = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    base = variables["generator/encoder/embeddings/token_embedding/table"]
+    delta = variables["encoder/embeddings/token_embedding/delta"]
+    np.testing.assert_allclose(base + delta, main[f"{WORDS}.weight"], rtol=0, atol=1e-6)
+    assert np.abs(base - paths["generator/encoder/embeddings/token_embedding/table"]).max() > 1
 
 
 def test_a_discriminator_whose_file_has_the_sum_alone(tmp_path):
