@@ -76,7 +76,7 @@ DEBERTA_V3 = {
     "objectives": [
         {
             "type": "generator", "size": 1.0, "num_layers": 1, "sharing": "gdes",
-            "enhanced_mask_decoder": True,
+            "enhanced_mask_decoder": True, "decoupled": True,
         },
         {"type": "replaced_tokens", "form": "deberta", "weight": 10.0},
     ],

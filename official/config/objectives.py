@@ -321,6 +321,10 @@ class GeneratorConfig(ObjectiveConfig):
       enhanced_mask_decoder: as in `masked_lm`.
       weight: factor of the masked-LM loss in the sum; the loss of a frozen generator is only
         reported.
+      decoupled: whether the generator is updated first in a step, and the encoder after it with the
+        tokens that were drawn before, each with its own clipping (`decoupled_training` of
+        DeBERTa-v3's release). With sharing 'gdes' the encoder reads the updated table.
+      rate_factor: of a generator that is decoupled, the factor of its learning rate.
     """
 
     type = "generator"
@@ -336,6 +340,8 @@ class GeneratorConfig(ObjectiveConfig):
     frozen: bool = False
     weight: float = 1.0
     enhanced_mask_decoder: bool = omitted(False)
+    decoupled: bool = omitted(False)
+    rate_factor: float = omitted(1.0)
 
     def __post_init__(self):
         one_of("sharing", self.sharing, SHARED)
@@ -354,6 +360,25 @@ class GeneratorConfig(ObjectiveConfig):
             )
         if self.frozen and self.baseline:
             raise ValueError("baseline: not supported for a frozen generator: remove it")
+        self._check_decoupled()
+
+    def _check_decoupled(self):
+        """Raises ValueError if the generator cannot be updated before the encoder."""
+        above(self, 0, "rate_factor")
+        if not self.decoupled and self.rate_factor != 1:
+            raise ValueError("rate_factor: needs decoupled: true: set it, or remove rate_factor")
+        if self.decoupled and self.frozen:
+            raise ValueError("decoupled: a frozen generator is not updated: remove it")
+        if self.decoupled and self.sharing not in ("gdes", "none"):
+            raise ValueError(
+                f"decoupled: with sharing: {self.sharing} both losses train what they share: set "
+                "sharing to gdes or none, or remove decoupled"
+            )
+        if self.decoupled and self.baseline:
+            raise ValueError(
+                "decoupled: with baseline the generator also learns from the loss of the encoder, "
+                "which comes after its update: remove one of them"
+            )
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""

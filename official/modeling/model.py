@@ -116,9 +116,9 @@ class Model(keras.Layer):
         objectives = self.objectives if objectives is None else objectives
         return encode_read(self.encoder, objectives, batch, None if self.encoder_frozen else rng)
 
-    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
-        """Runs the `prepare` of each objective, which comes before the encoder."""
-        for objective in self.objectives:
+    def prepare(self, batch: Batch, rng: Draws | None = None, objectives=None) -> Batch:
+        """Runs the `prepare` of some objectives, which comes before the encoder; None = of all."""
+        for objective in self.objectives if objectives is None else objectives:
             batch = objective.prepare(batch, rng)
         return batch
 
@@ -127,20 +127,26 @@ class Model(keras.Layer):
         return _merged(objective.weight_sums(batch) for objective in self.objectives)
 
     def terms(
-        self, batch: Batch, rng: Draws | None = None, encoded: Encoded | None = None
+        self,
+        batch: Batch,
+        rng: Draws | None = None,
+        encoded: Encoded | None = None,
+        objectives=None,
     ) -> tuple[dict[str, Tensor], dict[str, tuple[Tensor, Tensor]]]:
-        """Returns the loss terms and metrics of all objectives for a prepared batch.
+        """Returns the loss terms and metrics of objectives for a prepared batch.
 
         Args:
             batch: dict of tensors.
             rng: `Draws`, or None for inference (no dropout).
             encoded: the result of `encode` or `encode_as_read` for the batch; None = encode it.
+            objectives: some of the objectives; None = all.
 
         Returns:
             losses {term: sum} and metrics {name: (sum, weight)}.
         """
-        encoded = self.encode_as_read(batch, rng) if encoded is None else encoded
-        terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
+        objectives = self.objectives if objectives is None else objectives
+        encoded = self.encode_as_read(batch, rng, objectives) if encoded is None else encoded
+        terms = [o.terms(batch, encoded, self.encoder, rng) for o in objectives]
         return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
 
     def predictions(self, batch: Batch, encoded: Encoded | None = None) -> dict[str, Tensor]:

@@ -162,8 +162,8 @@ class SkippedUpdates(Hook):
             last = step + offset + 1
             raise UserError(
                 f"step {last}: {self._cause(steps, offset)}, for {self._count} steps in a row "
-                f"(since step {last + 1 - self._count}). None of them reached the weights; the "
-                f"last checkpoint in {self._model_dir} is good. Lower "
+                f"(since step {last + 1 - self._count}). No such gradient reached the weights; "
+                f"the last checkpoint in {self._model_dir} is good. Lower "
                 "recipe.optimizer.learning_rate, or look at the data of these steps"
             )
 

@@ -12,10 +12,17 @@ computed first, without a gradient, then the gradient of the loss with respect t
 all rows, and then each part again, with the product of its vectors and their gradients as its loss.
 Dropout is a function of the number of a row, so both passes have the same.
 
+A step has one stage, or two if a generator is `decoupled` (DeBERTa-v3's release): the generator
+learns first. Then the encoder learns from the tokens that the generator drew before its update, and
+reads its updated token table. Each stage has a gradient, a norm and an update of its own, and is
+skipped by itself if its gradient is not finite. The number of the step rises once.
+
 Shapes: B examples of a replica, A accumulation steps, P parts of a batch, K statistics of a step.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
@@ -27,14 +34,18 @@ from official.distribution.memory import Memory
 from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
+from official.modeling.objectives import base
 from official.training.optimizers import Optimizer
 from official.utils.errors import UserError
 
 _GOLDEN = 0x9E3779B1  # 2^32 / golden ratio, odd: spreads seeds over the 32-bit counter
+_SITES = 1 << 24  # more call sites of random draws than a stage has
 _SLOPES = "vector_slopes"  # the batch field with the gradients of cached vectors
 
 
-def draws(seed: int, step: tf.Tensor, first: tf.Tensor, examples: int | tf.Tensor) -> Draws:
+def draws(
+    seed: int, step: tf.Tensor, first: tf.Tensor, examples: int | tf.Tensor, stage: int = 0
+) -> Draws:
     """Returns the random numbers of a forward pass, a function of seed, step, site and row.
 
     Args:
@@ -42,9 +53,45 @@ def draws(seed: int, step: tf.Tensor, first: tf.Tensor, examples: int | tf.Tenso
       step: the number of the update, int32.
       first: the number of the first example in the batch of all replicas.
       examples: the number of examples of the pass.
+      stage: the number of the stage in the step.
     """
-    base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
-    return Draws(tf.stack([step + base, 0]), first, examples)
+    start = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
+    return Draws(tf.stack([step + start, stage * _SITES]), first, examples)
+
+
+@dataclasses.dataclass(eq=False)
+class Stage:
+    """A part of a step, with an update of its own.
+
+    Attributes:
+      number: its number in the step, from 0.
+      objectives: what the variables learn from.
+      variables: what may learn here.
+      draws: the batch fields that a generator gives to the next stage; empty = the objectives read
+        the encoder.
+      updated: the variables that a loss depends on. It is set while the stage is traced.
+      sparse: whether the gradient of each of `updated` is sparse.
+    """
+
+    number: int
+    objectives: Sequence[base.Objective]
+    variables: Sequence[keras.Variable]
+    draws: Sequence[str] = ()
+    updated: Sequence[keras.Variable] = ()
+    sparse: Sequence[bool] = ()
+
+
+def stages_of(model: Model) -> list[Stage]:
+    """Returns the stages of a step."""
+    first = [o for o in model.objectives if getattr(o.config, "decoupled", False)]
+    if not first:
+        return [Stage(0, model.objectives, model.trainable_variables)]
+    (generator,) = first
+    own = generator.trainable_variables
+    others = [v for v in model.trainable_variables if not any(v is each for each in own)]
+    rest = [o for o in model.objectives if o is not generator]
+    drawn = ["token_ids", *sorted(generator.config.gives())]
+    return [Stage(0, first, own, drawn), Stage(1, rest, others)]
 
 
 class Steps(NamedTuple):
@@ -52,8 +99,8 @@ class Steps(NamedTuple):
 
     Attributes:
       sums: [steps, K], the entries that `TrainStep.statistics` names.
-      gradient_norms: [steps], global norms before clipping. If a norm is not finite, the update
-        was skipped.
+      gradient_norms: [steps], global norms before clipping, of the gradients of all stages. If a
+        norm is not finite, an update was skipped.
       bad_variables: int32 [steps], the index in `TrainStep.updated` of the first variable whose
         gradient was not finite; -1 = none.
     """
@@ -74,6 +121,10 @@ class TrainStep:
       accumulation: A, the number of parts of a replica's batch.
       jit_compile: whether to compile the forward and the backward pass with XLA.
       memory: the memory of the rows; None if the encoder has none.
+
+    Attributes:
+      stages: the stages of a step.
+      statistics: names the entries of `Steps.sums`.
     """
 
     def __init__(
@@ -96,8 +147,7 @@ class TrainStep:
         self.memory = memory
         optimizer.static_shapes = strategies.is_tpu(strategy)
         self.statistics = Statistics()
-        self.updated: list[keras.Variable] = []
-        self._sparse: list[bool] = []  # Whether the gradient of each of `updated` is sparse.
+        self.stages = stages_of(model)
         strategies.compare_all_rows(model)
         cached = [o for o in model.objectives if getattr(o.config, "cached_rows", None)]
         self._cached = cached[0] if cached else None  # It is then the only objective.
@@ -110,6 +160,11 @@ class TrainStep:
             self._compute = tf.function(self._gradients, **compiled)
             self._vectors = tf.function(self._vectors_of, **compiled)
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
+
+    @property
+    def updated(self) -> list[keras.Variable]:
+        """The variables that a step updates, which is known once it is traced."""
+        return [variable for stage in self.stages for variable in stage.updated]
 
     def run(self, iterator, steps: int) -> Steps:
         """Runs `steps` updates inside the graph."""
@@ -133,7 +188,8 @@ class TrainStep:
         """Computes one replica's part of an update; returns a row [K + 2] for `run`."""
         context = tf.distribute.get_replica_context()
         floatx = keras.config.floatx()
-        totals = self._term_totals(batch, context)
+        weights = self.model.weight_sums(batch)
+        totals = _summed_over_replicas(weights, context)
         scales = {
             name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), total)
             for name, total in totals.items()
@@ -143,32 +199,49 @@ class TrainStep:
         first = context.replica_id_in_sync_group * parts
         if self.memory is not None:
             batch = self.memory.read(batch)
-        statistics = None
+        losses, metrics = {}, {}
         if (cached := self._cached) is not None:
-            batch, statistics = self._with_slopes(cached, batch, scales, step, first, parts)
-        (dense, of_parts), joined = self._summed(
-            lambda part, number: self._compute(part, scales, step, number), batch, first, parts
-        )
-        statistics = of_parts if statistics is None else statistics
-        gradients, memory = self._with_rows(dense, joined)
-        if self.memory is not None:
-            self.memory.write(*memory)
+            batch, losses, metrics = self._with_slopes(cached, batch, scales, step, first, parts)
+        norms, bad_variables = [], []
         # The loss of a head has weight 0 in the batches of other tasks.
         heads = dict.fromkeys(self.optimizer.heads.values())
         active_heads = {head: totals[head] > 0 for head in heads}
-        self.optimizer.apply(gradients, self.updated, active_heads)
-        outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
-        outcome = tf.stack([tf.cast(value, floatx) for value in outcome])
+        for stage in self.stages:
+            compute = functools.partial(self._compute, stage)
+            (dense, more_losses, more_metrics), joined = self._summed(
+                lambda part, number, compute=compute: compute(part, scales, step, number),
+                batch,
+                first,
+                parts,
+            )
+            losses, metrics = losses | more_losses, metrics | more_metrics
+            gradients, others = _with_rows(stage, dense, joined)
+            if stage.draws:
+                batch = {**batch, **dict(zip(stage.draws, others, strict=True))}
+                self.optimizer.apply_part(gradients, stage.updated)
+            else:
+                if self.memory is not None:
+                    self.memory.write(*others)
+                self.optimizer.apply(gradients, stage.updated, active_heads)
+            norms.append(tf.identity(self.optimizer.gradient_norm.value))
+            bad_variables.append(tf.identity(self.optimizer.bad_variable.value))
+        statistics = self.statistics.pack(losses, weights, metrics, batch)
         statistics = context.all_reduce(tf.distribute.ReduceOp.SUM, statistics)
+        outcome = tf.stack([tf.cast(x, floatx) for x in self._outcome(norms, bad_variables)])
         return tf.concat([statistics, outcome], axis=0)
 
-    def _term_totals(self, batch: Mapping[str, tf.Tensor], context) -> dict[str, tf.Tensor]:
-        """Returns the sum of the weights of each term over the batches of all replicas."""
-        weights = self.model.weight_sums(batch)
-        floatx = keras.config.floatx()
-        local = tf.stack([tf.cast(weight, floatx) for weight in weights.values()])
-        totals = context.all_reduce(tf.distribute.ReduceOp.SUM, local)
-        return {name: totals[i] for i, name in enumerate(weights)}
+    def _outcome(self, norms: list, bad_variables: list) -> list[tf.Tensor]:
+        """Returns the norm of all gradients, and the number of the first bad one in `updated`.
+
+        Args:
+          norms: the norm of each stage.
+          bad_variables: the number of each stage, in `updated` of the stage; -1 = none.
+        """
+        if len(norms) == 1:
+            return [*norms, *bad_variables]
+        first, second = bad_variables
+        second = tf.where(second < 0, second, second + len(self.stages[0].updated))
+        return [tf.norm(tf.stack(norms)), tf.where(first < 0, second, first)]
 
     def _parts(self, batch: Mapping[str, tf.Tensor]) -> int:
         """Returns P, the number of parts that the batch of a replica is computed in."""
@@ -183,9 +256,9 @@ class TrainStep:
         return rows // share
 
     def _with_slopes(self, cached, batch, scales, step, first, parts: int):
-        """Returns a batch with the gradients of the cached vectors of its rows, and statistics.
+        """Returns a batch with the gradients of the cached vectors of its rows, losses and metrics.
 
-        `cached` is the objective. The statistics are those of `_gradients` for the whole batch.
+        `cached` is the objective. Losses and metrics are those of `_gradients` for the whole batch.
         """
         _, (vectors,) = self._summed(
             lambda part, number: self._vectors(part, step, number), batch, first, parts
@@ -193,9 +266,7 @@ class TrainStep:
         terms = cached.terms_of_vectors(vectors, batch)
         loss = tf.add_n([loss * scales[name] for name, loss in terms.losses.items()])
         (slopes,) = tf.gradients(loss, [vectors])
-        weights = self.model.weight_sums(batch)
-        statistics = self.statistics.pack(terms.losses, weights, terms.metrics, batch)
-        return {**batch, _SLOPES: tf.stop_gradient(slopes)}, statistics
+        return {**batch, _SLOPES: tf.stop_gradient(slopes)}, terms.losses, terms.metrics
 
     def _summed(self, compute: Callable, batch, first, parts: int):
         """Returns what `compute` returns for a replica's batch, from its parts.
@@ -253,37 +324,41 @@ class TrainStep:
             parts[name] = part
         return parts
 
-    def _encoded(self, batch, step, number):
+    def _encoded(self, stage: Stage, batch, step, number):
         """Returns a part of a batch after `prepare`, the outputs of the encoder, and the draws.
 
-        `number` is that of the part, over all replicas.
+        The stage of a generator needs no encoder. `number` is that of the part, over all replicas.
         """
         weights = batch["example_weights"]
         examples = weights.shape[0] or tf.shape(weights)[0]
-        rng = draws(self.seed, step, number * examples, examples)
-        prepared = self.model.prepare(batch, rng)
-        return prepared, self.model.encode_as_read(prepared, rng), rng
+        rng = draws(self.seed, step, number * examples, examples, stage.number)
+        prepared = self.model.prepare(batch, rng, stage.objectives)
+        if stage.draws:
+            return prepared, {}, rng
+        return prepared, self.model.encode_as_read(prepared, rng, stage.objectives), rng
 
     def _vectors_of(self, batch, step, number):
         """Returns the vectors of a part of a batch, as parts are joined."""
-        return (), [self._cached.vectors(*self._encoded(batch, step, number))]
+        return (), [self._cached.vectors(*self._encoded(self.stages[0], batch, step, number))]
 
-    def _gradients(self, batch, scales, step, number):
-        """Returns gradients and statistics of a part of a batch, and what parts do not add up.
+    def _gradients(self, stage: Stage, batch, scales, step, number):
+        """Returns what a stage computes for a part of a batch.
 
-        This is the memory of its rows, then the values and the row numbers of each sparse gradient.
-        With cached vectors the statistics are known before, and there are none here.
+        Returns:
+          What the parts add up to: the dense gradients, the losses and the metrics. With cached
+          vectors the losses and metrics are known before, and there are none here.
+          Then a list of what is joined: what a generator draws, or the memory of the rows; and the
+          values and the row numbers of each sparse gradient.
         """
-        variables = self.model.trainable_variables
-        prepared, encoded, rng = self._encoded(batch, step, number)
-        if _SLOPES in batch:
-            loss = tf.reduce_sum(self._cached.vectors(prepared, encoded, rng) * batch[_SLOPES])
-            statistics = tf.zeros([0])
+        variables = stage.variables
+        prepared, encoded, rng = self._encoded(stage, batch, step, number)
+        losses: dict[str, tf.Tensor] = {}
+        metrics: dict[str, tuple[tf.Tensor, tf.Tensor]] = {}
+        if (cached := self._cached) is not None:
+            loss = tf.reduce_sum(cached.vectors(prepared, encoded, rng) * batch[_SLOPES])
         else:
-            losses, metrics = self.model.terms(prepared, rng, encoded)
+            losses, metrics = self.model.terms(prepared, rng, encoded, stage.objectives)
             loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))
-            weights = self.model.weight_sums(batch)
-            statistics = self.statistics.pack(losses, weights, metrics, batch)
         gradients = tf.gradients(
             loss,
             [variable.value for variable in variables],
@@ -291,26 +366,37 @@ class TrainStep:
         )
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
         takes_rows = self.optimizer.takes_rows
-        self._sparse = [takes_rows(gradients[i], variables[i]) for i in reached]
+        stage.sparse = [takes_rows(gradients[i], variables[i]) for i in reached]
         # Variables that no loss depends on (a pooler without its objective) are not updated.
-        self.updated = [variables[i] for i in reached]
-        joined = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
+        stage.updated = [variables[i] for i in reached]
+        joined = [prepared[name] for name in stage.draws]
+        if self.memory is not None:
+            joined = [encoded["memory"], encoded["memory_mask"]]
         dense = []
-        for i, sparse in zip(reached, self._sparse, strict=True):
+        for i, sparse in zip(reached, stage.sparse, strict=True):
             if sparse:
                 joined += [gradients[i].values, gradients[i].indices]
             else:
                 dense.append(tf.convert_to_tensor(gradients[i]))
-        return (dense, statistics), joined
+        sums = tf.nest.map_structure(lambda x: tf.cast(x, keras.config.floatx()), (losses, metrics))
+        return (dense, *sums), joined
 
-    def _with_rows(self, dense: list, joined: list) -> tuple[list, list]:
-        """Returns the gradients of all variables, and the memory, of results of `_gradients`."""
-        first = len(joined) - 2 * sum(self._sparse)
-        slices, tensors = iter(joined[first:]), iter(dense)
-        gradients = [
-            tf.IndexedSlices(next(slices), next(slices), tf.constant([*variable.shape]))
-            if sparse
-            else next(tensors)
-            for variable, sparse in zip(self.updated, self._sparse, strict=True)
-        ]
-        return gradients, joined[:first]
+
+def _summed_over_replicas(weights: Mapping[str, tf.Tensor], context) -> dict[str, tf.Tensor]:
+    """Returns the sum of the weights of each term over the batches of all replicas."""
+    local = tf.stack([tf.cast(weight, keras.config.floatx()) for weight in weights.values()])
+    totals = context.all_reduce(tf.distribute.ReduceOp.SUM, local)
+    return {name: totals[i] for i, name in enumerate(weights)}
+
+
+def _with_rows(stage: Stage, dense: list, joined: list) -> tuple[list, list]:
+    """Returns the gradients of a stage, and what else is joined, of results of `_gradients`."""
+    first = len(joined) - 2 * sum(stage.sparse)
+    slices, tensors = iter(joined[first:]), iter(dense)
+    gradients = [
+        tf.IndexedSlices(next(slices), next(slices), tf.constant([*variable.shape]))
+        if sparse
+        else next(tensors)
+        for variable, sparse in zip(stage.updated, stage.sparse, strict=True)
+    ]
+    return gradients, joined[:first]

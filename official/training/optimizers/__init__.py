@@ -18,10 +18,7 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
     settings = recipe.optimizer
     options: dict[str, Any] = {"clip_norm": settings.clip_norm, "heads": heads(model)}
     options["first_steps"] = trainable.first_steps(model, recipe)
-    if settings.layer_decay != 1:
-        options["rate_factors"] = schedules.layer_factors(
-            model, settings.layer_decay, settings.layer_decay_from
-        )
+    options["rate_factors"] = rate_factors(model, settings)
     schedule = schedules.make(recipe, steps)
     optimizer: Optimizer
     decay: dict[str, Any] = {"weight_decay": settings.weight_decay, "no_decay": settings.no_decay}
@@ -47,6 +44,17 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
                 optimizer = AdamW(schedule, **options)
     optimizer.build(model.trainable_variables)
     return optimizer
+
+
+def rate_factors(model: Model, settings: config.Optimizer) -> dict[str, float]:
+    """Returns the factor of the learning rate of each trainable variable by its path."""
+    factors = {variable.path: 1.0 for variable in model.trainable_variables}
+    if settings.layer_decay != 1:
+        factors = schedules.layer_factors(model, settings.layer_decay, settings.layer_decay_from)
+    for objective in model.objectives:
+        own = getattr(objective.config, "rate_factor", 1.0)
+        factors |= {v.path: own * factors[v.path] for v in objective.trainable_variables}
+    return factors
 
 
 def heads(model: Model) -> dict[str, str]:

@@ -41,9 +41,9 @@ class Optimizer(keras_private.JointUpdateOptimizer):
       heads: the head that a variable belongs to, by the path of the variable. A step may leave out
         heads (see `apply`). Variables of no head are updated in every step.
 
-    After `apply`, `gradient_norm` holds the global norm before clipping (not finite: nothing was
-    updated) and `bad_variable` the number of the first variable, in the order of the call, whose
-    gradient was not finite (-1: none).
+    After `apply` or `apply_part`, `gradient_norm` holds the global norm before clipping (not
+    finite: nothing was updated) and `bad_variable` the number of the first variable, in the order
+    of the call, whose gradient was not finite (-1: none).
 
     Attributes:
       counts_updates: whether updates depend on their number (see `updates`).
@@ -140,6 +140,14 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         super().apply(grads, trainable_variables)
         for head, count in self._updates.items():
             count.assign_add(tf.cast(active_heads.get(head, True), tf.int64))
+
+    def apply_part(self, grads, variables):
+        """Updates some variables before `apply` updates the others of the step.
+
+        Each call checks and clips the gradients that it gets. The step is counted by `apply`.
+        """
+        self._active_heads = {}
+        self.update_all(grads, variables, self.learning_rate)
 
     def _scalar(self, name: str, dtype: str):
         return self.add_variable(

@@ -40,7 +40,8 @@ def test_recipe(name):
     assert (generator.sharing, generator.enhanced_mask_decoder, head.form) == (
         "gdes", True, "deberta",
     )  # fmt: skip
-    assert head.weight == 10.0
+    assert (generator.decoupled, generator.rate_factor) == (True, 1.0)
+    assert (generator.weight, head.weight) == (1.0, 10.0)
     masks = config.corruption
     assert (masks.windows, masks.mask_prob, masks.random_prob) == (True, 1.0, 0.0)
     assert masks.max_predictions == round(0.15 * config.segments.max_length) == 77

@@ -1,7 +1,9 @@
 """Runs of generator and discriminator: shared out, compiled, evaluated, fine-tuned."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
@@ -123,9 +125,89 @@ def test_fine_tuning_takes_the_discriminator_alone(pretrained):
             np.testing.assert_array_equal(variable, saved[path], err_msg=path)
 
 
+def written_out(model, batches, decoupled):
+    """Trains with two of Keras' optimizers, or with one for the sum of the losses."""
+    generator, head = model.objectives
+    own = generator.trainable_variables
+    rest = [*model.encoder.trainable_variables, *head.trainable_variables]
+
+    def optimizer(rate, variables):
+        made = keras.optimizers.AdamW(
+            rate, 0.1, beta_1=0.875, beta_2=0.9375, epsilon=1e-6, global_clipnorm=0.5
+        )
+        made.build(variables)
+        return made
+
+    def mean(objective, batch, encoded):
+        losses, sums = objective.terms(batch, encoded, None).losses, objective.weight_sums(batch)
+        return objective.config.weight * losses[objective.name] / sums[objective.name]
+
+    if decoupled:
+        optimizers = optimizer(4e-3, own), optimizer(1e-2, rest)
+    else:
+        both = optimizer(1e-2, [*own, *rest])
+    for batch in batches:
+        with tf.GradientTape() as tape:
+            drawn = generator.prepare(batch)
+            loss = mean(generator, drawn, {})
+            if not decoupled:
+                loss += mean(head, drawn, model.encode(drawn))
+        if not decoupled:
+            both.apply(tape.gradient(loss, [*own, *rest]), [*own, *rest])
+            continue
+        optimizers[0].apply(tape.gradient(loss, own), own)
+        with tf.GradientTape() as tape:  # reads the table after its update
+            loss = mean(head, drawn, model.encode(drawn))
+        optimizers[1].apply(tape.gradient(loss, rest), rest)
+    return {path: variable.numpy() for path, variable in model.variables_by_path().items()}
+
+
+@pytest.mark.slow
+def test_decoupled_updates_are_those_of_two_optimizers(shards, tmp_path):
+    """Three steps in float64, in two parts each; then one whose discriminator is not finite."""
+    generator = {"type": "generator", "size": 1.0, "sharing": "gdes"}
+    decoupled = {**generator, "decoupled": True, "rate_factor": 0.4}
+    optimizer = {
+        "learning_rate": 1e-2, "beta_1": 0.875, "beta_2": 0.9375, "weight_decay": 0.1,
+        "no_decay": [], "clip_norm": 0.5, "bias_correction": True,
+    }  # fmt: skip
+    changes = {
+        "encoder__dropout": 0.0, "encoder__attention_dropout": 0.0,
+        "recipe__precision": "float64", "recipe__optimizer": optimizer,
+        "recipe__schedule": {"type": "constant"}, "recipe__accumulation": 2,
+    }  # fmt: skip
+    config = electra(objectives=[decoupled, OBJECTIVES[1]], **changes)
+    with precision("float64"):
+        training = trainer(config, shards, tmp_path)
+        step, model = training.train_step, training.model
+        data = training.source.dataset(8)
+        one = tf.distribute.get_strategy()
+        expected, joint = (
+            written_out(strategies.build_model(config, one), data.take(3), decoupled)
+            for decoupled in (True, False)
+        )
+        iterator = iter(data)
+        taken = step.run(iterator, 3)
+        actual = {path: variable.numpy() for path, variable in model.variables_by_path().items()}
+        assert taken.bad_variables.tolist() == [-1] * 3
+        assert training.optimizer.iterations.numpy() == 3
+        for path, value in expected.items():
+            np.testing.assert_allclose(actual[path], value, rtol=0, atol=1e-9, err_msg=path)
+            if path.endswith(("kernel", "table", "delta")):
+                assert np.abs(joint[path] - value).max() > 1e-5, path
+        model.objectives[1].output_projection.bias.assign([np.nan])
+        taken = step.run(iterator, 1)
+        assert np.isnan(taken.gradient_norms).all()
+        bad = step.updated[taken.bad_variables[0]].path
+        assert bad.startswith(("model/encoder/", "model/replaced_tokens/"))
+        for path, variable in model.variables_by_path().items():
+            moved = not np.array_equal(variable, actual[path], equal_nan=True)
+            assert moved == path.startswith("generator/") or path.endswith("output/bias"), path
+
+
 @pytest.mark.slow
 def test_disentangled_sharing_trains_two_tables_and_leaves_one(shards, tmp_path):
-    gdes = {"type": "generator", "size": 1.0, "sharing": "gdes"}
+    gdes = {"type": "generator", "size": 1.0, "sharing": "gdes", "decoupled": True}
     head = {"type": "replaced_tokens", "form": "deberta"}
     config = electra(objectives=[gdes, head], recipe__save_every=3)
     training = trainer(config, shards, tmp_path / "whole")

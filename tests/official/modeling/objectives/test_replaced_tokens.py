@@ -603,6 +603,15 @@ def test_errors_of_adversarial_training():
     ]:
         with pytest.raises(ValueError, match=message):
             GeneratorConfig(frozen=True, **options)
+    for options, message in [
+        ({}, "decoupled: with sharing: embeddings both losses train what they share: set sharing"),
+        ({"sharing": "gdes", "baseline": True}, "decoupled: with baseline the generator also lear"),
+        ({"sharing": "none", "size": 1.0, "frozen": True}, "decoupled: a frozen generator is not"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            GeneratorConfig(decoupled=True, **options)
+    with pytest.raises(ValueError, match="rate_factor: needs decoupled: true: set it, or remove"):
+        GeneratorConfig(sharing="gdes", rate_factor=0.5)
     with pytest.raises(ValueError, match="adversarial_weight: -1.0 is negative"):
         ReplacedTokensConfig(adversarial_weight=-1.0)
     with pytest.raises(UserError, match="replaced_tokens needs baseline_logits, sample_log_probs"):
