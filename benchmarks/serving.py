@@ -2,7 +2,8 @@
 
   python -m benchmarks.serving [--folder=DIR] [--lengths short --batches 8 --inputs text ...]
 
-The others are PyTorch transformers, ONNX Runtime, OpenVINO and CTranslate2.
+The others are PyTorch transformers, ONNX Runtime, OpenVINO and CTranslate2. --system=deberta (v3)
+and --system=modernbert compare our exports with transformers alone.
 
 One BERT of base size with random weights goes to every side: made by transformers, brought here by
 `official.convert` and written by `official.export`, exported to ONNX by PyTorch (OpenVINO reads
@@ -63,6 +64,13 @@ WRITERS = {
     f"{OPENVINO}, int8": ("serving.write_openvino", "openvino_int8.xml"),
     CTRANSLATE: ("serving.write_ctranslate", "ctranslate2"),
 }
+SYSTEMS = {"bert": tuple(SIDES)} | dict.fromkeys(
+    ("deberta", "modernbert"),
+    tuple(
+        name for name in SIDES
+        if name.startswith(TORCH) or name in (f"{OURS}, float32", f"{OURS}, bfloat16")
+    ),
+)  # fmt: skip
 LENGTHS = {"short": (32, 32), "long": (128, 128), "mixed": (8, 128)}
 MAX_LENGTH = 128
 SPECIALS = 2  # [CLS] and [SEP].
@@ -242,7 +250,8 @@ def _options() -> argparse.Namespace:
         "requests": 32, "rounds": 3, "threads": os.cpu_count(),
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--system", choices=SYSTEMS, default="bert", help="default: bert")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all of the system")
     parser.add_argument("--inputs", nargs="+", choices=["ids", "text"], default=["ids", "text"])
     parser.add_argument("--lengths", nargs="+", choices=LENGTHS, default=list(LENGTHS))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
@@ -256,7 +265,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, help="folder that keeps the files, and whose files are used again"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    known = SYSTEMS[options.system]
+    options.sides = options.sides or list(known)
+    if others := [side for side in options.sides if side not in known]:
+        parser.error(f"--sides: {', '.join(others)}: not of --system={options.system}")
+    return options
 
 
 def lengths(kind: str, count: int, rng: np.random.Generator) -> list[int]:
@@ -344,8 +358,9 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     sizes = {k: getattr(options, k) for k in "layers hidden heads intermediate".split()}
     pieces = len((tokenizer / "vocab.txt").read_text("utf-8").splitlines())
     # If only our own sides run, an existing model is used.
-    if (theirs or not (folder / "converted").exists()) and not (folder / "int8.onnx").exists():
-        settings = {"folder": str(folder), "vocab": pieces} | sizes
+    written = folder / ("int8.onnx" if options.system == "bert" else "huggingface")
+    if (theirs or not (folder / "converted").exists()) and not written.exists():
+        settings = {"folder": str(folder), "vocab": pieces, "system": options.system} | sizes
         environments.run_peer("serving.write", "hf", settings)
     if not (folder / "converted").exists():
         environments.run(

@@ -137,7 +137,9 @@ def saved_model(settings: dict) -> None:
         def inputs_from(rows):
             batch = padded(rows)
             ids, mask = (tf.constant(batch[name]) for name in ("ids", "mask"))
-            return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
+            inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": ids * 0}
+            # A system without segments takes no types.
+            return {name: inputs[name] for name in tokens.structured_input_signature[1]}
 
         def predict_ids(batch):
             return tokens(**batch)["probabilities"].numpy()
@@ -191,7 +193,7 @@ def litert(settings: dict) -> None:
 def transformers(settings: dict) -> None:
     """The side of PyTorch transformers: its BERT classifier and fast tokenizer."""
     import torch
-    from transformers import AutoTokenizer, BertForSequenceClassification
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.set_num_threads(settings["threads"])
 
@@ -199,8 +201,8 @@ def transformers(settings: dict) -> None:
         folder = f"{settings['folder']}/huggingface"
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
         tokenize = tokenized(tokenizer, settings, "pt")
-        model = BertForSequenceClassification.from_pretrained(folder, attn_implementation="sdpa")
-        model.eval()
+        # With SDPA where the model has it, which DeBERTa has not.
+        model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
         if settings["mode"].startswith("bfloat16"):
             model.to(torch.bfloat16)
         forward = model
@@ -327,29 +329,53 @@ def ctranslate(settings: dict) -> None:
 def write(settings: dict) -> None:
     """Writes the models that are served, as users of transformers and ONNX Runtime do.
 
-    A BERT classifier with random weights, large enough that texts differ in their answers: a folder
-    `huggingface` and, of the same weights, `float32.onnx` and `int8.onnx` (dynamic quantization).
+    A classifier with random weights, large enough that texts differ in their answers: a folder
+    `huggingface` and, of the same weights of a BERT, `float32.onnx` and `int8.onnx` (dynamic
+    quantization).
     """
     import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    from transformers import (
+        AutoModelForSequenceClassification,
+        BertConfig,
+        BertTokenizerFast,
+        DebertaV2Config,
+        ModernBertConfig,
+    )
 
-    folder = settings["folder"]
+    folder, system = settings["folder"], settings["system"]
     torch.manual_seed(0)
-    model = BertForSequenceClassification(
-        BertConfig(
-            **server.sizes(settings),
-            initializer_range=0.05,
-            num_labels=2,
-            id2label={0: "no", 1: "yes"},
-            label2id={"no": 0, "yes": 1},
-        )
-    ).eval()
+    shared = server.sizes(settings) | {
+        "num_labels": 2, "id2label": {0: "no", 1: "yes"}, "label2id": {"no": 0, "yes": 1},
+        "initializer_range": 0.05,
+    }  # fmt: skip
+    tokenizer = BertTokenizerFast(f"{folder}/tokenizer/vocab.txt", do_lower_case=True)
+    if system == "bert":
+        config = BertConfig(**shared)
+    elif system == "deberta":
+        config = DebertaV2Config(
+            **shared, relative_attention=True, position_biased_input=False, position_buckets=256,
+            norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type="p2c|c2p",
+        )  # fmt: skip
+    else:
+        config = ModernBertConfig(
+            **shared, reference_compile=False,
+            pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.cls_token_id,
+            eos_token_id=tokenizer.sep_token_id, cls_token_id=tokenizer.cls_token_id,
+            sep_token_id=tokenizer.sep_token_id,
+        )  # fmt: skip
+    model = AutoModelForSequenceClassification.from_config(config).eval()
     with torch.no_grad():
         model.classifier.weight.mul_(10)
-    tokenizer = BertTokenizerFast(f"{folder}/tokenizer/vocab.txt", do_lower_case=True)
     model.save_pretrained(f"{folder}/huggingface")
     tokenizer.save_pretrained(f"{folder}/huggingface")
+    if system == "bert":
+        _write_onnx(model, folder)
+
+
+def _write_onnx(model, folder: str) -> None:
+    """Writes `float32.onnx` and `int8.onnx` of a model."""
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
 
     ids = torch.ones((2, 16), dtype=torch.long)
     axes = {0: "batch", 1: "length"}
