@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
     from official.saving import derived_models, model_folder
 
     layers = derived_models.parse_layers(FLAGS.layers)
-    config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
+    config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint, finished=True)
     plan = derived_models.StudentPlan(
         layers=layers,
         hidden_size=FLAGS.hidden,

@@ -81,6 +81,33 @@ DEBERTA_V3 = {
         {"type": "replaced_tokens", "form": "deberta", "weight": 10.0},
     ],
 }  # fmt: skip
+# Rows of two blocks of local attention, the second of which is not full, with several texts.
+MODERNBERT = {
+    "segments": {
+        "format": "doc_sentences", "max_length": 32, "short_seq_prob": 0.0, "packing": 4,
+        "row_length": 88,
+    },
+    "corruption__unit": "token",
+    "corruption__mask_rate": 0.3,
+    "corruption__count": "each",
+    "corruption__max_predictions": 20,
+    "encoder__num_layers": 3,
+    "encoder__positions": "rotary",
+    "encoder__local_attention": {"window": 6, "global_every": 3},
+    "encoder__segment_types": 0,
+    "encoder__activation": "gelu",
+    "encoder__gated": True,
+    "encoder__use_bias": False,
+    "encoder__norm": "pre",
+    "encoder__norm_bias": False,
+    "encoder__norm_embeddings": True,
+    "encoder__first_norm": False,
+    "encoder__pooler": False,
+    "objectives": [{"type": "masked_lm"}],
+    "recipe__recompute": "layers",
+    "recipe__optimizer": {"type": "stable_adamw", "learning_rate": 1e-2, "beta_2": 0.98},
+    "recipe__schedule": {"type": "trapezoidal", "warmup_steps": 2, "decay_fraction": 0.3},
+}  # fmt: skip
 XLNET = {
     "segments__relation": "none",
     "corruption": {
@@ -154,6 +181,7 @@ SYSTEMS = {
     "albert": ALBERT,
     "electra": ELECTRA,
     "deberta_v3": DEBERTA_V3,
+    "modernbert": MODERNBERT,
     "xlnet": XLNET,
     "xlnet_stream": XLNET_STREAM,
     "transformer_xl": TRANSFORMER_XL,

@@ -23,7 +23,9 @@ class Model(keras.Layer):
     Only low-rank updates exist in training alone.
     """
 
-    def __init__(self, config, *, dtype=None, head_dtype=None, lora=None, name="model"):
+    def __init__(
+        self, config, *, dtype=None, head_dtype=None, lora=None, finished=False, name="model"
+    ):
         """Makes the encoder and the objectives of `config`.
 
         Args:
@@ -31,6 +33,8 @@ class Model(keras.Layer):
             dtype: Keras dtype policy; None = the global one.
             head_dtype: dtype policy of the objectives; None = `dtype`.
             lora: the `official.config.trainable.LoRA` of a run; None = kernels have no updates.
+            finished: whether the encoder is complete without other networks: a token table with a
+                `Table.base` is the sum of both, as `checkpoints.load_variables` has it.
             name: name of the layer, which is not part of any path.
 
         Raises:
@@ -48,6 +52,8 @@ class Model(keras.Layer):
             for objective in self.objectives:
                 objective.attach(self.encoder)
                 objective.join(self.objectives)
+        if finished and self.encoder.token_table is not None:
+            self.encoder.token_table.add_to(None)
         self.build()
 
     def build(self, input_shape=None):

@@ -20,6 +20,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.config.encoders import BilmConfig, TransformerConfig
+from official.modeling.layers import embeddings
 from official.modeling.layers.positions import Sinusoids
 from official.modeling.model import Model
 from official.saving import model_folder
@@ -266,8 +267,9 @@ def with_rows(
     first = np.array([source[0] for source in sources])
     means = {i: list(source) for i, source in enumerate(sources) if len(source) > 1}
     result = {}
-    for path, array in variables.items():
-        for axis, count in enumerate(shapes[path]):
+    for path, shape in shapes.items():
+        array = variables[path]
+        for axis, count in enumerate(shape):
             if larger[path][axis] == count:
                 continue
             old = np.moveaxis(array, axis, 0)
@@ -301,7 +303,8 @@ def rows_for_tokenizer(
       The variables.
     """
     behind = [[i] for i in range(new.vocab_size, size)]
-    return with_rows(config, variables, [*extension.spelled_by(old, new), *behind])[1]
+    sources = [*extension.spelled_by(old, new), *behind]
+    return embeddings.finished(with_rows(config, variables, sources)[1])
 
 
 def grown_rows(size: int, pieces: int, rows: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:

@@ -17,9 +17,14 @@ from official.utils.paths import AnyPath
 
 
 def restore(
-    model_dir: str | os.PathLike, checkpoint: str = "best", precision: str = "float32"
+    model_dir: str | os.PathLike,
+    checkpoint: str = "best",
+    precision: str = "float32",
+    finished: bool = False,
 ) -> tuple[configs.ResolvedConfig, tokenizers.Tokenizer, Model]:
     """Builds the model of a model folder (see `build`) and loads the weights of a checkpoint.
+
+    `finished` is that of `official.modeling.model.Model`.
 
     Raises:
       UserError: it is not a model folder, or its parts do not belong together.
@@ -35,7 +40,7 @@ def restore(
     loaded = checkpoints.load(model_dir, checkpoint)
     # The shapes are checked before the variables take memory.
     with keras_private.uninitialized_variables():
-        model = build(config, precision)
+        model = build(config, precision, finished)
     named_arrays.initialize(model.variables_by_path(), loaded.variables, str(loaded.path))
     return config, tokenizer, model
 
@@ -61,16 +66,18 @@ def config_of(
     return configs.load_resolved(path, overrides)
 
 
-def build(config: configs.ResolvedConfig, precision: str = "float32") -> Model:
+def build(
+    config: configs.ResolvedConfig, precision: str = "float32", finished: bool = False
+) -> Model:
     """Builds the model of a config for inference, without mixed precision.
 
     It computes in float32, or in float64 if it was trained in float64. With the precision
     `bfloat16` the encoder and the output of a decoder are stored and compute in bfloat16, and other
-    heads in float32.
+    heads in float32. `finished` is that of `Model`.
     """
     if precision == "bfloat16":
-        return Model(config, dtype="bfloat16", head_dtype="float32")
-    return Model(config, dtype=config.recipe.weights_dtype)
+        return Model(config, dtype="bfloat16", head_dtype="float32", finished=finished)
+    return Model(config, dtype=config.recipe.weights_dtype, finished=finished)
 
 
 def shapes(config: configs.ResolvedConfig) -> dict[str, tuple[int, ...]]:

@@ -298,7 +298,7 @@ def load(
         precision = "float32"  # LiteRT's converter rounds by itself.
     if precision == "int8":
         int8.check()
-    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision, finished=True)
     if precision == "int8":
         round_weights(model)
     max_length = model_folder.max_length(model_dir, config)

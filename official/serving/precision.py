@@ -179,7 +179,7 @@ def compare_metrics(
     """
     results = {}
     for name in dict.fromkeys(("float32", precision)):
-        config, _, model = model_folder.restore(model_dir, checkpoint, name)
+        config, _, model = model_folder.restore(model_dir, checkpoint, name, finished=True)
         config = with_one_head(config, model, task)
         if name == "int8":
             round_weights(model)

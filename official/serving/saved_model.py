@@ -150,7 +150,7 @@ def restore(
     Returns:
       The model, the module of its signatures, and the name of the default signature.
     """
-    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision, finished=True)
     defaults = generation_settings.read(model_dir)
     of_generation = task is not None and task in defaults.tasks
     config = with_one_head(config, model, None if of_generation else task)

@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 import official
 from official import extend_vocabulary, tokenizers
+from official.modeling.layers import embeddings
 from official.saving import derived_models, model_folder
 from official.tokenizers import extension
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
@@ -84,7 +85,10 @@ def test_bytes_have_a_merge_for_each_part():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["albert", "electra", "gpt2", "xlnet", "t5", "spanbert"])
+SYSTEMS = ("albert", "electra", "gpt2", "xlnet", "t5", "spanbert", "deberta_v3", "modernbert")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_every_table_bias_and_head_grows(name):
     config = small.config(**systems.SYSTEMS[name])
     size = config.encoder.vocab_size
@@ -92,7 +96,9 @@ def test_every_table_bias_and_head_grows(name):
     shapes = model_folder.shapes(config)
     variables = {path: draw.normal(size=shape) for path, shape in shapes.items()}
     sources = derived_models.grown_rows(size, size + 2, {size: [5, 9], size + 1: [7], 3: [5, 6]})
-    grown, new = derived_models.with_rows(config, variables, sources)
+    # Sums of tables are made again of what they are sums of.
+    given = embeddings.finished(variables)
+    grown, new = derived_models.with_rows(config, given, sources)
     assert grown.encoder.vocab_size == size + 2
     assert {path: array.shape for path, array in new.items()} == model_folder.shapes(grown)
     wider = [path for path in shapes if size in shapes[path]]

@@ -6,9 +6,10 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official import tokenizers
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.saving import checkpoints, warm_start
+from official.saving import checkpoints, model_folder, warm_start
 from official.training import resolve
 from official.utils.errors import UserError
 from tests import small
@@ -243,6 +244,16 @@ def test_disentangled_sharing_trains_two_tables_and_leaves_one(shards, tmp_path)
         model.encode(ids)["sequence_output"],
         training.model.encode(ids)["sequence_output"],
         atol=1e-6,
+    )
+    # What is served has the sum, and the encoder needs nothing of the generator.
+    tokenizers.load(shards / "tokenizer").save(tmp_path / "whole" / "tokenizer")
+    configs.save(config, tmp_path / "whole" / model_folder.CONFIG)
+    restored = model_folder.restore(tmp_path / "whole", "last", finished=True)[2]
+    variables = restored.variables_by_path()
+    assert delta not in variables
+    np.testing.assert_array_equal(variables[table], base + expected[delta])
+    np.testing.assert_allclose(
+        restored.encode(ids)["sequence_output"], model.encode(ids)["sequence_output"], atol=1e-6
     )
 
 

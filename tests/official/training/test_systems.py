@@ -25,6 +25,7 @@ OWN = {
     "albert": ("encoder/group_1_layer_0/", 12),
     "electra": ("replaced_tokens/", 4),
     "deberta_v3": ("encoder/embeddings/token_embedding/delta", 1),
+    "modernbert": ("encoder/layer_2/feed_forward/gate/", 1),
     "xlnet_stream": ("encoder/embeddings/query_start", 1),
     "gpt2": ("encoder/final_norm/", 2),
     "elmo": ("encoder/backward_", 6),
