@@ -352,7 +352,8 @@ def _save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: AnyPath, system: Sy
     name = system.vocabulary
     if isinstance(tokenizer, tokenizers.SentencePiece) and name == sentencepiece.DEBERTA_FILE:
         model = folder / tokenizer.FILE
-        (folder / name).write_bytes(sentencepiece.without_mask(model.read_bytes()))
+        if not tokenizer.rules.compose:  # else tokenizer.json says more than the model does
+            (folder / name).write_bytes(sentencepiece.without_mask(model.read_bytes()))
         model.unlink()
     elif name != tokenizer.FILE:
         return

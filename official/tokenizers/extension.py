@@ -289,6 +289,7 @@ def _of_sentencepiece(
         replace_quotes=rules.replace_quotes,
         split_digit_comma=tokenizer.split_digit_comma,
         remove_marks=rules.remove_marks,
+        compose=rules.compose,
         blanks=rules.blanks,
         last_blank=tokenizer.module().last_blank,
         prepend_scheme=tokenizer.prepend_scheme,

@@ -247,6 +247,7 @@ class SentencePiece(Tokenizer):
         extra_ids: int = 0,
         remove_marks: bool = False,
         blanks: str = "",
+        compose: bool = False,
         last_blank: bool = False,
         prepend_scheme: str = "always",
         strip_left: bool = False,
@@ -267,6 +268,7 @@ class SentencePiece(Tokenizer):
             of the model, the first one last (T5).
           remove_marks: see `sentencepiece_rules.TextRules`.
           blanks: see `sentencepiece_rules.TextRules`.
+          compose: see `sentencepiece_rules.TextRules`.
           last_blank: whether a blank at the end of a text is a piece of its own, as in the files of
             transformers 4.
           prepend_scheme: where a blank is put before text: 'always'; 'first' = at the beginning of
@@ -285,7 +287,7 @@ class SentencePiece(Tokenizer):
         if lower_case is None:
             lower_case = not has_capitals(pieces, specials)
         self.rules = splitter.rules = TextRules(
-            remove_space, replace_quotes, keep_accents, lower_case, remove_marks, blanks
+            remove_space, replace_quotes, keep_accents, lower_case, remove_marks, blanks, compose
         )
         splitter.last_blank = last_blank
         if prepend_scheme not in PREPEND:
@@ -331,6 +333,7 @@ class SentencePiece(Tokenizer):
             extra_ids=_extra_ids(settings),
             remove_marks=switch(settings, "remove_marks", False),
             blanks=str(settings.get("blanks") or ""),
+            compose=switch(settings, "compose", False),
             last_blank=switch(settings, "last_blank", False),
             prepend_scheme=str(settings.get("prepend_scheme") or "always"),
             strip_left=switch(settings, "strip_left", False),
@@ -417,7 +420,7 @@ class SentencePiece(Tokenizer):
 
 # See `SentencePiece`.
 PREPEND = ("always", "first", "never")
-_LATER = ("remove_marks", "blanks")  # rules that are saved where they do something
+_LATER = ("remove_marks", "blanks", "compose")  # rules that are saved where they do something
 _NO_RULES = {
     "remove_space": False,
     "replace_quotes": False,

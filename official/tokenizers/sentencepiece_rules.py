@@ -50,6 +50,10 @@ a92b-a92d a953 a9b3 a9c0 aab0 aab2-aab4 aab7-aab8 aabe-aabf aac1 aaf6 abed fb1e 
 _CLASS = ("-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split())
 COMBINING = f"[{''.join(_CLASS)}]"
 _NONCHARACTER = "\uffff"
+# The white space of Unicode, and what joins the character before it in the form NFC: marks, and the
+# second and third parts of Korean syllables.
+_SPACE = r"[\t-\r\x{85}\pZ]"
+_JOINS = r"[\pM\x{1160}-\x{11ff}]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,9 @@ class TextRules:
       remove_marks: whether all marks are removed with the accents, vowel signs too, as by the
         `tokenizers` package, and not only the combining ones.
       blanks: characters that become a blank.
+      compose: whether characters are composed (NFC) and white space is replaced as in the files of
+        `DebertaV2Tokenizer` of transformers 5: a run of it, a tab or a line break becomes a blank,
+        and what ends a text is removed.
     """
 
     remove_space: bool = False
@@ -73,6 +80,7 @@ class TextRules:
     lower_case: bool = False
     remove_marks: bool = False
     blanks: str = ""
+    compose: bool = False
 
     @property
     def _marks(self) -> str:
@@ -92,7 +100,11 @@ class TextRules:
             texts = tf.strings.regex_replace(texts, "^ | $", "")
         if self.replace_quotes:
             texts = tf.strings.regex_replace(texts, "``|''", '"')
-        return self._apply_to_letters(texts)
+        if self.compose:
+            texts = tf.strings.regex_replace(texts, rf"{_SPACE}{{2,}}|[\t\n\r]", " ")
+            texts = tf.strings.regex_replace(texts, f"{_SPACE}+$", "")
+        texts = self._apply_to_letters(texts)
+        return _composed(texts) if self.compose else texts
 
     def apply_by_character(self, characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Normalizes texts that are split into characters, as `apply` does.
@@ -121,9 +133,19 @@ class TextRules:
             first = quote & (runs.offset % 2 == 0) & (runs.offset + 1 < runs.length)
             second = quote & (runs.offset % 2 == 1)
             values = tf.where(first, '"', tf.where(second, "", values))
+        if self.compose:
+            runs = _Runs(characters, _SPACE)
+            blank = tf.strings.regex_full_match(given, _SPACE)
+            alone = tf.equal(runs.length, 1) & ~tf.strings.regex_full_match(given, r"[\t\n\r]")
+            gone = blank & (runs.at_end | (runs.offset > 0))
+            values = tf.where(gone, "", tf.where(blank & ~alone, " ", values))
         values = self._apply_to_letters(values)
         if not self.keep_accents:
             second |= tf.strings.regex_full_match(given, self._marks)
+        if self.compose:
+            joins = tf.strings.regex_full_match(given, _JOINS) & ~runs.begins_text
+            values, joined = _composed_at_first(values, joins)
+            second |= joined
         return characters.with_values(values), second
 
     def _apply_to_letters(self, texts: tf.Tensor) -> tf.Tensor:
@@ -138,17 +160,42 @@ class TextRules:
         return texts
 
 
+def _composed(texts: tf.Tensor) -> tf.Tensor:
+    """Returns strings in the form NFC."""
+    return tf_text.normalize_utf8(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), "NFC")
+
+
+def _composed_at_first(values: tf.Tensor, joins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Composes characters (NFC) with those that follow.
+
+    Args:
+      values: string [C].
+      joins: whether a character may become a part of those before it, bool [C].
+
+    Returns:
+      The strings, where those that became parts of others are empty; and which these are, bool [C].
+    """
+    number = tf.cumsum(tf.cast(~joins, tf.int32)) - 1
+    whole = tf.strings.unsorted_segment_join(values, number, tf.size(values))
+    composed = _composed(whole)
+    changed = tf.gather(composed != whole, number)
+    first = tf.where(changed, tf.gather(composed, number), values)
+    return tf.where(changed & joins, "", first), changed & joins
+
+
 class _Runs:
     """The runs of equal characters in texts; all blanks are equal.
 
     Attributes:
       offset: int32 [C], the position of a character in its run, from 0.
       length: int32 [C], the length of its run.
+      begins_text: bool [C], whether a character is the first of its text.
+      at_end: bool [C], whether the run ends its text.
       at_edge: bool [C], whether the run begins or ends its text.
     """
 
-    def __init__(self, characters: tf.RaggedTensor):
-        values = tf.strings.regex_replace(characters.values, WHITE_SPACE, " ")
+    def __init__(self, characters: tf.RaggedTensor, blanks: str = WHITE_SPACE):
+        values = tf.strings.regex_replace(characters.values, blanks, " ")
         rows = offsets.rows_of(characters)
         changes = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
         begins = tf.concat([tf.ones_like(values[:1], tf.bool), changes], 0)  # [C]
@@ -161,7 +208,9 @@ class _Runs:
         self.offset = tf.range(count) - first
         row_starts = tf.cast(tf.gather(characters.row_starts(), rows), tf.int32)
         row_ends = tf.cast(tf.gather(characters.row_limits(), rows), tf.int32)
-        self.at_edge = (first == row_starts) | (first + self.length == row_ends)
+        self.begins_text = tf.range(count) == row_starts
+        self.at_end = first + self.length == row_ends
+        self.at_edge = (first == row_starts) | self.at_end
 
 
 class _Parts(NamedTuple):

@@ -7,11 +7,17 @@ of the tokenizers of this project, with the same ids in Python and inside a grap
   WordPiece  BertNormalizer, BertPreTokenizer
   BPE        none or NFC, ByteLevel
   Unigram    quotes, NFKD, StripAccents, Lowercase, Precompiled; WhitespaceSplit, Metaspace
+             or Lowercase, white space, NFC; Metaspace (DeBERTa of transformers 5)
 
 A component that these tokenizers do not have is refused by its name. The post-processor tells the
 special tokens and how many of them are between the texts of a pair. The ids are those of the
-`tokenizers` package, except for what the modules of the three kinds name, and for `Precompiled`
-next to combining marks, where that package looks at a letter with its marks as a whole.
+`tokenizers` package, except for what the modules of the three kinds name, and for
+
+  - `Precompiled` next to combining marks, where that package looks at a letter with its marks as a
+    whole;
+  - `Precompiled` after `Strip` (DeBERTa of transformers 4) at the end of a text, where a blank
+    before characters that are removed becomes a piece there;
+  - the unknown token with `normalized` in such a file, where a blank before it in a text does.
 """
 
 import base64
@@ -46,6 +52,12 @@ _BLANKS: list[dict[str, Any]] = [
         {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": content}
         for content in (" ", BLANK)
     ),
+]
+# Those of DeBERTa in transformers 5; lower case may come before them.
+_COMPOSES: list[dict[str, Any]] = [
+    {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
+    {"type": NFC},
+    {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
 # Where WhitespaceSplit splits text.
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
@@ -271,7 +283,9 @@ class _Reader:
         )
 
     def _unigram(self) -> SentencePiece:
-        steps = [s for s in self._steps("normalizer", "normalizers") if s not in _BLANKS]
+        steps = self._steps("normalizer", "normalizers")
+        compose = steps[-len(_COMPOSES) :] == _COMPOSES
+        steps = steps[: -len(_COMPOSES)] if compose else [s for s in steps if s not in _BLANKS]
         replace_quotes, order = False, list[int]()
         charsmap = NO_REPLACEMENTS
         for step in steps:
@@ -288,6 +302,7 @@ class _Reader:
                 charsmap = base64.b64decode(step["precompiled_charsmap"] or "") or NO_REPLACEMENTS
         both = [{0, 1} <= set(order) or not {0, 1} & set(order)]
         both.append({2, 3} <= set(order) or not {2, 3} & set(order))
+        both.append(not compose or order in ([], [4]))
         if 6 in order or order != sorted(set(order)) or not all(both):
             raise self._refused(
                 "normalizer",
@@ -329,6 +344,7 @@ class _Reader:
             str(self._path),
             keep_accents=2 not in order,
             remove_marks=2 in order,
+            compose=compose,
             **self._white_space(model, len(pre) == 2),
             extra_ids=extra_ids,
             prepend_scheme=scheme,
@@ -347,7 +363,8 @@ class _Reader:
             same = replaced(model, [c for c in _WHITE_SPACE if c != " "])
             return {"blanks": "".join(c for c, new in same.items() if c == new)}
         steps = self._steps("normalizer", "normalizers")
-        if not [step for step in steps if step["type"] == "Replace" and step in _BLANKS]:
+        replaces = [*_BLANKS, _COMPOSES[0]]
+        if not [step for step in steps if step["type"] == "Replace" and step in replaces]:
             wanted = "with Replace of ' {2,}' in the normalizer, or with WhitespaceSplit"
             raise self._refused("pre_tokenizer", self._described["pre_tokenizer"], wanted)
         tokens = {content: token for content, (_, token) in
@@ -359,8 +376,9 @@ class _Reader:
                 wanted = f"without an added token that is `normalized` and strips, as {found[0]!r}"
                 raise self._refused("normalizer.Replace", _BLANKS[-1], wanted)
         if [step for step in steps if step["type"] == "Strip"]:
-            # The end of a text is stripped before these are found.
-            found = list(tokens)
+            # The end of a text is stripped before these are found. The unknown token is such a
+            # token in files of transformers 4; texts that spell it are an exception.
+            found = [content for content in tokens if content != self._settings["unk_token"]]
             if found:
                 wanted = f"without an added token that is `normalized`, such as {found[0]!r}"
                 raise self._refused("normalizer.Strip", steps[-1], wanted)
@@ -482,14 +500,15 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
     if charsmap and charsmap != NO_REPLACEMENTS:
         encoded = base64.b64encode(charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    steps += _COMPOSES if rules.compose else []
     last_blank = tokenizer.module().last_blank
     scheme, strip_left = tokenizer.prepend_scheme, tokenizer.strip_left
     if not model.normalizer_spec.add_dummy_prefix:
         scheme, strip_left = "never", True
-    alone = last_blank or scheme != "always"
-    if alone and not last_blank:
+    alone = last_blank or scheme != "always" or rules.compose
+    if alone and not (last_blank or rules.compose):
         steps.append({"type": "Strip", "strip_left": strip_left, "strip_right": True})
-    if alone:
+    if alone and not rules.compose:
         steps.append(_BLANKS[-2])
     metaspace = {
         "type": "Metaspace",
@@ -504,11 +523,11 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
             if len(entry[0]) > 1 and entry[0][-1] == "," and entry[0][-2].isdigit():
                 entry[1] -= 100
     scored += [[piece, 0.0] for piece in tokenizer.pieces[len(scored) : tokenizer.num_base_pieces]]
+    split = [metaspace] if alone else [{"type": "WhitespaceSplit"}, metaspace]
+    several = rules.compose or len(split) > 1
     return {
         "normalizer": _sequence(steps),
-        "pre_tokenizer": metaspace if alone else {
-            "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": split} if several else metaspace,
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
@@ -516,7 +535,7 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
             "vocab": scored,
             "byte_fallback": model.trainer_spec.byte_fallback,
         },
-    }  # fmt: skip
+    }
 
 
 def _sequence(steps: list[dict[str, Any]]) -> dict[str, Any] | None:

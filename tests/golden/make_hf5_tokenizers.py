@@ -19,7 +19,7 @@ import hf5_tokenizers as parity  # noqa: E402
 import tokenizers  # noqa: E402
 import transformers  # noqa: E402
 
-NAMES = ("bert", "roberta", "gpt2", "modernbert", "albert", "xlnet", "t5", "camembert")
+NAMES = ("bert", "roberta", "gpt2", "modernbert", "albert", "xlnet", "t5", "camembert", "deberta")
 
 
 def shortened(described: dict) -> dict:
@@ -44,7 +44,7 @@ def main():
             if name not in NAMES:
                 continue
             tokenizer = kind.from_pretrained(old, **settings)
-            tokenizer.add_tokens(parity.ADDED)
+            tokenizer.add_tokens(parity.added_to(name))
             tokenizer.save_pretrained(out / name)
             file = out / name / "tokenizer.json"
             plain = tokenizers.Tokenizer.from_file(str(file))

@@ -12,6 +12,7 @@ from pathlib import Path
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import hf5_tokenizers
+import hf_heads
 import numpy as np
 import torch
 import transformers
@@ -34,6 +35,9 @@ MODELS = {
     "t5": (transformers.T5EncoderModel, transformers.T5Config, T5),
     "xlm_roberta": (transformers.XLMRobertaModel, transformers.XLMRobertaConfig, SIZES),
     "camembert": (transformers.CamembertModel, transformers.CamembertConfig, SIZES),
+    "deberta": (transformers.DebertaV2Model, transformers.DebertaV2Config,
+                {**SIZES, **hf_heads.DEBERTA}),
+    "modernbert": (transformers.ModernBertModel, transformers.ModernBertConfig, SIZES),
     "electra": (transformers.ElectraModel, transformers.ElectraConfig,
                 {**SIZES, "embedding_size": 8}),
 }  # fmt: skip
@@ -46,7 +50,7 @@ def save(out: Path) -> None:
     for name, (kind, config, sizes) in MODELS.items():
         tokenizer_class, folder, settings = sources[name]
         tokenizer = tokenizer_class.from_pretrained(folder, **settings)
-        tokenizer.add_tokens(hf5_tokenizers.ADDED)
+        tokenizer.add_tokens(hf5_tokenizers.added_to(name))
         pad = {"pad_token_id": tokenizer.pad_token_id}
         model = kind(config(vocab_size=len(tokenizer), **sizes, **pad))
         model.save_pretrained(out / name)

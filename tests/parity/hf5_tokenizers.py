@@ -34,6 +34,8 @@ ADDED = [
     AddedToken("<left", normalized=False),
     AddedToken("two words", normalized=True),
 ]
+# A normalizer of DeBERTa ends in a Strip, before tokens that are `normalized` are found.
+PLAIN = [token for token in ADDED if not token.normalized]
 SPECIALS = "[MASK] [SEP] [CLS] <mask> <s> </s> <pad> <unk> <sep> <cls> <extra_id_0> <extra_id_17>"
 SPACES = [" ", "  ", "\t", "\n", "\u00a0", "\u3000", " \r\n ", "\u2009", "   "]
 
@@ -108,6 +110,10 @@ def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
     marks = ["<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
     unigram(old / "xlnet", marks, unk_id=0, pad_id=-1, **none)
     unigram(old / "t5", [], pad_id=0, eos_id=1, unk_id=2, bos_id=-1, pad_piece="<pad>")
+    marks = {f"{name}_piece": f"[{piece}]" for name, piece in
+             (("pad", "PAD"), ("bos", "CLS"), ("eos", "SEP"), ("unk", "UNK"))}  # fmt: skip
+    ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
+    unigram(old / "deberta", [], "spm.model", **ids, **marks)
     name = "sentencepiece.bpe.model"
     unigram(old / "xlmr", [], name, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
     return {
@@ -126,7 +132,13 @@ def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
         "t5": (transformers.T5Tokenizer, old / "t5", {}),
         "xlm_roberta": (transformers.XLMRobertaTokenizer, old / "xlmr", {}),
         "camembert": (transformers.CamembertTokenizer, old / "xlmr", {}),
+        "deberta": (transformers.DebertaV2Tokenizer, old / "deberta", {}),
     }  # fmt: skip
+
+
+def added_to(name: str) -> list[AddedToken]:
+    """Returns the tokens that are added to a tokenizer."""
+    return PLAIN if name.startswith("deberta") else ADDED
 
 
 def odd_texts(number: int) -> list[str]:
@@ -161,7 +173,7 @@ def main():
             tokenizer = kind.from_pretrained(folder, **settings)
             saved = out / (name + "_added" * added)
             if added:
-                tokenizer.add_tokens(ADDED)
+                tokenizer.add_tokens(added_to(name))
             tokenizer.save_pretrained(saved)
             again = transformers.AutoTokenizer.from_pretrained(saved)
             plain = tokenizers.Tokenizer.from_file(str(saved / "tokenizer.json"))

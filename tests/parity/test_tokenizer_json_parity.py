@@ -92,7 +92,7 @@ def test_models_from_raw_text_both_ways(hf5, tmp_path):
         ours[folder.name] = official.load(model).encode(texts)
         huggingface.write(model, tmp_path / f"{folder.name}_back", "last")
         ours[f"{folder.name}_back"] = ours[folder.name]
-    assert len(ours) == 20
+    assert len(ours) == 24
     hf5.run("hf5_models.py", "vectors", tmp_path)
     theirs = np.load(tmp_path / "vectors.npz")
     for name, vectors in ours.items():

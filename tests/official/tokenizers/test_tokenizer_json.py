@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import unicodedata
 
 import pytest
@@ -17,7 +18,7 @@ from tests import ROOT
 GOLDEN = ROOT / "tests" / "golden"
 SAVED = json.loads((GOLDEN / "hf5_tokenizers.json").read_text())
 NAMES = list(SAVED["tokenizers"])
-GRAPHS = ("bert", "roberta", "modernbert", "albert")
+GRAPHS = ("bert", "roberta", "modernbert", "albert", "deberta")
 
 
 def alone(text):
@@ -272,6 +273,39 @@ def test_where_a_blank_is_put_before_text(write, strip_left, tmp_path):
     assert len({str([expected(text, scheme) for text in texts]) for scheme in loaded}) == len(
         loaded
     )
+
+
+def test_composed_characters_are_those_of_unicode(write):
+    """The text that a model reads, and of each token the characters that it comes from."""
+    tokenizer = tokenizers.load(write("deberta"))
+    texts = [
+        "e\u0301a\u030a e\u0301", "\u0301a \u0301", "x\n\u0301", "\u1100\u1161\u11a8\u1100",
+        "\u2000x\u2000", "a \t b\x0bc\u00a0", "\u3000\u3000x", "हि", "",
+    ]  # fmt: skip
+    runs = re.compile(r"\s{2,}|[\n\r\t]")
+    expected = [unicodedata.normalize("NFC", runs.sub(" ", text)).rstrip() for text in texts]
+    rules = tokenizer.rules
+    assert [text.decode() for text in rules.apply(tf.constant(texts)).numpy()] == expected
+    characters = tf.strings.unicode_split(tf.constant(texts), "UTF-8")
+    split, attached = rules.apply_by_character(characters)
+    assert [b"".join(row).decode() for row in split.to_list()] == expected
+    assert attached.numpy()[:6].tolist() == [False, True, False, True, False, False]
+    ids, starts, ends = tokenizer.encode_with_offsets(texts)[0]
+    found = [texts[0][start:end] for start, end in zip(starts, ends, strict=True)]
+    assert [tokenizer.pieces[i] for i in ids] == ["\u2581", "é", "[UNK]", "\u2581", "é"]
+    assert found == ["e\u0301", "e\u0301", "a\u030a", " ", "e\u0301"]
+    # Marks that stay apart have places of their own.
+    starts, ends = tokenizer.encode_with_offsets(["हि"])[0][1:]
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True))[1:] == [(0, 1), (1, 2)]
+    described = json.loads((write("deberta") / "tokenizer.json").read_text())
+    steps = described["normalizer"]["normalizers"]
+    steps.insert(0, {"type": "Lowercase"})
+    lower = tokenizers.load(write("deberta", lambda all: all.update(described)))
+    assert lower.rules.apply(tf.constant(["A\u030a É"])).numpy()[0].decode() == "å é"
+    assert tokenizer_json.described(lower)["normalizer"] == described["normalizer"]
+    steps[0] = {"type": "Precompiled", "precompiled_charsmap": None}
+    with pytest.raises(UserError, match=r'normalizer is \["Precompiled"\], which cannot'):
+        tokenizers.load(write("deberta", lambda all: all.update(described)))
 
 
 def test_a_model_that_puts_no_blank_before_text_says_so(spiece_model):
