@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import transformers
 
-LENGTH = 150
+LENGTH = 210  # several blocks of local layers
 SIZES = {
     "wide": {"hidden_size": 36, "num_hidden_layers": 5, "local_attention": 20},
     "deep": {"hidden_size": 18, "num_hidden_layers": 7, "local_attention": 9},
@@ -27,7 +27,7 @@ COMMON = {
     "vocab_size": 277,
     "num_attention_heads": 3,
     "intermediate_size": 29,
-    "max_position_embeddings": 200,
+    "max_position_embeddings": 300,
     "global_rope_theta": 700.0,
     "local_rope_theta": 40.0,
     "initializer_range": 0.25,

@@ -2,10 +2,10 @@
 
 A row is cut into blocks of queries. The keys of a block are its own positions, and some before and
 after it, which other blocks have as well. Scores are then an array [B, N, C, Q, K], and no array
-has the size T * T.
+has the size T * T. A short row is one block, with no other keys.
 
 Shapes: B batch, N heads, T length, C blocks of a row, Q queries of a block, R keys on each side of
-a block, K = Q + 2 R keys of a block, H head size.
+a block, K = Q + 2 R keys of a block, H head size. R is 0 if there is one block.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.types import Size, Tensor
 
-_SMALLEST = 64  # queries of a block: smaller products are slower
+_SMALLEST = 128  # queries of a block: smaller products are slower
 
 
 class Blocks(NamedTuple):
@@ -44,9 +44,12 @@ class Blocks(NamedTuple):
                 there are none.
             part_ids: int [B, T], see `masks.parts`; None = rows have one part.
         """
-        smallest = min if isinstance(length, int) else ops.minimum
-        size = smallest(max(reach, _SMALLEST), length)
-        beside = smallest(reach, size)
+        size = max(reach, _SMALLEST)
+        whole = length <= size + 2 * reach  # Several blocks would have more scores than one.
+        if isinstance(length, int):
+            size, beside = (length, 0) if whole else (size, reach)
+        else:
+            size, beside = ops.where(whole, length, size), ops.where(whole, 0, reach)
         if attention_mask is None:
             attention_mask = ops.ones((1, 1, 1, length), "bool")
         real = ops.transpose(attention_mask, (0, 1, 3, 2))  # [B or 1, 1, T, 1]
@@ -82,6 +85,8 @@ def _queries(x: Tensor, size: Size) -> Tensor:
 def _keys(x: Tensor, size: Size, beside: Size) -> Tensor:
     """Puts the R positions before and after each block of x [B, N, T, H] beside it."""
     own = _queries(x, size)
+    if isinstance(beside, int) and not beside:
+        return own
     batch, heads, _, _, width = ops.shape(own)
     none = ops.zeros((batch, heads, 1, beside, width), x.dtype)
     before = ops.concatenate([none, own[:, :, :-1, size - beside :]], axis=2)
