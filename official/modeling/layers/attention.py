@@ -289,7 +289,7 @@ class Attention(_Heads):
             query, key = rotation.turn(query), rotation.turn(key)
         query, key, value = blocks.queries(query), blocks.keys(key), blocks.keys(value)
         attended = self._attend(query, key, value, blocks.mask, None, rng)
-        output = attended.output[:, : ops.shape(x)[1]]
+        output = blocks.rows(attended.output, ops.shape(x)[1])
         if query_positions is not None:
             output = take_positions(output, query_positions)
         return attended._replace(output=output)
