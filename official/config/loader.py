@@ -102,7 +102,8 @@ def phases(config: Config, source: str = "config") -> list[Config]:
       source: the file, for messages.
 
     Raises:
-      UserError: it is no pretraining of a number of steps, or the changes of a phase are not valid.
+      UserError: it is no pretraining of a number of steps, a phase has no step, or its changes are
+        not valid.
     """
     if not config.phases:
         return [config]
@@ -114,6 +115,13 @@ def phases(config: Config, source: str = "config") -> list[Config]:
         )
     ends = list(itertools.accumulate(phase.share for phase in config.phases))
     steps = [round(end / ends[-1] * config.recipe.steps) for end in ends]
+    for number, (begin, end) in enumerate(itertools.pairwise([0, *steps])):
+        if begin == end:
+            raise UserError(
+                f"{source}: phases.{number}.share: {config.phases[number].share} of "
+                f"{config.recipe.steps} steps is no step: raise it or recipe.steps, or remove the "
+                "phase"
+            )
     return [
         _phase(config, number, end, f"{source}: phases.{number}")
         for number, end in enumerate(steps)
@@ -133,8 +141,14 @@ def _phase(config: Config, number: int, end: int, place: str) -> Config:
     recipe["steps"] = end
     if number:
         recipe["init_weights"] = "run"
-    if number < len(config.phases) - 1:
-        raw["name"] += f"_phase_{number + 1}"
+    if number == len(config.phases) - 1:
+        return from_dict(raw, place)
+    raw["name"] += f"_phase_{number + 1}"
+    if patience := recipe["patience"]:
+        raise UserError(
+            f"{place}: recipe.patience: {patience}: the next phase begins at the last step, so "
+            "only the last phase may end early: set it in the change of that one"
+        )
     return from_dict(raw, place)
 
 

@@ -248,6 +248,12 @@ class Phase:
 
     def __post_init__(self):
         above(self, 0, "share")
+        shares = self.data_shares
+        if shares and not (all(share >= 0 for share in shares) and sum(shares) > 0):
+            raise ValueError(
+                f"data_shares: {', '.join(map(str, shares))}: none may be negative, and one must "
+                "exceed 0"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

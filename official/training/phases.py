@@ -42,6 +42,16 @@ class PhaseOfRun:
     begin: int
     next_dir: AnyPath | None
 
+    def begun_by(self, first: "PhaseOfRun") -> "PhaseOfRun":
+        """Returns this phase as if it had the beginning of `first`, which needs no earlier phase.
+
+        What can be checked before the first step is checked with it.
+        """
+        weights = first.config.recipe.init_weights
+        recipe = dataclasses.replace(self.config.recipe, init_weights=weights)
+        config = dataclasses.replace(self.config, recipe=recipe)
+        return dataclasses.replace(self, config=config, init=first.init)
+
     @property
     def is_over(self) -> bool:
         """Whether the next phase has a checkpoint, so that nothing of this one is read any more."""
@@ -100,15 +110,18 @@ def _of_phases(data, shares: Sequence[Sequence[float]], flag: str) -> list:
       flag: the flag of the data, for messages.
 
     Raises:
-      UserError: there are more or fewer folders than phases, or than shares.
+      UserError: there are more or fewer folders than phases, or than shares, or one of those with
+        shares is named twice.
     """
     count = len(shares)
-    if data is None or isinstance(data, Mapping) or count == 1:
-        if any(shares):
-            raise UserError(f"{flag}: the phases have data_shares: name folders without shares")
+    if isinstance(data, Mapping) and any(shares):
+        raise UserError(f"{flag}: the phases have data_shares: name folders without shares")
+    if data is None or isinstance(data, Mapping) or (count == 1 and not any(shares)):
         return [data] * count
     folders = [data] if isinstance(data, str | os.PathLike) else list(data)
     if any(shares):
+        if len(set(map(str, folders))) < len(folders):
+            raise UserError(f"{flag}: a folder is named twice: give it one of the data_shares")
         for number, own in enumerate(shares):
             if len(own) != len(folders):
                 raise UserError(

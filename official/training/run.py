@@ -4,7 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -15,6 +15,7 @@ from official.data.collection import Collection, Measured
 from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
 from official.evaluation import layer_states
+from official.modeling import weight_counts
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
 from official.shards import parsing, shard_folder
@@ -86,8 +87,40 @@ def train(
     parsed = config if isinstance(config, configs.Config) else configs.load(config)
     read = collections.Counter[str]()
     with strategies.lost_workers(strategy), parsing.reported("--data or --validation_data"):
-        for phase in phases.of_run(parsed, data, validation_data, model_dir, init, checkpoint):
+        parts = list(phases.of_run(parsed, data, validation_data, model_dir, init, checkpoint))
+        if len(parts) > 1:
+            _check_phases(parts, evaluate, strategy)
+        for phase in parts:
             _train_phase(phase, read, *options)
+
+
+def _check_phases(
+    parts: Sequence[phases.PhaseOfRun], evaluate: bool, strategy: tf.distribute.Strategy
+) -> None:
+    """Checks all phases of a run before the first step of the first one.
+
+    Raises:
+      UserError: the settings, the data and the initial weights of a phase do not belong together,
+        or a phase has other weights than the first one.
+    """
+    first, *later = parts
+    begun, *_ = _opened(first, evaluate, strategy, False)
+    for phase in later:
+        resolve.inherit(phase.config, begun)
+        config, *_ = _opened(phase.begun_by(first), evaluate, strategy, False)
+        counts = [weight_counts.count(each) for each in (begun, config)]
+        theirs, ours = ({**each.encoders, **each.heads} for each in counts)
+        changed = [
+            f"{part}: {theirs.get(part, 0):,} and {ours.get(part, 0):,}"
+            for part in theirs | ours
+            if theirs.get(part) != ours.get(part)
+        ]
+        if changed:
+            raise UserError(
+                f"phases: {begun.name} and {config.name} have different weights "
+                f"({'; '.join(changed)}): a phase may change neither the shapes of weights nor the "
+                "heads"
+            )
 
 
 def _train_phase(
@@ -153,8 +186,8 @@ def check(
     """
     strategy = tf.distribute.get_strategy()
     parsed = config if isinstance(config, configs.Config) else configs.load(config)
-    first, *_ = phases.of_run(parsed, data, validation_data, paths.path(model_dir), init, "best")
-    _opened(first, evaluate, strategy, False)
+    parts = list(phases.of_run(parsed, data, validation_data, paths.path(model_dir), init, "best"))
+    _check_phases(parts, evaluate, strategy)
 
 
 def _opened(

@@ -70,6 +70,16 @@ def test_a_schedule_may_be_longer_than_all_phases():
             "phases.1: segments.max_length: 64 tokens do not fit encoder.max_positions: 32",
         ),
         ([{"share": 1.0, "chance": {}}], {}, "phases.0.chance: unknown key; did you mean 'change'"),
+        (
+            [{"share": 0.5}, {"share": 0.01}, {"share": 0.5}], {},
+            "phases.1.share: 0.01 of 6 steps is no step: raise it or recipe.steps, or remove",
+        ),
+        (
+            PHASES, {"recipe__patience": 2, "recipe__eval_every": 1},
+            "phases.0: recipe.patience: 2: the next phase begins at the last step, so only the",
+        ),
+        ([{"share": 1.0, "data_shares": [0, 0]}], {}, "data_shares: 0.0, 0.0: none may be neg"),
+        ([{"share": 1.0, "data_shares": [2, -1]}], {}, "data_shares: 2.0, -1.0: none may be"),
     ],
 )  # fmt: skip
 def test_what_is_refused(given, changes, message):

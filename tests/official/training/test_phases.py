@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -127,6 +128,25 @@ def test_a_damaged_end_of_a_phase_is_made_again(shards, tmp_path, monkeypatch):
     assert_alike(resumed, whole)
 
 
+@pytest.mark.parametrize(
+    ("change", "folder", "message"),
+    [
+        ({}, "nowhere", "nowhere: no such folder; name a folder that build_shards has made"),
+        ({"recipe.accumulation": 3}, None, "a batch of 8 cannot be shared by 1 replicas × 3 accum"),
+        ({"encoder.activation": "relu"}, None, "encoder.activation: relu in the config and gelu_t"),
+        (
+            {"objectives": [{"type": "masked_lm"}]}, None,
+            "phases: tiny_phase_1 and tiny have different weights (next_sentence: 34 and 0): a ph",
+        ),
+    ],
+)  # fmt: skip
+def test_a_later_phase_is_checked_before_the_first_step(shards, tmp_path, change, folder, message):
+    data = [shards[0], str(tmp_path / folder) if folder else shards[0]]
+    with pytest.raises(UserError, match=re.escape(message)):
+        train([{"share": 0.5}, {"share": 0.5, "change": change}], data, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_data_goes_on_where_an_earlier_phase_ended(shards, tmp_path):
     config = small.config(
         phases=[
@@ -176,5 +196,9 @@ def test_the_folders_of_the_phases(tmp_path):
     assert [row[0] for row in folders(["a", "b"], shares)] == [{"a": 3.0, "b": 1.0}, {"b": 1.0}]
     with pytest.raises(UserError, match=r"3 folders, and phases.0.data_shares has 2 numbers"):
         folders(["a", "b", "c"], shares)
+    with pytest.raises(UserError, match="--data: a folder is named twice: give it one of the"):
+        folders(["a", "a"], shares)
+    alone = small.config(phases=[{"share": 1, "data_shares": [3, 1]}])
+    assert folders(["a", "b"], alone)[0][0] == {"a": 3.0, "b": 1.0}
     with pytest.raises(UserError, match="the phases have data_shares: name folders without"):
         folders(mixed, shares)
