@@ -382,7 +382,12 @@ class Corpora:
     """
 
     def __init__(
-        self, corpora: Sequence[Files], shares: Sequence[float], seed: int, batch_size: int
+        self,
+        corpora: Sequence[Files],
+        shares: Sequence[float],
+        seed: int,
+        batch_size: int,
+        ahead: Sequence[float] = (),
     ):
         """Prepares the order; no shard is opened.
 
@@ -391,6 +396,8 @@ class Corpora:
           shares: a positive weight for each corpus.
           seed: the seed of the order.
           batch_size: rows of a batch, over all workers.
+          ahead: by how many examples each corpus is ahead of its share of the batches, because
+            earlier ones had other shares; empty = 0.
         """
         self.lanes = count_lanes(corpora, batch_size)
         self._corpora = [Lanes(files, seed, batch_size, self.lanes) for files in corpora]
@@ -402,6 +409,9 @@ class Corpora:
             [_places(division, self.lanes) for division in range(len(corpora) - 1)], tf.int64
         )
         self._rows = batch_size // self.lanes  # of a lane in a batch
+        ahead = ahead or [0.0] * len(corpora)
+        # No example is read twice for a fraction of one.
+        self._ahead = np.ceil(np.round(np.divide(ahead, self.lanes), 6)).astype(np.int64)  # [C]
 
     def dataset(
         self, start: int, first: int, count: int, share: int, end: int | None = None
@@ -435,7 +445,8 @@ class Corpora:
 
         sources = []
         for number, (lanes, first) in enumerate(zip(self._corpora, self._firsts, strict=True)):
-            rows = lanes.lane(lane, before[number])
+            read = tf.maximum(before[number] + self._ahead[number], 0)
+            rows = lanes.lane(lane, read)
             sources.append(rows.map(functools.partial(_renumbered, first=first)).unbatch())
         batches = tf.data.Dataset.counter(tf.constant(start, tf.int64))
         return tf.data.Dataset.choose_from_datasets(

@@ -248,6 +248,26 @@ class ShardDataset:
         self._order = dataclasses.replace(self._order, version=1)
 
     @property
+    def corpora(self) -> list[tuple[str, float]]:
+        """The fingerprint of what has epochs of its own, and the part of each batch that it has.
+
+        This is each folder if they have shares, and else all of them together.
+        """
+        shares = self._order.shares
+        if not shares:
+            return [(self.fingerprint, 1.0)]
+        prints = [manifest.fingerprint([each], self.split) for each in self._shards.manifests]
+        return [(name, share / sum(shares)) for name, share in zip(prints, shares, strict=True)]
+
+    def go_ahead(self, examples: Sequence[float]) -> None:
+        """Lets each of `corpora` with a share begin behind examples that were read before.
+
+        Args:
+          examples: by how many each is ahead of its share of the batches.
+        """
+        self._order = dataclasses.replace(self._order, ahead=tuple(examples))
+
+    @property
     def task(self) -> Description:
         """The task of the examples; UserError if they are for pretraining."""
         return self.manifest.task_of(self.folder)
@@ -382,6 +402,7 @@ class Order:
       sequences: whether an example has several sequences, each of which is padded to the length.
       distinct: whether no text stands twice in a batch of training.
       limits: what the numbers of examples are limited to; None = they are not checked.
+      ahead: by how many examples each folder with a share is ahead of it; empty = 0.
       version: `VERSION`, or 1 for a run that an earlier version has begun.
     """
 
@@ -394,6 +415,7 @@ class Order:
     sequences: bool = False
     distinct: bool = False
     limits: parsing.Limits | None = None
+    ahead: Sequence[float] = ()
     version: int = VERSION
 
     def dataset(
@@ -431,7 +453,7 @@ class Order:
             return OnePass(self._files, batch_size, self._lengths, self.bounds)
         if self.shares:
             files = [folder.files for folder in self.folders]
-            rows: Lanes | Corpora = Corpora(files, self.shares, self.seed, batch_size)
+            rows: Lanes | Corpora = Corpora(files, self.shares, self.seed, batch_size, self.ahead)
         else:
             rows = Lanes(self._files, self.seed, batch_size)
         if not self.bounds and not self.distinct:

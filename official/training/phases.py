@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from official import config as configs
-from official.data.mixture import Data, Paths
+from official.data.mixture import Data, Mixture, Paths
 from official.saving import checkpoints
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -57,20 +57,30 @@ class PhaseOfRun:
         """Whether the next phase has a checkpoint, so that nothing of this one is read any more."""
         return self.next_dir is not None and checkpoints.last_step(self.next_dir) is not None
 
-    def data_offset(self, source: Data, read: collections.Counter[str]) -> int:
+    def data_offset(self, source: Data, read: collections.defaultdict[str, float]) -> int:
         """Returns what is added to a step for the number of its batch.
 
         Data that an earlier phase has read goes on where it ended, and other data begins at its
-        first batch.
+        first batch. Of corpora with shares, each goes on where it ended.
 
         Args:
           source: the data of the phase.
           read: the number of examples that earlier phases have read, by the fingerprint of the
-            data. Those of this phase are added.
+            data or corpus. Those of this phase are added.
         """
-        recipe = self.config.recipe
-        first = math.ceil(read[source.fingerprint] / recipe.batch_size)
-        read[source.fingerprint] += (recipe.steps - self.begin) * recipe.batch_size
+        if isinstance(source, Mixture):
+            return 0  # Only pretraining has phases.
+        size, steps = self.config.recipe.batch_size, self.config.recipe.steps - self.begin
+        before = [read[name] for name, _ in source.corpora]
+        first = math.ceil(round(sum(before) / size, 6))
+        source.go_ahead(
+            [
+                own - first * size * share
+                for own, (_, share) in zip(before, source.corpora, strict=True)
+            ]
+        )
+        for name, share in source.corpora:
+            read[name] += steps * size * share
         return first - self.begin
 
 

@@ -85,7 +85,7 @@ def train(
     shard_folder.refuse(model_dir)
     options = (evaluate, strategy, allow_other_data, verify_data, report)
     parsed = config if isinstance(config, configs.Config) else configs.load(config)
-    read = collections.Counter[str]()
+    read = collections.defaultdict[str, float](float)
     with strategies.lost_workers(strategy), parsing.reported("--data or --validation_data"):
         parts = list(phases.of_run(parsed, data, validation_data, model_dir, init, checkpoint))
         if len(parts) > 1:
@@ -125,7 +125,7 @@ def _check_phases(
 
 def _train_phase(
     phase: phases.PhaseOfRun,
-    read: collections.Counter[str],
+    read: collections.defaultdict[str, float],
     evaluate: bool,
     strategy: tf.distribute.Strategy,
     allow_other_data: bool,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official.data import mixture
+from official.data import ShardDataset, mixture
 from official.saving import checkpoints
 from official.training import phases, run
 from official.training.train_step import TrainStep
@@ -161,7 +161,7 @@ def test_data_goes_on_where_an_earlier_phase_ended(shards, tmp_path):
     other = mixture.open_shards(shards[0], "train").read(parts[0].config, training=True)
     other.fingerprint = "another"
     assert [part.begin for part in parts] == [0, 4, 10]
-    read = collections.Counter()
+    read = collections.defaultdict(float)
     firsts = [part.begin + part.data_offset(source, read) for part in parts]
     # 4 steps of 4 examples fill 2.67 batches of 6, and 52 examples 6.5 batches of 8.
     assert firsts == [0, 3, 7]
@@ -169,7 +169,29 @@ def test_data_goes_on_where_an_earlier_phase_ended(shards, tmp_path):
     assert parts[2].begin + parts[2].data_offset(other, read) == 0
     # Equal batches go on at the step itself.
     alike = dataclasses.replace(parts[1], config=parts[2].config, begin=10)
-    assert alike.data_offset(source, collections.Counter({source.fingerprint: 80})) == 0
+    assert alike.data_offset(source, collections.defaultdict(float, {source.fingerprint: 80})) == 0
+
+
+def test_corpora_go_on_where_they_ended_under_other_shares(shards, tmp_path):
+    """Two phases in which both of two corpora are read once in all."""
+    other = str(small.shard_folder(tmp_path / "other", small.config(), seed=1))
+    config = small.config(
+        phases=[{"share": 1, "data_shares": [3, 1]}, {"share": 1, "data_shares": [1, 3]}],
+        recipe__batch_size=4,
+        recipe__steps=68,
+    )
+    read, numbers = collections.defaultdict(float), []
+    folders = [shards[0], other]
+    for part in phases.of_run(config, folders, None, paths.path(tmp_path), None, "best"):
+        source = ShardDataset(
+            list(part.data), part.config, training=True, numbered=True, shares=[*part.data.values()]
+        )
+        start = part.begin + part.data_offset(source, read)
+        batches = source.dataset(4, start_step=start).take(part.config.recipe.steps - part.begin)
+        numbers += [batch["example_number"].numpy() for batch in batches]
+    assert sorted(read.values()) == [136, 136] and source.num_examples == 275
+    # In each phase, the lanes of a corpus differ by an example at most.
+    assert len({*np.concatenate(numbers)}) >= 2 * 136 - 2 * 2 * 2
 
 
 def test_the_folders_of_the_phases(tmp_path):
