@@ -3,12 +3,14 @@
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
 
+from official import tokenizers
 from official.conversion import converted_model, huggingface, mapping
 from official.modeling import masks
 from official.saving import model_folder
@@ -23,7 +25,7 @@ def folders(hf, tmp_path_factory):
     """The models of transformers, and ours of each."""
     parent = tmp_path_factory.mktemp("deberta")
     hf.run("hf_deberta.py", parent)
-    for name in NAMES:
+    for name in (*NAMES, "released"):
         kind = json.loads((parent / name / "config.json").read_text())["model_type"]
         systems.write_vocabulary(parent / name, kind)
         if kind == "deberta-v2":  # with a piece for each row of the table, but for a few
@@ -88,6 +90,39 @@ def test_texts_that_share_a_row_have_the_states_of_transformers(folders, name):
     np.testing.assert_allclose(encoded["sequence_output"][0], theirs[real], rtol=0, atol=1e-5)
 
 
+def test_a_released_discriminator_and_its_generator(hf, folders):
+    """Read from torch's files, written, and read again."""
+    config, _, model = model_folder.restore(folders / "released-ours")
+    generator, head = model.objectives
+    settings = generator.config
+    assert (settings.sharing, settings.num_layers, settings.size) == ("gdes", 2, 1.0)
+    batch = dict(np.load(folders / "released" / "batch.npz"))
+    answers = dict(np.load(folders / "released" / "answers.npz"))
+    real = batch["padding_mask"]
+    states = model.encode(batch)["sequence_output"]
+    filled = generator.head.states(batch, generator.generator)
+    logits = generator.head.logits(tf.reshape(filled, (-1, 24)), generator.generator)
+    for name, actual in {
+        "states": states,
+        "replaced": head.logits(states),
+        "filled": tf.reshape(logits, (*real.shape, -1)),
+    }.items():
+        expected = answers[name][real]
+        np.testing.assert_allclose(actual.numpy()[real], expected, rtol=0, atol=3e-5, err_msg=name)
+    huggingface.write(folders / "released-ours", folders / "released-out", "last")
+    before = huggingface.read(folders / "released")
+    after = huggingface.read(folders / "released-out")
+    assert before.leftover == [] and after.config.objectives == before.config.objectives
+    assert config.objectives == before.config.objectives
+    assert after.variables.keys() == before.variables.keys()
+    for path, array in before.variables.items():
+        assert after.variables[path].tobytes() == array.tobytes(), path
+    shutil.copy(folders / "released" / "batch.npz", folders / "released-out")
+    hf.run("hf_deberta.py", "again", folders / "released-out")
+    theirs = np.load(folders / "released-out" / "again.npz")["states"]
+    np.testing.assert_array_equal(theirs[real], answers["states"][real])
+
+
 def test_ids_of_a_sentencepiece_model_without_the_mask_token(hf, folders):
     golden = json.loads((GOLDEN / "tokenizer.json").read_text())
     texts = [row["text"] for row in golden["cased"]]
@@ -96,6 +131,8 @@ def test_ids_of_a_sentencepiece_model_without_the_mask_token(hf, folders):
     texts = [text for text in texts if not re.search(r"(\S)\1{4}", text)]
     huggingface.write(folders / "v3-ours", folders / "written", "last")
     (folders / "written" / "texts.json").write_text(json.dumps(texts))
+    # transformers makes its own fast tokenizer of the model.
+    (folders / "written" / "tokenizer.json").unlink()
     hf.run("hf_deberta.py", "tokenizer", folders / "written")
     ids = json.loads((folders / "written" / "ids.json").read_text())
     ours = model_folder.restore(folders / "v3-ours")[1]
@@ -107,3 +144,27 @@ def test_ids_of_a_sentencepiece_model_without_the_mask_token(hf, folders):
     assert (ours.pad_id, ours.cls_id, ours.sep_id, ours.unk_id) == (0, 1, 2, 3)
     before, after = (folders / name / "spm.model" for name in ("v3", "written"))
     assert after.read_bytes() == before.read_bytes()
+    (folders / "written" / "fast" / "spm.model").unlink()
+    fast = tokenizers.load(folders / "written" / "fast")
+    assert [row.tolist() for row in fast.encode(texts, special=True)] == ids["fast"]
+
+
+def test_ids_of_a_byte_vocabulary(hf, folders):
+    """Of v1: from `vocab.json` with `merges.txt`, and from `tokenizer.json`."""
+    texts = [row["text"] for row in json.loads((GOLDEN / "tokenizer.json").read_text())["cased"]]
+    texts += ["", " ", "two  blanks", "the [MASK] cat", "the\tother\nline "]
+    huggingface.write(folders / "v1-ours", folders / "written_v1", "last")
+    (folders / "written_v1" / "tokenizer.json").unlink()
+    (folders / "written_v1" / "texts.json").write_text(json.dumps(texts))
+    hf.run("hf_deberta.py", "tokenizer", folders / "written_v1")
+    ids = json.loads((folders / "written_v1" / "ids.json").read_text())
+    ours = model_folder.restore(folders / "v1-ours")[1]
+    for file in ("vocab.json", "merges.txt"):
+        (folders / "written_v1" / "fast" / file).unlink()
+    fast = tokenizers.load(folders / "written_v1" / "fast")
+    for tokenizer in (ours, fast):
+        found = [row.tolist() for row in tokenizer.encode(texts, special=True)]
+        assert found == ids["fast"]
+        assert tokenizer.mask_id == ids["mask"] and tokenizer.pair_separators == 1
+    pairs = [[ours.cls_id, *row, ours.sep_id, *row, ours.sep_id] for row in ids["plain"]]
+    assert pairs == ids["pairs"]
