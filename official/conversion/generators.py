@@ -34,7 +34,8 @@ def join(
       small: the generator, an encoder with a masked LM.
       source: the name of the generator for messages.
       disentangled: whether token tables that differ are a sum: that of the discriminator is that of
-        the generator plus differences (`sharing: gdes`).
+        the generator plus differences (`sharing: gdes`), and both are trained as in DeBERTa-v3's
+        release (`decoupled`).
       delta: the differences [V, E] as they are stored. They are taken if the sum is the table of
         the discriminator to the bit; else the differences of the tables are. None = not stored.
 
@@ -54,6 +55,7 @@ def join(
         num_layers=theirs.num_layers,
         sharing=sharing,
         enhanced_mask_decoder=masked_lm.enhanced_mask_decoder,
+        decoupled=sharing == "gdes",
     )
     try:
         ours = objective.network(encoder)

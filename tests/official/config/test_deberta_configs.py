@@ -3,6 +3,7 @@
 import pytest
 
 from official import config as configs
+from official.config.encoders import Disentangled
 from official.modeling import weight_counts
 from tests import CONFIGS
 
@@ -42,6 +43,13 @@ def test_recipe(name):
     )  # fmt: skip
     assert (generator.decoupled, generator.rate_factor) == (True, 1.0)
     assert (generator.weight, head.weight) == (1.0, 10.0)
+    encoder = config.encoder
+    assert (encoder.norm_epsilon, encoder.activation, encoder.norm) == (1e-7, "gelu", "post")
+    assert (encoder.positions, encoder.segment_types) == ("none", 0)
+    assert (encoder.initializer, encoder.initializer_range) == ("normal", 0.02)
+    assert (encoder.dropout, encoder.attention_dropout) == (0.1, 0.1)
+    assert encoder.disentangled == Disentangled(256, 512, own_projections=False, norm=True)
+    assert encoder.convolution is None and encoder.hidden_size // encoder.num_heads == 64
     masks = config.corruption
     assert (masks.windows, masks.mask_prob, masks.random_prob) == (True, 1.0, 0.0)
     assert masks.max_predictions == round(0.15 * config.segments.max_length) == 77

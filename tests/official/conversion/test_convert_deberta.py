@@ -125,7 +125,8 @@ def test_a_discriminator_and_its_generator_become_one_model_and_two_files_again(
     converted = huggingface.read(tmp_path / "hf")
     generator, head = converted.config.objectives
     assert (generator.size, generator.num_layers, generator.sharing) == (1.0, 1, "gdes")
-    assert generator.enhanced_mask_decoder and (head.form, head.weight) == ("deberta", 10.0)
+    assert generator.enhanced_mask_decoder and generator.decoupled
+    assert (head.form, head.weight) == ("deberta", 10.0)
     masks = converted.config.corruption
     assert (masks.windows, masks.mask_prob, masks.random_prob) == (True, 1.0, 0.0)
     assert converted.config.segments.max_length == 13 and masks.max_predictions == 2

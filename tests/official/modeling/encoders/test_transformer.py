@@ -240,6 +240,29 @@ def test_theta_is_that_of_the_kind_of_layer():
     assert not np.allclose(*(run(e)["sequence_output"] for e in (encoder, swapped)), atol=1e-3)
 
 
+def test_turned_pairs_of_neighbors_are_the_same_scores_in_another_order():
+    """NeoBERT turns number 2 i of a head with 2 i + 1: its rows of W_q and W_k change places."""
+    rng = np.random.default_rng(0)
+    query, key = rng.standard_normal((2, 1, 1, 6, 8))
+
+    def of_pairs(x):
+        out = np.empty_like(x)
+        for t in range(6):
+            for i in range(4):
+                point = complex(*x[0, 0, t, 2 * i : 2 * i + 2])
+                point *= np.exp(1j * t / 10000 ** (2 * i / 8))
+                out[0, 0, t, 2 * i : 2 * i + 2] = point.real, point.imag
+        return out
+
+    expected = of_pairs(query)[0, 0] @ of_pairs(key)[0, 0].T
+    turn = Rotation.of(np.arange(6, dtype="int32")[None], 8, 10000.0, "float64").turn
+    halves = [*range(0, 8, 2), *range(1, 8, 2)]
+    scores = [turn(tf.constant(x[..., halves])).numpy()[0, 0] for x in (query, key)]
+    np.testing.assert_allclose(scores[0] @ scores[1].T, expected, rtol=1e-10)
+    as_they_are = [turn(tf.constant(x)).numpy()[0, 0] for x in (query, key)]
+    assert np.abs(as_they_are[0] @ as_they_are[1].T - expected).max() > 0.1
+
+
 def test_angles_are_those_of_float32_in_bfloat16():
     positions = np.array([[0, 1, 7, 8000]], "int32")
     given = Rotation.of(positions, 64, 10000.0, "bfloat16")

@@ -17,6 +17,7 @@ from official.modeling.layers import embeddings, kernels
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives import base, masked_lm, replaced_tokens
+from official.training import optimizers
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_electra import CORRUPTION
@@ -141,6 +142,11 @@ def test_disentangled_sharing_separates_the_gradients_of_one_table():
 
     assert gradients("generator") == [True, False]
     assert gradients("replaced_tokens") == [False, True]
+    # Weight decay, which leaves norms and biases alone, falls on the differences too.
+    decayed = optimizers.AdamW(0.1)
+    decayed.build(model.trainable_variables)
+    assert DELTA in [v.path.removeprefix("model/") for v, decays in zip(
+        model.trainable_variables, decayed._decayed, strict=True) if decays]  # fmt: skip
     # Others read the sum, and this model goes on with both.
     arrays = {path: variable.numpy() for path, variable in variables.items()}
     finished = embeddings.finished(arrays)
