@@ -38,7 +38,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import added_tokens, offsets, word_starts
+from official.tokenizers import added_tokens, composition, offsets, word_starts
 from official.tokenizers.added_tokens import SPACE
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.byte_vocabulary import (
@@ -51,6 +51,7 @@ from official.tokenizers.byte_vocabulary import (
     read_pieces,
     spelling,
 )
+from official.tokenizers.composition import NFC
 from official.tokenizers.file_formats import find_specials, switch
 from official.tokenizers.pair_merges import LONGEST, PairMerges
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
@@ -94,7 +95,6 @@ _KINDS = bytes(
 )
 _ANY = 7  # all kinds
 _FORM = "unicode_normalization"  # the setting
-NFC = "NFC"
 _BMP_END, _END = 0xFFFF, 0x10FFFF
 _SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
@@ -185,10 +185,7 @@ class ByteBPESplitter(Splitter):
 
     def composed(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns strings [N] in the form NFC, if the tokenizer has it."""
-        if not self._nfc:
-            return texts
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
-        return tf_text.normalize_utf8(texts, NFC)
+        return composition.composed(texts) if self._nfc else texts
 
     def split_words(self, text_words: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the ids of the words of texts, string [N, None]: int32 [N, None]."""
@@ -209,10 +206,10 @@ class ByteBPESplitter(Splitter):
         ends -= tf.gather(before, offsets.rows_of(ids))
         starts = ids.with_values(tf.maximum(ends - lengths, 0))
         bounds = starts, ids.with_values(tf.maximum(ends, 0))
+        cleaned = characters, None
         if self._nfc:
-            _, places = tf_text.normalize_utf8_with_offsets_map(texts, NFC)
-            bounds = tuple(tf_text.find_source_offsets(places, each) for each in bounds)
-        characters_of = offsets.characters_of(offsets.origins(characters), *bounds)
+            cleaned = composition.composed_by_character(characters)
+        characters_of = offsets.characters_of(offsets.origins(*cleaned), *bounds)
         return offsets.Tokens(ids, *offsets.trimmed(characters, *characters_of))
 
     def spell(self, words: tf.Tensor) -> tf.RaggedTensor:

@@ -20,6 +20,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.tokenizers import offsets
+from official.tokenizers.composition import composed, composed_by_character
 from official.tokenizers.offsets import WHITE_SPACE
 from official.tokenizers.word_starts import BLANK
 
@@ -50,10 +51,7 @@ a92b-a92d a953 a9b3 a9c0 aab0 aab2-aab4 aab7-aab8 aabe-aabf aac1 aaf6 abed fb1e 
 _CLASS = ("-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split())
 COMBINING = f"[{''.join(_CLASS)}]"
 _NONCHARACTER = "\uffff"
-# The white space of Unicode, and what joins the character before it in the form NFC: marks, and the
-# second and third parts of Korean syllables.
-_SPACE = r"[\t-\r\x{85}\pZ]"
-_JOINS = r"[\pM\x{1160}-\x{11ff}]"
+_SPACE = r"[\t-\r\x{85}\pZ]"  # the white space of Unicode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +102,7 @@ class TextRules:
             texts = tf.strings.regex_replace(texts, rf"{_SPACE}{{2,}}|[\t\n\r]", " ")
             texts = tf.strings.regex_replace(texts, f"{_SPACE}+$", "")
         texts = self._apply_to_letters(texts)
-        return _composed(texts) if self.compose else texts
+        return composed(texts) if self.compose else texts
 
     def apply_by_character(self, characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Normalizes texts that are split into characters, as `apply` does.
@@ -143,9 +141,8 @@ class TextRules:
         if not self.keep_accents:
             second |= tf.strings.regex_full_match(given, self._marks)
         if self.compose:
-            joins = tf.strings.regex_full_match(given, _JOINS) & ~runs.begins_text
-            values, joined = _composed_at_first(values, joins)
-            second |= joined
+            cleaned, joined = composed_by_character(characters.with_values(values))
+            return cleaned, second | joined
         return characters.with_values(values), second
 
     def _apply_to_letters(self, texts: tf.Tensor) -> tf.Tensor:
@@ -160,36 +157,12 @@ class TextRules:
         return texts
 
 
-def _composed(texts: tf.Tensor) -> tf.Tensor:
-    """Returns strings in the form NFC."""
-    return tf_text.normalize_utf8(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), "NFC")
-
-
-def _composed_at_first(values: tf.Tensor, joins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Composes characters (NFC) with those that follow.
-
-    Args:
-      values: string [C].
-      joins: whether a character may become a part of those before it, bool [C].
-
-    Returns:
-      The strings, where those that became parts of others are empty; and which these are, bool [C].
-    """
-    number = tf.cumsum(tf.cast(~joins, tf.int32)) - 1
-    whole = tf.strings.unsorted_segment_join(values, number, tf.size(values))
-    composed = _composed(whole)
-    changed = tf.gather(composed != whole, number)
-    first = tf.where(changed, tf.gather(composed, number), values)
-    return tf.where(changed & joins, "", first), changed & joins
-
-
 class _Runs:
     """The runs of equal characters in texts; all blanks are equal.
 
     Attributes:
       offset: int32 [C], the position of a character in its run, from 0.
       length: int32 [C], the length of its run.
-      begins_text: bool [C], whether a character is the first of its text.
       at_end: bool [C], whether the run ends its text.
       at_edge: bool [C], whether the run begins or ends its text.
     """
@@ -208,7 +181,6 @@ class _Runs:
         self.offset = tf.range(count) - first
         row_starts = tf.cast(tf.gather(characters.row_starts(), rows), tf.int32)
         row_ends = tf.cast(tf.gather(characters.row_limits(), rows), tf.int32)
-        self.begins_text = tf.range(count) == row_starts
         self.at_end = first + self.length == row_ends
         self.at_edge = (first == row_starts) | self.at_end
 

@@ -31,7 +31,8 @@ from sentencepiece import sentencepiece_model_pb2
 from official.tokenizers import added_tokens, file_formats, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import PAIRS, Tokenizer
-from official.tokenizers.byte_bpe import NFC, ByteBPE
+from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.composition import NFC
 from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.tokenizers.word_starts import BLANK

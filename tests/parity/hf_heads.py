@@ -33,6 +33,7 @@ DEBERTA = {"relative_attention": True, "position_biased_input": False, "pos_att_
 DEBERTA |= {"type_vocab_size": 0}
 DEBERTA_V1 = {**DEBERTA, "vocab_size": 263, "max_relative_positions": 6}
 DEBERTA |= {"share_att_key": True, "position_buckets": 6, "norm_rel_ebd": "layer_norm"}
+MODERN = {"local_attention": 6, "hidden_size": 18, "attn_implementation": "eager"}
 DISTIL = {"hidden_dim": 22, "dim": 15, "n_layers": 2, "n_heads": 3}
 
 # What differs from the sizes above, by class and, where a class is there twice, more of a name.
@@ -94,6 +95,8 @@ SYSTEMS = {
     "Albert": ("albert", {"embedding_size": 7}),
     "XLNet": ("xlnet", XLNET),
     "GPT2": ("gpt2", {}),
+    "DebertaV2": ("deberta", {**DEBERTA, "legacy": False, "tie_word_embeddings": False}),
+    "ModernBert": ("modernbert", MODERN),
     "T5": (
         "t5",
         {

@@ -16,6 +16,7 @@ from official.modeling import masks
 from official.saving import model_folder
 from tests import GOLDEN
 from tests.official.conversion import systems
+from tests.official.tokenizers.test_tokenizer_json import alone
 
 NAMES = ("v3", "v2", "v1")
 
@@ -146,7 +147,8 @@ def test_ids_of_a_sentencepiece_model_without_the_mask_token(hf, folders):
     assert after.read_bytes() == before.read_bytes()
     (folders / "written" / "fast" / "spm.model").unlink()
     fast = tokenizers.load(folders / "written" / "fast")
-    assert [row.tolist() for row in fast.encode(texts, special=True)] == ids["fast"]
+    for text, row, theirs in zip(texts, fast.encode(texts, special=True), ids["fast"], strict=True):
+        assert row.tolist() == theirs or alone(text), text
 
 
 def test_ids_of_a_byte_vocabulary(hf, folders):

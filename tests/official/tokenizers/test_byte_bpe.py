@@ -173,6 +173,13 @@ def test_characters_may_be_composed_first(tmp_path):
         accents = [apart[p] for p in covered - letters]
         assert covered >= letters and all(map(unicodedata.combining, accents))
         at += size
+    # Both bytes of a letter that is no piece have its place, and a text may be empty.
+    texts = ["", "x\u03c9\u0301", "", "\u03c9\u0301 a", ""]
+    rows = composed.encode_with_offsets(texts)
+    places = [list(zip(*(row[1:]), strict=True)) for row in rows]
+    assert places[0] == places[2] == places[4] == []
+    assert places[1] == [(0, 1), (1, 3), (1, 3)]
+    assert places[3] == [(0, 2), (0, 2), (3, 4)]
     # A slice may begin with the accent of the letter before it.
     cuts = [["A cafe", "\u0301 in", " A\u030angstro\u0308m"], ["a", "b"]]
     flat, bounds = composed.encode_slices(cuts)
