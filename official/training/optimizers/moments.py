@@ -148,6 +148,8 @@ class StableAdamW(TwoMoments):
     the schedule, whatever the peak is.
 
     `r` is that of a whole variable: queries, keys and values that are joined have one, as there.
+    Gate and inner map of a gated feed-forward network have one each, and in the release they are
+    joined too.
 
     Args:
       peak: the largest learning rate.
