@@ -54,7 +54,7 @@ class Trainings(parts.Part):
     def run(self, case: int) -> parts.Outcome:
         """Kills a run, and compares its end."""
         outcome, rng = parts.Outcome(), self.rng(case)
-        # Each system with one worker and with two, in any 18 cases.
+        # Each system with one worker and with two, in any 22 cases.
         system = list(SYSTEMS)[case * 7 % len(SYSTEMS)]
         count = 1 + case % 2
         whole = self._whole(system, count)

@@ -26,6 +26,8 @@ SYSTEMS = {
     "albert": ("unigram", 100),
     "gpt2": ("byte_bpe", 350),
     "electra": ("wordpiece", 150),
+    "deberta_v3": ("unigram", 100),
+    "modernbert": ("byte_bpe", 350),
     "xlnet": ("unigram", 100),
     "transformer_xl": ("wordpiece", 150),
 }

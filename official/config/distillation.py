@@ -51,14 +51,16 @@ class DistillationConfig(ObjectiveConfig):
       logits: weight of the mean squared error of the outputs before the softmax.
       cosine: weight of 1 - cosine of the last hidden states (DistilBERT).
       relation: weight of KL(teacher || student) of the `relations` of the last layer (MiniLM).
-      relations: 'attention' = the attention distributions; 'query', 'key' and 'value' = the
-        softmax of the scaled products of these vectors with each other. MiniLM has attention
-        and value, MiniLMv2 query, key and value.
+      relations: 'attention' = the attention distributions, which for layers with local attention
+        are over the tokens nearby; 'query', 'key' and 'value' = the softmax of the scaled products
+        of these vectors with each other, of all tokens. MiniLM has attention and value, MiniLMv2
+        query, key and value.
       relation_heads: the number of heads that query, key and value are split into again
         (MiniLMv2: 48 or 64); 0 = the attention heads, of which both need the same number.
       relation_layer: the layer of the teacher, from 1; None = the last one.
       scores: weight of the mean squared error of the attention scores before the softmax
-        (TinyBERT), summed over the matched layers.
+        (TinyBERT), summed over the matched layers. Pairs of tokens that a layer does not attend to
+        do not count.
       hidden: weight of the mean squared error of the hidden states (TinyBERT), summed over the
         embeddings and the matched layers.
       layers: the layer of the teacher, from 1, that each layer of the student is matched with.
@@ -246,7 +248,9 @@ class DistillationConfig(ObjectiveConfig):
         if self.scores:
             _check_heads("scores", student, teacher)
         if self.hidden or self.scores:
-            self.matched_layers(student.num_layers, teacher.num_layers)
+            layers = self.matched_layers(student.num_layers, teacher.num_layers)
+            if self.scores:
+                _check_reach("scores", student, teacher, enumerate(layers, start=1))
         if self.hidden and self.projection == "none" and student.hidden_size != teacher.hidden_size:
             raise ValueError(
                 f"projection: none, and the student has hidden_size {student.hidden_size}, the "
@@ -287,6 +291,9 @@ class DistillationConfig(ObjectiveConfig):
                 f"relation_layer: {self.relation_layer}, and the teacher has {teacher.num_layers} "
                 "layers"
             )
+        if "attention" in self.relations:
+            last = student.num_states - 1, self.relation_layer or teacher.num_states - 1
+            _check_reach("relation", student, teacher, [last])
         if not self.relation_heads:
             _check_heads("relation", student, teacher)
             return
@@ -307,6 +314,24 @@ def find(config: Config) -> DistillationConfig | None:
 def head_size(encoder: EncoderConfig) -> int:
     """Returns the size of an attention head."""
     return getattr(encoder, "head_size", None) or encoder.hidden_size // encoder.num_heads
+
+
+def _check_reach(
+    key: str, student: EncoderConfig, teacher: EncoderConfig, layers: Iterable[tuple[int, int]]
+) -> None:
+    for ours, theirs in layers:
+        pair = [student.reach(ours - 1), teacher.reach(theirs - 1)]
+        if len(set(pair)) > 1:
+            far = [
+                "all tokens" if r is None else f"those at a distance of at most {r}" for r in pair
+            ]
+            names = "layers" if key == "scores" else "relation_layer"
+            more = ", or relations: [query, key, value]" * (key == "relation")
+            raise ValueError(
+                f"{key}: layer {ours} of the student attends to {far[0]}, and layer {theirs} of "
+                f"the teacher to {far[1]}: name a layer that attends to the same tokens "
+                f"({names}){more}"
+            )
 
 
 def _has_parts(encoder: EncoderConfig) -> bool:

@@ -300,9 +300,14 @@ class TransformerConfig(EncoderConfig):
         """Whether the embeddings have a norm."""
         return self.norm == "post" if self.norm_embeddings is None else self.norm_embeddings
 
+    def reach(self, layer: int) -> int | None:
+        """See `EncoderConfig`."""
+        local = self.local_attention
+        return None if local is None or layer % local.global_every == 0 else local.reach
+
     def is_local(self, layer: int) -> bool:
         """Returns whether the attention of a layer is local, of the layers from 0 on."""
-        return self.local_attention is not None and layer % self.local_attention.global_every != 0
+        return self.reach(layer) is not None
 
     @property
     def num_states(self) -> int:

@@ -125,6 +125,11 @@ class EncoderConfig(Part):
         """The number of layers whose states it returns, the token layer among them."""
         return self.num_layers + 1
 
+    def reach(self, layer: int) -> int | None:
+        """Returns the largest distance that a layer, from 0, attends to; None = any."""
+        del layer
+        return None
+
     def without_memory(self) -> Self:
         """Returns the encoder for rows that are read by themselves."""
         names = {field.name for field in dataclasses.fields(self)}

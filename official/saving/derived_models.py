@@ -139,11 +139,15 @@ def make_student(
     }
     if plan.segments != "keep":
         changes["segment_types"] = 0
+    try:
+        encoder = dataclasses.replace(config.encoder, **changes)
+    except ValueError as error:
+        raise UserError(f"--layers: a student of {source} has the encoder: {error}") from None
     student = dataclasses.replace(
         config,
         name=f"{config.name}_student",
         seed=plan.seed,
-        encoder=dataclasses.replace(config.encoder, **changes),
+        encoder=encoder,
         objectives=tuple(o for o in config.objectives if o.type in ("masked_lm", "causal_lm")),
     )
     made = model_folder.build(student).variables_by_path()

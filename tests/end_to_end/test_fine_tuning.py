@@ -1,4 +1,4 @@
-"""An XLNet and a GPT-2 learn a task from the same kind of shards, by commands, and are served."""
+"""Encoders learn a task from the same kind of shards, by commands, and are served."""
 
 import json
 
@@ -17,6 +17,7 @@ from official.serving import saved_model
 from official.training.trainer import Trainer
 from tests import commands, small
 from tests.streams import stream_folder
+from tests.systems import SYSTEMS
 from tfrecords_tools.tasks import builder as task_builder
 
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
@@ -37,6 +38,16 @@ XLNET = {
     "encoder": {"type": "transformer_xl", **SIZES, "memory_length": 8, "reuse_length": 8},
     "objectives": [{"type": "permutation_lm"}],
 }  # fmt: skip
+# The next two have rows of their own systems, and no pooler.
+DEBERTA, MODERN = (
+    {
+        **SYSTEMS[name],
+        "encoder__hidden_size": 32,
+        "encoder__intermediate_size": 48,
+        "encoder__initializer_range": 0.1,
+    }
+    for name in ("deberta_v3", "modernbert")
+)
 GPT2 = {
     "segments": {"format": "full_sentences", "max_length": 32},
     "corruption": None,
@@ -84,7 +95,12 @@ def examples(count, seed, kind):
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "system, kind", [(XLNET, "classification"), (GPT2, "regression")], ids=["xlnet", "gpt2"]
+    "system, kind",
+    [
+        (XLNET, "classification"), (GPT2, "regression"), (DEBERTA, "classification"),
+        (MODERN, "classification"),
+    ],
+    ids=["xlnet", "gpt2", "deberta", "modernbert"],
 )  # fmt: skip
 def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     """Each encoder with one of the heads: pooling is of the encoder, answers are of the head."""
@@ -112,7 +128,8 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     )  # fmt: skip
     assert f"(encoder); these are fresh: encoder/pooler, {kind}\n" in said
     encoder = configs.load(folder).encoder
-    assert (encoder.pooler, encoder.pooled_position) == (True, "last")
+    position = "last" if system in (XLNET, GPT2) else "first"
+    assert (encoder.pooler, encoder.pooled_position) == (True, position)
     assert getattr(encoder, "memory_length", 0) == 0
 
     run(

@@ -19,6 +19,7 @@ from official.shards import manifest, side_texts
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import choices, commands, small, squads
+from tests.official.serving.test_predictor import DEBERTA, MODERN
 from tfrecords_tools.tasks import builder as task_builder
 
 SIZES = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "intermediate_size": 24}
@@ -246,8 +247,8 @@ def test_several_labels(tmp_path):
         task_builder.build(task, {"validation": path}, known, folder, 16, **SILENT)
     head = {"type": "multi_label", "labels": ["a", "b", "c"], "thresholds": [0.4, 0.5, 0.6]}
     folders = [
-        member(tmp_path / "one", shards[0], head),
-        member(tmp_path / "two", shards[1], head, encoder=XLNET, seed=4),
+        member(tmp_path / "one", shards[0], head, encoder=DEBERTA),
+        member(tmp_path / "two", shards[1], head, encoder=MODERN, seed=4),
     ]
     each = np.array([
         alone(folder, data, "validation", "probabilities")[0]

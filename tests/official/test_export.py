@@ -34,6 +34,8 @@ OBJECTIVES = {
     "bare": None,
 }
 
+GDES = {"size": 1.0, "num_layers": 1, "sharing": "gdes"}
+
 # What a server does, without anything of this project.
 CLIENT = """
 import json, sys
@@ -260,8 +262,17 @@ def test_every_variable_is_stored_once(exported):
 
 
 @pytest.mark.slow
-def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
-    objectives = (GeneratorConfig(size=1 / 3), ReplacedTokensConfig())
+@pytest.mark.parametrize(
+    ("precision", "options"),
+    [
+        ("float32", {"size": 1 / 3}),
+        pytest.param("float32", GDES, marks=pytest.mark.long),
+        pytest.param("int8", GDES, marks=pytest.mark.long),
+    ],
+)
+def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path, precision, options):
+    """The generator of GDES has a part of the token table, which is the encoder's too."""
+    objectives = (GeneratorConfig(**options), ReplacedTokensConfig())
     make(
         tmp_path / "model",
         "bare",
@@ -269,15 +280,21 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
         segments=configs.Segments(max_length=12),
         corruption=TokenMasksConfig(),
     )
-    saved_model.export(tmp_path / "model", tmp_path / "saved")
+    saved_model.export(tmp_path / "model", tmp_path / "saved", precision=precision)
     stored = tf.train.load_checkpoint(str(tmp_path / "saved" / "variables" / "variables"))
     names = stored.get_variable_to_shape_map()
     model = model_folder.restore(tmp_path / "model")[2]
-    assert len(names) - 1 == len(model.encoder.weights) < len(model.variables)
+    if precision == "float32":
+        assert len(names) - 1 == len(model.encoder.weights) < len(model.variables)
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     answers = signature(text=tf.constant(TEXTS))["sequence_output"]
-    expected = official.load(tmp_path / "model").encode(TEXTS, pooling="first")
+    loaded = official.load(tmp_path / "model", precision=precision)
+    expected = loaded.encode(TEXTS, pooling="first")
     np.testing.assert_allclose(answers[:, 0], expected, atol=1e-5)
+    # By the model as it is trained, and not in integers.
+    batch = {"token_ids": np.array([[loaded.tokenizer.cls_id, loaded.tokenizer.sep_id]])}
+    trained = model.encode(batch)["sequence_output"][0, 0]
+    np.testing.assert_allclose(expected[1], trained, atol=1e-5 if precision == "float32" else 0.2)
 
 
 @pytest.mark.slow

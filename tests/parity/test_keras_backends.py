@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 import official
-from official.config.encoders import BilmConfig, EncoderDecoderConfig, TransformerXLConfig
+from official.config.encoders import (
+    BilmConfig,
+    Convolution,
+    Disentangled,
+    EncoderDecoderConfig,
+    LocalAttention,
+    TransformerXLConfig,
+)
 from official.config.registry import OBJECTIVES
 from official.utils import strict
 from tests.official.modeling.test_model import BATCH, ENCODER
@@ -51,8 +58,32 @@ POOLED = (
     of("regression"),
 )
 TAGS = of("token_classification", num_labels=3, crf=True, bilstm=5)
+DEBERTA = change(
+    ENCODER, num_layers=3, positions="none", segment_types=0, activation="gelu", pooler=False,
+    disentangled=Disentangled(4, 6), convolution=Convolution(),
+)  # fmt: skip
+MODERN = change(
+    ENCODER, num_layers=3, positions="rotary", local_attention=LocalAttention(2, 2), norm="pre",
+    gated=True, activation="gelu", use_bias=False, norm_bias=False, norm_embeddings=True,
+    first_norm=False, segment_types=0, pooler=False,
+)  # fmt: skip
 FORMS = {
     "BERT": (ENCODER, (*POOLED, TAGS)),
+    "DeBERTa, v1": (
+        change(ENCODER, disentangled=Disentangled(0, 5, own_projections=True)),
+        (of("masked_lm", enhanced_mask_decoder=True),),
+    ),
+    "DeBERTa": (
+        DEBERTA,
+        (
+            of("generator", num_layers=2, sharing="gdes", enhanced_mask_decoder=True),
+            of("replaced_tokens", form="deberta"),
+        ),
+    ),
+    "ModernBERT": (
+        MODERN,
+        (of("masked_lm"), of("classification", num_labels=3, pooling="mean", transform=True)),
+    ),
     "ELECTRA, ALBERT": (
         change(ENCODER, layer_groups=1, embedding_size=6, activation="relu"),
         (of("generator", size=0.5, num_layers=1), of("replaced_tokens")),

@@ -52,15 +52,19 @@ class Blocks(NamedTuple):
             size, beside = ops.where(whole, length, size), ops.where(whole, 0, reach)
         if attention_mask is None:
             attention_mask = ops.ones((1, 1, 1, length), "bool")
-        real = ops.transpose(attention_mask, (0, 1, 3, 2))  # [B or 1, 1, T, 1]
+
+        def of_keys(x):  # [B or 1, 1, T, 1] to [B or 1, C, 1, K]
+            return ops.transpose(_keys(x, size, beside)[:, 0], (0, 1, 3, 2))
+
         # A position outside of the row is False.
-        real = ops.transpose(_keys(real, size, beside), (0, 1, 2, 4, 3))  # [B or 1, 1, C, 1, K]
+        real = of_keys(ops.transpose(attention_mask, (0, 1, 3, 2)))
+        # Four axes, since LiteRT aborts where booleans of five are broadcast.
         mask = masks.combine(real, masks.window(size, size + 2 * beside, reach, beside))
         if part_ids is not None:
             parts = ops.expand_dims(part_ids, (1, 3))  # [B, 1, T, 1]
-            keys = ops.transpose(_keys(parts, size, beside), (0, 1, 2, 4, 3))
-            mask = masks.combine(mask, ops.equal(_queries(parts, size), keys))
-        return cls(mask)
+            same = ops.equal(_queries(parts, size)[:, 0], of_keys(parts))  # [B, C, Q, K]
+            mask = masks.combine(mask, same)
+        return cls(ops.expand_dims(mask, 1))
 
     def queries(self, x: Tensor) -> Tensor:
         """Cuts x [B, N, T, H] into blocks, the last of which is filled up: [B, N, C, Q, H]."""

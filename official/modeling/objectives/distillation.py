@@ -11,6 +11,7 @@ Shapes: B batch, T length, N heads, H head size, D hidden, R rows of outputs, C 
 G relation heads, K teachers.
 """
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -162,8 +163,7 @@ class Objective(base.Objective):
             elif term == "hidden" and self._released:
                 sums[term] = positions
             elif term == "scores":
-                related = pairs(batch, self.encoder_config.causal)
-                sums[term] = ops.sum(ops.sum(self.as_loss(related), axis=(1, 2)) * examples)
+                sums[term] = self._mean_pairs(batch, examples)
             else:
                 sums[term] = tokens
         return {f"{self.name}_{term}": total for term, total in sums.items()}
@@ -192,6 +192,19 @@ class Objective(base.Objective):
 
     def _has_teachers(self, batch: Batch):
         return bool(self._references.teachers) or TEACHER_LOGITS in batch
+
+    def _mean_pairs(self, batch: Batch, examples: Tensor) -> Tensor:
+        """Returns the number of pairs that a layer attends to, as a mean over the layers.
+
+        `examples` [B] are the weights of rows.
+        """
+        encoder, total = self.encoder_config, 0.0
+        layers = collections.Counter(map(encoder.reach, range(encoder.num_states - 1)))
+        for far, count in layers.items():
+            related = self.as_loss(pairs(batch, encoder.causal, distance=far))
+            found = ops.sum(ops.sum(related, axis=(1, 2)) * examples)
+            total = total + found * (count / layers.total())
+        return total
 
     def _row_weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each row of the encoder, which is a choice of an example or one.
@@ -282,9 +295,10 @@ class Objective(base.Objective):
         if not self.config.scores:
             return {}
         mine, theirs = encoded["attention_parts"], teacher["attention_parts"]
-        related = pairs(batch, self.encoder_config.causal, from_padding=self._released)
+        options = {"causal": self.encoder_config.causal, "from_padding": self._released}
         total = 0.0
         for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
+            related = pairs(batch, distance=self.encoder_config.reach(i), **options)
             ours, target = self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)
             if self._released:
                 ours, target = without_masked(ours), without_masked(target)
@@ -298,9 +312,11 @@ class Objective(base.Objective):
             return {}
         mine = encoded["attention_parts"][-1]
         theirs = teacher["attention_parts"][(config.relation_layer or 0) - 1]
-        related = pairs(batch, self.encoder_config.causal)
+        encoder = self.encoder_config
         total = 0.0
         for kind in config.relations:
+            far = encoder.reach(encoder.num_states - 2) if kind == "attention" else None
+            related = pairs(batch, encoder.causal, distance=far)
             ours, target = (
                 self.as_loss(relation(part, kind, config.relation_heads)) for part in (mine, theirs)
             )
@@ -337,11 +353,14 @@ def cosine_distance(student: Tensor, target: Tensor) -> Tensor:
     return 1 - products * ops.rsqrt(ops.maximum(squares, 1e-16))
 
 
-def pairs(batch: Batch, causal: bool = False, from_padding: bool = False) -> Tensor:
+def pairs(
+    batch: Batch, causal: bool = False, from_padding: bool = False, distance: int | None = None
+) -> Tensor:
     """Returns the pairs of real tokens of which the first attends to the second: bool [B, T, T].
 
     The batch has `padding_mask` [B, T], and may have `part_ids` and `block_ids` as in
     `official.modeling.encoders.inputs`. With `from_padding`, the first of a pair may be padding.
+    `distance` is the largest distance of the two; None = any.
     """
     real = ops.cast(batch["padding_mask"], "bool")
     length = ops.shape(real)[1]
@@ -351,6 +370,7 @@ def pairs(batch: Batch, causal: bool = False, from_padding: bool = False) -> Ten
         masks.parts(batch["part_ids"]) if "part_ids" in batch else None,
         masks.blocks(batch["block_ids"]) if "block_ids" in batch else None,
         masks.causal(length, length) if causal else None,
+        None if distance is None else masks.window(length, length, distance),
     )
     return mask[:, 0]
 

@@ -110,6 +110,8 @@ class MaskedLM(base.Objective):
         """See `base.Objective`: [B * T, V], or [B * P, V] of the masked positions."""
         del rng
         hidden = encoded["sequence_output"]
+        if self.position_table is not None:  # of a teacher: what it reads is not the last layer
+            hidden = self.states(batch, encoder)
         if positions == "masked":
             hidden = flat_positions(hidden, batch["masked_positions"])
         return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)

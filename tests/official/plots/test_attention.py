@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from official.conversion import converted_model, huggingface
+from official.modeling.layers.disentangled import table_rows
 from official.plots import attention
 from official.saving import model_folder
 from official.utils.errors import UserError
 from tests import ROOT
+from tests.official.serving.test_predictor import DEBERTA, MODERN, load
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 T5 = ROOT / "tests" / "golden" / "t5" / "v1_0"
@@ -27,6 +29,46 @@ def test_attention_is_the_models_own(tmp_path):
     assert attention.weights("the cat sat on a mat", tokenizer, model, 4)[0][-1] == "[SEP]"
     with pytest.raises(UserError, match="has no token"):
         attention.weights("", tokenizer, model)
+
+
+def test_a_local_layer_has_weights_nearby_alone(tmp_path):
+    loaded = load(tmp_path / "model", encoder=MODERN)
+    text = "The cat sat on a mat, and the dog ran."
+    tokens, layers = attention.weights(text, loaded.tokenizer, loaded.model)
+    places = np.arange(len(tokens))
+    near = np.abs(places[:, None] - places) <= 2
+    assert len(tokens) > 10
+    for layer, allowed in zip(layers, (np.ones_like(near), near), strict=True):
+        assert layer.shape == (3, len(tokens), len(tokens))
+        np.testing.assert_array_equal(layer > 0, np.broadcast_to(allowed, layer.shape))
+        np.testing.assert_allclose(layer.sum(axis=-1), 1, atol=1e-5)
+
+
+def test_the_weights_of_disentangled_attention_are_of_all_three_terms(tmp_path):
+    loaded = load(tmp_path / "model", encoder=DEBERTA)
+    tokens, layers = attention.weights("The cat sat on a mat.", loaded.tokenizer, loaded.model)
+    v = {p: x.numpy() for p, x in loaded.model.variables_by_path().items()}
+    name = "encoder/layer_0/attention/query_key_value"
+    kernels, biases = (np.split(v[f"{name}/{part}"], 3, axis=-1) for part in ("kernel", "bias"))
+    table = v["encoder/distance_table/table"]
+    table = table - table.mean(axis=1, keepdims=True)
+    table /= np.sqrt((table**2).mean(axis=1, keepdims=True) + 1e-12)  # with its first scale
+    ids = np.array([[loaded.tokenizer.pieces.index(token) for token in tokens]], np.int32)
+    x = loaded.model.encode({"token_ids": ids}, output_all=True)["hidden_states"][0][0].numpy()
+    for head in range(3):
+        own = slice(4 * head, 4 * head + 4)
+        query, key, far_query, far_key = (
+            (rows @ kernels[part] + biases[part])[:, own]
+            for rows, part in ((x, 0), (x, 1), (table, 0), (table, 1))
+        )
+        for i in range(len(tokens)):
+            rows = table_rows(i - np.arange(len(tokens)), buckets=4, max_distance=9)
+            scores = [
+                query[i] @ key[j] + query[i] @ far_key[r] + key[j] @ far_query[r]
+                for j, r in enumerate(rows)
+            ]
+            chances = np.exp(np.array(scores) / np.sqrt(12))
+            np.testing.assert_allclose(layers[0][head, i], chances / chances.sum(), atol=1e-5)
 
 
 def test_the_encoder_of_an_encoder_decoder_reads_a_text_and_its_end(tmp_path):

@@ -9,8 +9,20 @@ import official
 from official import config as configs
 from official import students as command
 from official import tokenizers
-from official.config.encoders import TransformerConfig
-from official.config.objectives import CausalLMConfig, MaskedLMConfig, SentencePairConfig
+from official.config.encoders import (
+    Convolution,
+    Disentangled,
+    LocalAttention,
+    TransformerConfig,
+)
+from official.config.objectives import (
+    CausalLMConfig,
+    GeneratorConfig,
+    MaskedLMConfig,
+    ReplacedTokensConfig,
+    SentencePairConfig,
+)
+from official.modeling.layers import embeddings
 from official.modeling.model import Model
 from official.saving import derived_models, model_folder, named_arrays
 from official.utils.errors import UserError
@@ -121,6 +133,45 @@ def test_a_gpt2_keeps_its_final_norm():
         arrays["encoder/layer_1/feed_forward/inner/kernel"],
         variables["encoder/layer_11/feed_forward/inner/kernel"],
     )
+
+
+def test_layers_of_a_modernbert_stay_local_or_global():
+    config, variables = teacher(
+        MaskedLMConfig(), norm="pre", positions="rotary", first_norm=False, norm_embeddings=True,
+        local_attention=LocalAttention(4, 3), segment_types=0, pooler=False, gated=True,
+    )  # fmt: skip
+    student, arrays = derived_models.make_student(
+        config, variables, derived_models.StudentPlan((0, 1, 5, 6, 10))
+    )
+    assert [student.encoder.is_local(i) for i in range(5)] == [False, True, True, False, True]
+    assert "encoder/layer_0/attention_norm/scale" not in arrays
+    for i, layer in enumerate((0, 1, 5, 6, 10)):
+        for name in ("feed_forward/gate/kernel", "feed_forward_norm/scale"):
+            ours, theirs = (f"encoder/layer_{number}/{name}" for number in (i, layer))
+            np.testing.assert_array_equal(arrays[ours], variables[theirs])
+    for layers, pair in (((0, 3), (1, 3)), ((3, 4), (0, 3)), ((0, 1, 3), (2, 3))):
+        message = "layer {} of the student would be layer {} of teacher, which".format(*pair)
+        with pytest.raises(UserError, match=message):
+            derived_models.make_student(config, variables, derived_models.StudentPlan(layers))
+
+
+def test_a_student_of_a_deberta_has_its_distances_and_the_sum_of_its_tables():
+    config, variables = teacher(
+        GeneratorConfig(size=1.0, num_layers=2, sharing="gdes"), ReplacedTokensConfig(),
+        positions="none", disentangled=Disentangled(4, 9), segment_types=0,
+        convolution=Convolution(), pooler=False,
+    )  # fmt: skip
+    whole = embeddings.finished(variables)
+    student, arrays = derived_models.make_student(config, whole, derived_models.StudentPlan((0, 7)))
+    assert student.objectives == ()
+    table = "encoder/embeddings/token_embedding/table"
+    np.testing.assert_array_equal(arrays[table], whole[table])
+    for path in arrays:
+        if path.startswith(("encoder/distance_table/", "encoder/convolution/")):
+            np.testing.assert_array_equal(arrays[path], variables[path])
+    message = "--layers: a student of T has the encoder: convolution: it comes between two layers"
+    with pytest.raises(UserError, match=message):
+        derived_models.make_student(config, whole, derived_models.StudentPlan((0,)), "T")
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none", "learned"])

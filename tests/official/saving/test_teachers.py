@@ -112,6 +112,18 @@ def test_teachers_are_loaded_beside_the_student(masked):
         ),
         ({"relation": 1.0, "relation_layer": 5}, {}, "relation_layer: 5, and the teacher has 4"),
         (
+            {"scores": 1.0}, {"num_layers": 2, "local_attention": {"window": 5, "global_every": 2}},
+            "distillation.scores: layer 2 of the student attends to those at a distance of at most "
+            "2, and layer 4 of the teacher to all tokens: name a layer that attends to the same "
+            "tokens (layers)",
+        ),
+        (
+            {"relation": 1.0}, {"num_layers": 2, "local_attention": {"window": 4}},
+            "distillation.relation: layer 2 of the student attends to those at a distance of at "
+            "most 2, and layer 4 of the teacher to all tokens: name a layer that attends to the "
+            "same tokens (relation_layer), or relations: [query, key, value]",
+        ),
+        (
             {"hidden": 1.0, "projection": "none"}, {"hidden_size": 8},
             "projection: none, and the student has hidden_size 8, the teacher 16",
         ),

@@ -7,11 +7,12 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
+from official.modeling.layers import local_attention
 from official.serving import litert
 from official.utils import paths
 from official.utils.errors import UserError
 from tests import commands
-from tests.official.serving.test_predictor import BERT, XLNET, load
+from tests.official.serving.test_predictor import BERT, DEBERTA, MODERN, XLNET, load
 
 WINDOWS = {"doc_stride": 4, "max_query_length": 5}  # of span answers
 LABELS = ["bad", "good", "neither"]
@@ -20,14 +21,13 @@ ALBERT = {**BERT, "embedding_size": 8, "layer_groups": 1}
 # The GELUs of ELECTRA's port.
 ERF = {"activation": "gelu", "pooler_activation": "gelu"}
 ROBERTA = {**BERT, **ERF, "position_offset": 2, "segment_types": 1}
-DEBERTA = {**BERT, **ERF, "positions": "none", "convolution": {}}
-DEBERTA["disentangled"] = {"buckets": 4, "max_distance": 9}
 CAUSAL = {**BERT, "causal": True}
 MODELS = {
     "classification": (CLASSIFICATION, BERT),
     "albert": (CLASSIFICATION, ALBERT),
     "roberta": ({"type": "regression"}, ROBERTA),
-    "deberta": (CLASSIFICATION, DEBERTA),
+    "deberta": (CLASSIFICATION, {**DEBERTA, "convolution": {}}),
+    "modernbert": (CLASSIFICATION, MODERN),
     "xlnet": (CLASSIFICATION, XLNET),
     "causal": ({"type": "regression"}, CAUSAL),
     "ranking": ({"type": "ranking"}, BERT),
@@ -89,7 +89,8 @@ def expected(loaded, given, name):
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
-def test_outputs(tmp_path, name):
+def test_outputs(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(local_attention, "_SMALLEST", 3)  # blocks of rows as short as these
     objective, encoder = MODELS[name]
     loaded = load(tmp_path / "model", *[objective] * bool(objective), encoder=encoder, **WINDOWS)
     length = litert.export(tmp_path / "model", tmp_path / "lite")

@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 
 from official import tokenizers
+from official.modeling.layers import local_attention
 from official.serving import onnx as export
 from official.utils.errors import UserError
 from tests import commands
@@ -14,13 +15,15 @@ from tests.official.serving.test_litert import CLASSIFICATION, MODELS, batch, ex
 from tests.official.serving.test_predictor import BERT, XLNET, load
 
 CRF = {"type": "token_classification", "labels": ["O", "B-X", "I-X"], "crf": True}
-NAMES = ("roberta", "xlnet", "crf", "bare")
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("deberta", "modernbert")]
+NAMES = ("roberta", "xlnet", "crf", "bare", *LONG)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_outputs(tmp_path, name):
+def test_outputs(tmp_path, monkeypatch, name):
     """ONNX Runtime runs the files, with other shapes than the export has seen."""
+    monkeypatch.setattr(local_attention, "_SMALLEST", 3)  # blocks of rows as short as these
     objective, encoder = MODELS.get(name) or (CRF, BERT)
     loaded = load(tmp_path / "model", *[objective] * bool(objective), encoder=encoder)
     signatures, length = export.export(tmp_path / "model", tmp_path / "onnx")

@@ -14,6 +14,7 @@ from official import tasks, tokenizers
 from official.config.encoders import (
     Convolution,
     Disentangled,
+    LocalAttention,
     TransformerConfig,
     TransformerXLConfig,
 )
@@ -41,6 +42,13 @@ DEBERTA = TransformerConfig(
     vocab_size=XL.vocab_size, hidden_size=12, num_layers=2, num_heads=3, intermediate_size=20,
     max_positions=24, initializer_range=0.5, convolution=Convolution(),
     disentangled=Disentangled(0, 9, own_projections=True),
+)  # fmt: skip
+
+MODERN = TransformerConfig(
+    vocab_size=XL.vocab_size, hidden_size=12, num_layers=2, num_heads=3, intermediate_size=20,
+    max_positions=24, initializer_range=0.5, positions="rotary", gated=True, use_bias=False,
+    local_attention=LocalAttention(window=4, global_every=2), norm="pre", norm_bias=False,
+    norm_embeddings=True, first_norm=False,
 )  # fmt: skip
 
 # As a server that knows nothing of Python loads it: graph, initialization, signature.
@@ -152,8 +160,8 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
 @pytest.mark.long
 @pytest.mark.parametrize(
     "encoder",
-    [None, SHARED, XL, DEBERTA],
-    ids=["transformer", "shared_layers", "transformer_xl", "deberta"],
+    [None, SHARED, XL, DEBERTA, MODERN],
+    ids=["transformer", "shared_layers", "transformer_xl", "deberta", "modernbert"],
 )
 def test_int8_stores_integers_and_computes_with_them(classifier, saved, tmp_path, encoder):
     if encoder is None:

@@ -25,6 +25,16 @@ XLNET = {
     "type": "transformer_xl", "hidden_size": 12, "num_layers": 2, "num_heads": 3,
     "intermediate_size": 20, "initializer_range": 0.5,
 }  # fmt: skip
+DEBERTA = {
+    **BERT, "activation": "gelu", "pooler_activation": "gelu", "positions": "none",
+    "disentangled": {"buckets": 4, "max_distance": 9}, "segment_types": 0,
+}  # fmt: skip
+# Of its layers the second one is local, with a window of five tokens.
+MODERN = {
+    **BERT, "positions": "rotary", "local_attention": {"window": 4, "global_every": 2},
+    "segment_types": 0, "activation": "gelu", "gated": True, "use_bias": False, "norm": "pre",
+    "norm_bias": False, "norm_embeddings": True, "first_norm": False,
+}  # fmt: skip
 TEXTS = ["The cat sat.", "", "a", "dog " * 40, "ünïcødé 猫 😀", "A quick dog ran on a mat!"]
 SECOND = ["The dog ran.", "", "cats", "?", "cat " * 50, "a mat"]
 CLOSE = dict(rtol=0, atol=1e-5)
@@ -103,7 +113,15 @@ def test_documents(tmp_path, kind):
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("form, encoder", [("independent", BERT), ("conditional", XLNET)])
+@pytest.mark.parametrize(
+    "form, encoder",
+    [
+        ("independent", BERT),
+        ("independent", MODERN),
+        ("conditional", XLNET),
+        ("conditional", DEBERTA),
+    ],
+)
 def test_answers(tmp_path, form, encoder):
     objective = {"type": "span_answer", "form": form, "max_answer_length": 4}
     sizes = {"doc_stride": 4, "max_query_length": 5}

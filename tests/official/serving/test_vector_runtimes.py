@@ -16,7 +16,7 @@ from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import commands
 from tests.official.serving.test_learnt_vectors import write as write_learnt
-from tests.official.serving.test_predictor import BERT, XLNET, load
+from tests.official.serving.test_predictor import BERT, MODERN, XLNET, load
 from tests.official.serving.test_tagging import ELMO
 
 # Large enough that the converter stores integers: it leaves small matrices as they are.
@@ -65,8 +65,12 @@ def test_litert_gives_the_vectors(folder, texts, vectors):
 
 
 @pytest.mark.slow
-def test_litert_gives_the_vectors_of_rows_that_are_padded_on_the_left(tmp_path, texts):
-    wanted = load(tmp_path / "model", encoder=XLNET).encode(texts)
+@pytest.mark.parametrize(
+    "encoder", [XLNET, pytest.param(MODERN, marks=pytest.mark.long)], ids=["xlnet", "modernbert"]
+)
+def test_litert_gives_the_vectors_of_other_encoders(tmp_path, texts, encoder):
+    """Rows of XLNet are padded on the left."""
+    wanted = load(tmp_path / "model", encoder=encoder).encode(texts)
     found = official.load(tmp_path / "model", runtime="litert").encode(texts)
     assert np.ptp(wanted, axis=0).max() > 0.1
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)

@@ -9,7 +9,12 @@ import tensorflow as tf
 
 from official import config
 from official import config as configs
-from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.encoders import (
+    Convolution,
+    Disentangled,
+    TransformerConfig,
+    TransformerXLConfig,
+)
 from official.config.heads import ClassificationConfig, Mix, TokenClassificationConfig
 from official.config.objectives import MaskedLMConfig
 from official.modeling.model import Model
@@ -238,6 +243,14 @@ def test_a_shared_layer_has_the_rate_of_its_last_run():
 def test_a_final_norm_stands_above_the_layers():
     actual = by_part(make(MaskedLMConfig(), norm="pre", pooler=False), 0.5)
     assert actual["encoder/final_norm"] == 0.5
+
+
+def test_what_all_layers_read_has_the_depth_of_the_last_one():
+    options = {"num_layers": 3, "disentangled": Disentangled(), "convolution": Convolution()}
+    actual = by_part(make(**options), 0.5)
+    assert actual["encoder/distance_table"] == actual["encoder/layer_2"] == 0.5**2
+    assert actual["encoder/convolution"] == actual["encoder/layer_0"] == 0.5**4
+    assert by_part(make(relative_buckets=8), 0.5)["encoder/relative_bias"] == 0.5**2
 
 
 XL = TransformerXLConfig(

@@ -109,6 +109,11 @@ def test_lower_layers_stay_bit_for_bit_and_have_no_moments():
         ({"layers": 2}, {"encoder__relative_buckets": 8}, "embeddings layer_0 relative_bias"),
         ({"layers": 3}, {"encoder__relative_buckets": 8}, "embeddings"),
         ({"layers": 2}, {"encoder__norm": "pre"}, "embeddings layer_0"),
+        (
+            {"layers": 1},
+            {"encoder__disentangled": {}, "encoder__convolution": {}},
+            "embeddings layer_0 layer_1 distance_table convolution",
+        ),
         # The last layer of Transformer-XL reads biases that the first one reads too.
         ({"layers": 1}, {"encoder": XL}, "biases embeddings layer_0 layer_1"),
         ({"layers": 3}, {"encoder": XL}, "embeddings"),

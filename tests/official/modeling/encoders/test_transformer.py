@@ -58,7 +58,7 @@ def make(dtype=None, **changes):
     """An encoder with random values everywhere, norms and biases too."""
     if changes.get("causal"):
         changes = {"pooled_position": "last", **changes}
-    if changes.get("local_attention"):
+    if changes.get("local_attention") is not None:
         changes = {**changes, "local_attention": LocalAttention(**changes["local_attention"])}
     encoder = transformer.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
     encoder.build()
@@ -188,6 +188,51 @@ def test_dynamic_lengths_of_local_layers():
         real[:, 0] = True
         expected = encoder(tokens, padding_mask=real, output_all=True)["sequence_output"]
         np.testing.assert_allclose(any_length(tokens, real)[real], expected[real], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"local_attention": {"window": 6}},
+        {"local_attention": {"window": 500}},
+        {"positions": "none", "disentangled": DEBERTA, "local_attention": None},
+    ],
+)
+@pytest.mark.parametrize("length", [1, 2, 150])
+def test_rows_of_padding_alone_of_one_token_and_of_any_length(form, length):
+    encoder = make("float64", **{**LONG, "num_layers": 2, **form})
+    tokens = np.random.default_rng(8).integers(0, 23, (4, length)).astype("int32")
+    counts = [length, 0, 1, -(-length // 2)]  # real tokens of each row; the last one has them last
+    real = np.arange(length) < np.array(counts)[:, None]
+    real[3] = real[3, ::-1]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], t) for t in (tf.int32, tf.bool)])
+    def any_length(tokens, real):
+        return encoder(tokens, padding_mask=real)["sequence_output"]
+
+    with tf.GradientTape() as tape:
+        states = encoder(tokens, padding_mask=real)["sequence_output"]
+        loss = tf.reduce_sum(states[real] ** 2)
+    gradients = tape.gradient(loss, encoder.trainable_variables)
+    assert np.isfinite(states).all() and np.isfinite(any_length(tokens, real)).all()
+    assert all(np.isfinite(tf.convert_to_tensor(g)).all() for g in gradients if g is not None)
+    for row in (0, 2, 3):
+        alone = encoder(tokens[row : row + 1, real[row]])["sequence_output"][0]
+        np.testing.assert_allclose(states[row][real[row]], alone, atol=1e-10)
+        np.testing.assert_allclose(any_length(tokens, real)[row][real[row]], alone, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_blocks_of_2048_tokens_compute_what_a_whole_mask_does():
+    encoder = make(**{**LONG, "num_layers": 2, "max_positions": 2048, "local_attention": {}})
+    rng = np.random.default_rng(4)
+    tokens = rng.integers(0, 23, (1, 2048)).astype("int32")
+    real = np.arange(2048)[None] < 1900
+    parts = np.searchsorted([1, 700, 701, 1500], np.arange(2048), side="right")[None]
+    given = {"padding_mask": real, "part_ids": parts.astype("int32")}
+    blocks = encoder(tokens, **given)["sequence_output"]
+    whole = encoder(tokens, output_all=True, **given)["sequence_output"]
+    np.testing.assert_allclose(blocks[real], whole[real], rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("global_every", [3, 2])

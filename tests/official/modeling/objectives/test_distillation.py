@@ -1,6 +1,7 @@
 """The terms of distillation and its distances against loops by hand, in float64."""
 
 import dataclasses
+import itertools
 import math
 import types
 
@@ -9,7 +10,12 @@ import pytest
 import tensorflow as tf
 
 from official.config.distillation import DistillationConfig
-from official.config.encoders import EncoderDecoderConfig, TransformerConfig
+from official.config.encoders import (
+    Disentangled,
+    EncoderDecoderConfig,
+    LocalAttention,
+    TransformerConfig,
+)
 from official.config.heads import (
     ClassificationConfig,
     MultipleChoiceConfig,
@@ -50,6 +56,15 @@ BATCH = {
     "label": np.array([2, 0, 1], "int32"),
     "score": np.array([0.5, -1.5, 9.0], "float32"),
 }
+# Layers 1, 3, ... attend to all tokens of a row, and 2, 4, ... of ModernBERT to those beside.
+FORMS = {
+    "bert": {},
+    "modernbert": {
+        "positions": "rotary", "local_attention": LocalAttention(2, 2), "gated": True,
+        "norm": "pre", "first_norm": False, "norm_embeddings": True, "use_bias": False,
+    },
+    "deberta": {"positions": "none", "disentangled": Disentangled(4, 6)},
+}  # fmt: skip
 CLASSES = ClassificationConfig(num_labels=3, dropout=0.0, weight=0.0)
 
 
@@ -103,6 +118,13 @@ def vocabulary_scores(model, states):
     head = model.objectives[0]
     flat = tf.constant(states.reshape(-1, states.shape[-1]))
     return np.asarray(head.logits(flat, model.encoder)).reshape(*states.shape[:-1], 13)
+
+
+def related(form, layer):
+    """The pairs of tokens whose scores a layer, from 0, has a use for."""
+    far = 1 if form == "modernbert" and layer == 1 else 8
+    every = itertools.product(range(2), range(8), range(8))
+    return [(b, q, k) for b, q, k in every if REAL[b, q] and REAL[b, k] and abs(q - k) <= far]
 
 
 @pytest.mark.parametrize("positions", ["real", "masked"])
@@ -255,20 +277,23 @@ def test_hidden_states_through_a_projection(projection, layers):
     assert len(own) == 2 * len(set(names))
 
 
-def test_attention_scores():
-    model, (teacher,) = distilled(scores=1.0)
+@pytest.mark.parametrize("form", FORMS)
+def test_attention_scores(form):
+    student, teacher = (dataclasses.replace(e, **FORMS[form]) for e in (STUDENT, TEACHER))
+    model, (teacher,) = distilled(teachers=(teacher,), student=student, scores=1.0, layers=(1, 4))
     mine, theirs = (outputs(m)["attention_parts"] for m in (model, teacher))
-    expected, pairs = 0.0, 0
-    for b in range(2):
-        real = np.flatnonzero(REAL[b])
-        pairs += len(real) ** 2
-        for i, layer in enumerate([1, 3]):  # i k + k - 1
-            for n in range(2):
-                for q in real:
-                    for k in real:
-                        error = mine[i].scores[b, n, q, k] - theirs[layer].scores[b, n, q, k]
-                        expected += error**2 / 2
-    assert loss_of(model, "scores") == (pytest.approx(expected, abs=1e-9), pairs)
+    expected = pairs = 0
+    for i, layer in enumerate([0, 3]):
+        for b, q, k in related(form, i):
+            pairs += 1
+            error = mine[i].scores[b, :, q, k] - theirs[layer].scores[b, :, q, k]
+            expected += np.mean(error**2)
+    assert loss_of(model, "scores") == (pytest.approx(expected, abs=1e-9), pairs / 2)
+    model, (teacher,) = distilled(scores=1.0)  # Layer i of k times as many is i k + k - 1.
+    mine, theirs = (outputs(m)["attention_parts"] for m in (model, teacher))
+    errors = [mine[i].scores - theirs[2 * i + 1].scores for i in range(2)]
+    expected = sum(np.mean(e[b, :, q, k] ** 2) for e in errors for b, q, k in related("bert", 0))
+    assert loss_of(model, "scores")[0] == pytest.approx(expected, abs=1e-9)
 
 
 def test_means_of_the_release_of_tinybert():
@@ -297,16 +322,22 @@ def test_means_of_the_release_of_tinybert():
     assert (loss / weight, weight) == (pytest.approx(expected, abs=1e-9), 2 * 8)
 
 
-@pytest.mark.parametrize("layer", [None, 3])
-def test_relations_of_minilm(layer):
-    model, (teacher,) = distilled(relation=1.0, relation_layer=layer)
+@pytest.mark.parametrize(
+    ("layer", "form"), [(None, "bert"), (3, "bert"), (2, "modernbert"), (None, "deberta")]
+)
+def test_relations_of_minilm(layer, form):
+    student, teacher = (dataclasses.replace(e, **FORMS[form]) for e in (STUDENT, TEACHER))
+    model, (teacher,) = distilled(
+        teachers=(teacher,), student=student, relation=1.0, relation_layer=layer
+    )
     mine = outputs(model)["attention_parts"][-1]
     theirs = outputs(teacher)["attention_parts"][(layer or 4) - 1]
     expected = 0.0
     for b, t in zip(*np.nonzero(REAL[:2]), strict=True):
         real = np.flatnonzero(REAL[b])
+        near = [k for c, q, k in related(form, 1) if (c, q) == (b, t)]
         for n in range(2):
-            expected += kl(theirs.weights[b, n, t, real], mine.weights[b, n, t, real]) / 2
+            expected += kl(theirs.weights[b, n, t, near], mine.weights[b, n, t, near]) / 2
             rows = [
                 softmax((part.value[b, n, real] @ part.value[b, n, t]) / math.sqrt(size))
                 for part, size in ((theirs, 6), (mine, 4))
@@ -373,6 +404,21 @@ def test_padding_of_packed_rows_is_not_counted():
     objective = {"type": "distillation", "scores": 1.0, "means": "released"}
     with pytest.raises(UserError, match="means: released counts the padding of rows of one seq"):
         small.config(objectives=[objective], segments__packing=2)
+
+
+def test_a_teacher_with_an_enhanced_mask_decoder():
+    """It predicts by the last layer that reads the positions, as it does at masks."""
+    student, teacher = (dataclasses.replace(e, **FORMS["deberta"]) for e in (STUDENT, TEACHER))
+    model = make(student, MaskedLMConfig(), DistillationConfig(cross_entropy=1.0))
+    decoder = make(teacher, MaskedLMConfig(enhanced_mask_decoder=True), seed=7)
+    model.objectives[-1].attach_teachers([decoder])
+    mine = vocabulary_scores(model, outputs(model)["sequence_output"])
+    every = tensors({**BATCH, "masked_positions": np.tile(np.arange(8, dtype="int32"), (3, 1))})
+    (states,) = decoder.encode_as_read(every)["states_read"]["masked_lm"]
+    theirs = vocabulary_scores(decoder, np.asarray(states))
+    places = [(b, t) for b in range(2) for t in range(8) if REAL[b, t]]
+    expected = sum(kl(softmax(theirs[p]), softmax(mine[p])) for p in places)
+    assert loss_of(model, "cross_entropy") == (pytest.approx(expected, abs=1e-9), len(places))
 
 
 def test_a_student_that_is_its_teacher_has_no_loss():
