@@ -84,8 +84,8 @@ DEBERTA_V3 = {
 # Rows of two blocks of local attention, the second of which is not full, with several texts.
 MODERNBERT = {
     "segments": {
-        "format": "doc_sentences", "max_length": 32, "short_seq_prob": 0.0, "packing": 4,
-        "row_length": 88,
+        "format": "doc_sentences", "max_length": 32, "short_seq_prob": 0.0, "packing": 6,
+        "row_length": 150,
     },
     "corruption__unit": "token",
     "corruption__mask_rate": 0.3,
