@@ -162,7 +162,8 @@ class Measure:
       mean_of: the names of other measures.
       evaluation: keys of the pretraining config that differ when the pretrained model is evaluated
         on the held-out text, whose shards are made with them. So variants with other mask rates or
-        formats of rows have comparable losses. none = the evaluation at the end of pretraining.
+        formats of rows have comparable losses. Empty: the evaluation at the end of pretraining is
+        read.
       variants: those that are evaluated so; none = all.
     """
 

@@ -191,7 +191,7 @@ def litert(settings: dict) -> None:
 
 
 def transformers(settings: dict) -> None:
-    """The side of PyTorch transformers: its BERT classifier and fast tokenizer."""
+    """The side of PyTorch transformers: its classifier and fast tokenizer."""
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

@@ -21,7 +21,6 @@ Shapes: B examples of a replica, A accumulation steps, P parts of a batch, K sta
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -207,9 +206,8 @@ class TrainStep:
         heads = dict.fromkeys(self.optimizer.heads.values())
         active_heads = {head: totals[head] > 0 for head in heads}
         for stage in self.stages:
-            compute = functools.partial(self._compute, stage)
             (dense, more_losses, more_metrics), joined = self._summed(
-                lambda part, number, compute=compute: compute(part, scales, step, number),
+                lambda part, number, stage=stage: self._compute(stage, part, scales, step, number),
                 batch,
                 first,
                 parts,

@@ -13,7 +13,7 @@ G relation heads, K teachers.
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras import ops
@@ -200,11 +200,17 @@ class Objective(base.Objective):
         """
         encoder, total = self.encoder_config, 0.0
         layers = collections.Counter(map(encoder.reach, range(encoder.num_states - 1)))
-        for far, count in layers.items():
-            related = self.as_loss(pairs(batch, encoder.causal, distance=far))
-            found = ops.sum(ops.sum(related, axis=(1, 2)) * examples)
-            total = total + found * (count / layers.total())
+        for far, related in self._pairs_by_reach(batch, layers).items():
+            found = ops.sum(ops.sum(self.as_loss(related), axis=(1, 2)) * examples)
+            total = total + found * (layers[far] / layers.total())
         return total
+
+    def _pairs_by_reach(self, batch: Batch, reaches: Iterable[int | None], **options):
+        """Returns the `pairs` of layers by how far these attend (see `EncoderConfig.reach`)."""
+        causal = self.encoder_config.causal
+        return {
+            far: pairs(batch, causal, distance=far, **options) for far in dict.fromkeys(reaches)
+        }
 
     def _row_weights(self, batch: Batch) -> Tensor:
         """Returns the weight of each row of the encoder, which is a choice of an example or one.
@@ -295,14 +301,14 @@ class Objective(base.Objective):
         if not self.config.scores:
             return {}
         mine, theirs = encoded["attention_parts"], teacher["attention_parts"]
-        options = {"causal": self.encoder_config.causal, "from_padding": self._released}
+        reaches = [self.encoder_config.reach(i) for i in range(len(mine))]
+        related = self._pairs_by_reach(batch, reaches, from_padding=self._released)
         total = 0.0
         for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
-            related = pairs(batch, distance=self.encoder_config.reach(i), **options)
             ours, target = self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)
             if self._released:
                 ours, target = without_masked(ours), without_masked(target)
-            total = total + ops.sum(score_error(ours, target, related) * examples)
+            total = total + ops.sum(score_error(ours, target, related[reaches[i]]) * examples)
         return {"scores": total}
 
     def _relation_term(self, encoded: Encoded, teacher, batch: Batch, tokens):
@@ -312,15 +318,17 @@ class Objective(base.Objective):
             return {}
         mine = encoded["attention_parts"][-1]
         theirs = teacher["attention_parts"][(config.relation_layer or 0) - 1]
-        encoder = self.encoder_config
+        far = self.encoder_config.reach(self.encoder_config.num_states - 2)
+        reaches = {kind: far if kind == "attention" else None for kind in config.relations}
+        related = self._pairs_by_reach(batch, reaches.values())
         total = 0.0
         for kind in config.relations:
-            far = encoder.reach(encoder.num_states - 2) if kind == "attention" else None
-            related = pairs(batch, encoder.causal, distance=far)
             ours, target = (
                 self.as_loss(relation(part, kind, config.relation_heads)) for part in (mine, theirs)
             )
-            total = total + ops.sum(relation_divergence(ours, target, related) * tokens)
+            total = total + ops.sum(
+                relation_divergence(ours, target, related[reaches[kind]]) * tokens
+            )
         return {"relation": total}
 
 
