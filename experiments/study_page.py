@@ -15,7 +15,8 @@
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
 first variant is the base, with which tables compare the others. The keys of `Variant` are not of
 that config: `lstm: {fine_tuning: {objectives.0.bilstm: 128}}`. Variants that differ in
-`fine_tuning`, `after` and `teacher` alone share their pretraining.
+`fine_tuning`, `after` and `teacher` alone share their pretraining. A variant with `like: rate_40`
+has the keys of `rate_40`, which stands before it, and its own in their place.
 """
 
 import dataclasses
@@ -311,12 +312,30 @@ def load(path: str | os.PathLike) -> Study:
     """
     document = yaml_files.read(path)
     values = dict(document.values)
-    if isinstance(values.get("variants"), Mapping):
-        values["variants"] = {name: _parted(v) for name, v in values["variants"].items()}
     try:
+        if isinstance(values.get("variants"), Mapping):
+            variants = _with_likes(values["variants"], str(document.path))
+            values["variants"] = {name: _parted(v) for name, v in variants.items()}
         return strict.build(Study, values, str(document.path))
     except UserError as error:
         raise UserError(document.located(str(error))) from None
+
+
+def _with_likes(variants: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Returns the variants, each with the keys of the one that it is `like` and its own."""
+    full: dict[str, Any] = {}
+    for name, variant in variants.items():
+        if isinstance(variant, Mapping) and "like" in variant:
+            own = dict(variant)
+            like = own.pop("like")
+            if not isinstance(like, str) or not isinstance(full.get(like), Mapping):
+                raise UserError(
+                    f"{place}: variants.{name}.like: {like!r} is not a variant that stands before "
+                    f"it ({', '.join(full) or 'none'})"
+                )
+            variant = {**full[like], **own}
+        full[name] = variant
+    return full
 
 
 def _parted(variant: Any) -> Any:

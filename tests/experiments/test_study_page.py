@@ -74,6 +74,8 @@ def test_a_page_and_its_defaults(tmp_path):
          "variants.rate_40.text: 1.5 is not above 0 and at most 1"),
         ("{corruption.mask_rate: 0.4}", "{budget: 0}",
          "variants.rate_40.budget: 0.0 is not above 0"),
+        ("{corruption.mask_rate: 0.4}", "{like: rate_40}",
+         "variants.rate_40.like: 'rate_40' is not a variant that stands before it (rate_15)"),
         ("seeds: 2,", "seeds: 2, text: 0,", "sizes.mini.text"),
         ("about:", "aboot:", "aboot: unknown key; did you mean 'about'"),
     ],
@@ -100,6 +102,16 @@ def test_a_variant_has_keys_of_fine_tuning_of_its_own(tmp_path):
     measures = page[page.index("measures:") : page.index("paper:")]
     with pytest.raises(UserError, match="variants.rate_40.fine_tuning: no measure has a task"):
         load(tmp_path, page.replace(measures, "measures: {masked_lm: {}}\n"))
+
+
+def test_a_variant_is_like_another_but_for_its_own_keys(tmp_path):
+    more = "  longer: {like: rate_40, budget: 2, corruption.mask_rate: 0.5, text: 0.1}\n"
+    more += "  shorter: {like: longer, budget: 0.5}\n"
+    page = PAGE.replace("{corruption.mask_rate: 0.4}", "{corruption.mask_rate: 0.4, seed: 3}")
+    variants = load(tmp_path, page.replace("measures:\n", more + "measures:\n", 1)).variants
+    change = {"corruption.mask_rate": 0.5, "seed": 3}
+    assert variants["longer"] == study_page.Variant(change, budget=2.0, text=0.1)
+    assert variants["shorter"] == study_page.Variant(change, budget=0.5, text=0.1)
 
 
 def test_shares_of_phases_add_up(tmp_path):
