@@ -71,12 +71,26 @@ def write(
     """Writes what `restore` returns, or an ensemble of it, as a SavedModel."""
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
-        kernels.using(gradients=False, write_slots=token_choice.write_slots),
+        kernels.using(
+            gradients=False, write_slots=token_choice.write_slots, missing_bias=_missing_bias
+        ),
     ):
         server, signatures = table.make(context, kind, default)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
         write_labels(context, temporary)
+
+
+def _missing_bias(size: int, dtype: str) -> tf.Tensor | None:
+    """Returns zeros for products in bfloat16, see `kernels.missing_bias`.
+
+    If weights are declared frozen (see docs/serving.md), oneDNN keeps the layout of the kernel for
+    products with a bias alone. In float32 it is slower.
+    """
+    if dtype != "bfloat16":
+        return None
+    # Unlike a constant of zeros, it is not removed by the optimizer of graphs.
+    return tf.raw_ops.PlaceholderWithDefault(input=tf.zeros(size, dtype), shape=(size,))
 
 
 def restore_for_ids(

@@ -14,6 +14,7 @@
 | `flat_positions(sequence, ids)`     | the same, with the positions of all sequences in one axis  |
 | `add_at_positions(values, ids, n)`  | zeros of n positions, and `values` added at `ids`          |
 | `write_slots(slots, new, first)`    | `ops.slice_update(slots, (0, 0, first, 0), new)`           |
+| `missing_bias(size, dtype)`         | None                                                       |
 | `@one_pass`                         | the function that it decorates                             |
 | `@with_gradient`                    | the first result of the function that it decorates         |
 
@@ -23,9 +24,9 @@ hand. TensorFlow computes a chain of elementwise operations one after the other,
 its own: `one_pass` compiles the chain to one loop. The products of matrices stay outside of it,
 since for them a CPU has faster kernels than XLA's.
 
-Three things decide how the functions compute, and none of them changes a result: whether there are
-gradients, which compiler there is, and what writes the slots of a cache. They are the attributes of
-`Context`. `configure` sets them for the process, and `using` inside a block.
+Some things decide how the functions compute, and none of them changes a result, such as whether
+there are gradients and which compiler there is. They are the attributes of `Context`. `configure`
+sets them for the process, and `using` inside a block.
 
 Shapes: R and O rows, I inner size, V classes, S keys or slots, B batch, N heads, T length, P
 positions, H head size, D size of a row.
@@ -70,11 +71,14 @@ class Context:
             they are not compiled.
         write_slots: takes the place of `write_slots`, which copies all slots on TensorFlow.
             `official.serving.token_choice` has a function that does not. None = no other function.
+        missing_bias: takes the place of `missing_bias`. `official.serving.saved_model` has a
+            function that returns zeros. None = no other function.
     """
 
     gradients: bool = True
     compiler: Callable | None = None
     write_slots: Callable | None = None
+    missing_bias: Callable | None = None
 
 
 _process = Context()
@@ -415,6 +419,15 @@ def write_slots(slots, new, first):
     if (writer := context().write_slots) is not None:
         return writer(slots, new, first)
     return ops.slice_update(slots, (0, 0, first, 0), new)
+
+
+def missing_bias(size: int, dtype: str) -> Tensor | None:
+    """Returns what is added to a product [R, O] of a map without a bias: zeros [O], or None.
+
+    A backend may have a faster kernel for a product with a bias than for one without.
+    """
+    make = context().missing_bias
+    return None if make is None else make(size, dtype)
 
 
 def _largest(shapes):

@@ -12,6 +12,7 @@ from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import (
+    missing_bias,
     sum_rows,
     times_transposed,
     transposed_times,
@@ -34,6 +35,8 @@ def linear(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     flat = len(x.shape) == 2
     rows = x if flat else ops.reshape(x, (-1, kernel.shape[0]))  # [R, I]
     kernel = ops.cast(kernel, x.dtype)
+    if bias is None:
+        bias = missing_bias(kernel.shape[1], x.dtype)
     if bias is None:
         y = ops.matmul(rows, kernel)  # [R, O]
     else:

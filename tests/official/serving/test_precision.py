@@ -158,6 +158,23 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
 
 @pytest.mark.slow
 @pytest.mark.long
+def test_products_without_a_bias_add_zeros_in_bfloat16_alone(tmp_path):
+    model_dir = test_export.make(tmp_path / "model", "classification", encoder=MODERN)
+    answers = {}
+    for name in ("float32", "bfloat16"):
+        saved_model.export(model_dir, tmp_path / name, inputs="single", precision=name)
+        model = tf.saved_model.load(str(tmp_path / name))
+        answers[name] = model.signatures["single"](text=TEXTS)["probabilities"]
+        found = [node.op for node in nodes(tmp_path / name)]
+        # Two layers have five such products each. The pooler and the head have biases.
+        added = 10 if name == "bfloat16" else 0
+        assert found.count("PlaceholderWithDefault") == added
+        assert (found.count("MatMul"), found.count("BiasAdd")) == (12, 2 + added)
+    np.testing.assert_allclose(answers["bfloat16"], answers["float32"], atol=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "encoder",
     [None, SHARED, XL, DEBERTA, MODERN],

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.layers.linear import Linear
+from official.modeling.layers import kernels
+from official.modeling.layers.linear import Linear, linear
 from official.modeling.layers.random import Draws, RandomWeights
 
 
@@ -41,3 +42,19 @@ def test_columns_of_several_inputs_are_those_of_the_whole_output(use_bias):
         results.append([*outputs, *gradients(outputs, tape)])
     for ours, expected in zip(*results, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_a_context_replaces_the_missing_bias_and_no_other():
+    asked = []
+
+    def missing_bias(size, dtype):
+        asked.append((size, dtype))
+        return tf.fill([size], tf.constant(2, dtype))
+
+    x = tf.constant([[1.0, 3.0]])
+    kernel = tf.constant([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]])
+    with kernels.using(gradients=False, missing_bias=missing_bias):
+        np.testing.assert_array_equal(linear(x, kernel), [[3, 5, 7]])
+        np.testing.assert_array_equal(linear(x, kernel, tf.ones(3)), [[2, 4, 6]])
+    np.testing.assert_array_equal(linear(x, kernel), [[1, 3, 5]])
+    assert [(size, tf.as_dtype(dtype)) for size, dtype in asked] == [(3, tf.float32)]
