@@ -140,10 +140,11 @@ class TransformerConfig(EncoderConfig):
       pooled_position: the position that is pooled: 'first', or 'last' = the last real one. None =
         'first', or 'last' if causal is true, where the first position attends to no other.
       initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
-        (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
-        Transformer-XL).
+        (BERT, ALBERT, ELECTRA, ERNIE), `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
+        Transformer-XL) or `uniform` (NeoBERT).
       initializer_range: the standard deviation of the distribution. With `truncated_normal`,
-        which is cut at two standard deviations, that of the weights is 0.88 of it.
+        which is cut at two standard deviations, that of the weights is 0.88 of it. With `uniform`,
+        the largest absolute value.
       position_initializer_range: the same for the position table; None = `initializer_range`.
       scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
         because the residual sum has 2 L terms (GPT-2, section 2.3).
@@ -232,7 +233,7 @@ class TransformerConfig(EncoderConfig):
                 f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
             )
         one_of("activation", self.activation, ACTIVATIONS)
-        one_of("initializer", self.initializer, INITIALIZERS)
+        one_of("initializer", self.initializer, (*INITIALIZERS, "uniform"))
         one_of("norm", self.norm, ["post", "pre"])
         one_of("pooler_activation", self.pooler_activation, POOLER_ACTIVATIONS)
         one_of("pooled_position", self.pooled_position, ["first", "last"])

@@ -34,6 +34,8 @@ class MaskedLMConfig(ObjectiveConfig):
       enhanced_mask_decoder: whether the last layer of the encoder runs twice for the masked
         positions, from their inputs and a table of absolute positions that no other layer reads
         (DeBERTa; He et al., 2021, section 3.2).
+      form: of the head: 'tied' = a hidden layer, a norm, and the token table with a bias (BERT);
+        'linear' = one linear layer, with a kernel and a bias of its own (NeoBERT).
     """
 
     type = "masked_lm"
@@ -42,6 +44,10 @@ class MaskedLMConfig(ObjectiveConfig):
 
     weight: float = 1.0
     enhanced_mask_decoder: bool = omitted(False)
+    form: str = omitted("tied")
+
+    def __post_init__(self):
+        one_of("form", self.form, ["tied", "linear"])
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""

@@ -166,7 +166,7 @@ class MaskedLM(Head):
 
     name = "masked_lm"
     objective_type = MaskedLMConfig
-    settings: ClassVar = {"enhanced_mask_decoder": False}
+    settings: ClassVar = {"enhanced_mask_decoder": False, "form": "tied"}
     segments = True
     corruption = True
 
@@ -175,7 +175,14 @@ class EnhancedMaskedLM(MaskedLM):
     """Masked LM of DeBERTa's pretraining, whose decoder reads absolute positions."""
 
     name = "enhanced_masked_lm"
-    settings: ClassVar = {"enhanced_mask_decoder": True}
+    settings: ClassVar = {"enhanced_mask_decoder": True, "form": "tied"}
+
+
+class LinearMaskedLM(MaskedLM):
+    """Masked LM of NeoBERT, one linear layer; no system here has it."""
+
+    name = "linear_masked_lm"
+    settings: ClassVar = {"form": "linear"}
 
 
 class NextSentence(Head):
@@ -455,6 +462,7 @@ KINDS: dict[str, type[Head]] = {
     for kind in (
         MaskedLM,
         EnhancedMaskedLM,
+        LinearMaskedLM,
         NextSentence,
         SentenceOrder,
         CausalLM,

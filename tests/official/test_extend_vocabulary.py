@@ -88,9 +88,12 @@ def test_bytes_have_a_merge_for_each_part():
 SYSTEMS = ("albert", "electra", "gpt2", "xlnet", "t5", "spanbert", "deberta_v3", "modernbert")
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+UNTIED = {"objectives": [{"type": "masked_lm", "form": "linear"}]}
+
+
+@pytest.mark.parametrize("name", [*SYSTEMS, "untied"])
 def test_every_table_bias_and_head_grows(name):
-    config = small.config(**systems.SYSTEMS[name])
+    config = small.config(**{**systems.SYSTEMS, "untied": UNTIED}[name])
     size = config.encoder.vocab_size
     draw = np.random.default_rng(0)
     shapes = model_folder.shapes(config)

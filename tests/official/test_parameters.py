@@ -21,6 +21,7 @@ PUBLISHED = {
     "roberta_large": 355_359_744,
     "modernbert_base": 149_014_272,
     "modernbert_large": 394_781_696,
+    "neobert": 221_665_536,
     "albert_base": 11_683_584,
     "albert_large": 17_683_968,
     "albert_xlarge": 58_724_864,

@@ -13,7 +13,7 @@ from keras import ops
 
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers.embeddings import Table
+from official.modeling.layers.embeddings import Table, plus_bias
 from official.modeling.layers.kernels import cross_entropy, flat_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
@@ -24,14 +24,26 @@ from official.modeling.types import Batch, Encoded, Tensor
 class MaskedLM(base.Objective):
     """A transform, a norm and an output tied to the token table, for the masked positions only.
 
-    With `enhanced_mask_decoder` there is a table of positions [T, D], which the last layer of the
+    With the form `linear` there is a kernel [D, V] of its own in their place (NeoBERT). With
+    `enhanced_mask_decoder` there is a table of positions [T, D], which the last layer of the
     encoder reads with its inputs, and no other layer (He et al. 2021, section 3.2).
     """
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
-        self.make_hidden(encoder_config.hidden_size, embedding_size)
+        self.output_projection = None
+        if getattr(config, "form", "tied") == "linear":
+            self.output_projection = Linear(
+                encoder_config.hidden_size,
+                encoder_config.known_vocab_size,
+                initializer=self.initializer,
+                name="output",
+                use_bias=False,
+                dtype=self.dtype_policy,
+            )
+        else:
+            embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
+            self.make_hidden(encoder_config.hidden_size, embedding_size)
         self.position_table = None
         if getattr(config, "enhanced_mask_decoder", False):
             self.position_table = Table(
@@ -42,10 +54,18 @@ class MaskedLM(base.Objective):
                 dtype=self.dtype_policy,
             )
 
+    def attach(self, encoder: Encoder) -> None:
+        """See `base.Objective`: the logits are a product as those of the encoder, in its dtype."""
+        if self.output_projection is not None:
+            self.output_projection.dtype_policy = encoder.dtype_policy
+
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.transform.build()
-        self.norm.build()
+        if self.output_projection is None:
+            self.transform.build()
+            self.norm.build()
+        else:
+            self.output_projection.build()
         if self.position_table is not None:
             self.position_table.build()
         self.output_bias = self.add_weight(
@@ -54,7 +74,9 @@ class MaskedLM(base.Objective):
 
     def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
-        return encoder.token_table.scores(self.hidden(hidden), self.output_bias)
+        if self.output_projection is None:
+            return encoder.token_table.scores(self.hidden(hidden), self.output_bias)
+        return plus_bias(self.output_projection(hidden), self.output_bias)
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`."""

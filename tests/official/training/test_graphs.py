@@ -168,7 +168,7 @@ CASES = {
             TokenClassificationConfig(num_labels=4, transform=True),
         ),
     ),
-    "minilm": Case(BERT, (MaskedLMConfig(), EVERY)),
+    "minilm": Case(BERT, (MaskedLMConfig(form="linear"), EVERY)),
     "gpt2": Case(GPT2, (CausalLMConfig(direction="backward"), REGROUPED)),
     "xlnet": Case(STREAM, (PermutationLMConfig(),), (*MEMORY, "permutation_mask", "backward")),
     "xlnet_heads": Case(

@@ -1,21 +1,31 @@
 """All-tokens MLM against a loop, Replace MLM behind a generator, the enhanced mask decoder."""
 
+import dataclasses
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.config.parts import ResolvedConfig
+from official.conversion import huggingface
+from official.conversion.heads import name_of
 from official.modeling import weight_counts
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
-from tests import small
+from tests import CONFIGS, small
 from tests.official.modeling.encoders.test_transformer import modern
 from tests.official.modeling.objectives.test_replaced_tokens import BATCH, IDS, THIRD, make, tensors
+
+ENCODER = TransformerConfig(
+    vocab_size=13, hidden_size=12, num_layers=2, num_heads=3, intermediate_size=24,
+    max_positions=8, pooler=False, dropout=0.0, attention_dropout=0.0, positions="none",
+    segment_types=0, initializer_range=0.4, activation="relu",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("example_weights", [[1, 1], [0, 1]])
@@ -54,13 +64,8 @@ def test_copying_and_writing_share_the_chance(example_weights):
 
 
 def test_the_enhanced_mask_decoder_runs_the_last_layer_twice_in_the_order_of_the_release():
-    encoder = TransformerConfig(
-        vocab_size=13, hidden_size=12, num_layers=2, num_heads=3, intermediate_size=24,
-        max_positions=8, pooler=False, dropout=0.0, attention_dropout=0.0, positions="none",
-        segment_types=0, initializer_range=0.4, activation="relu",
-    )  # fmt: skip
     config = types.SimpleNamespace(
-        seed=0, encoder=encoder, objectives=[MaskedLMConfig(enhanced_mask_decoder=True)]
+        seed=0, encoder=ENCODER, objectives=[MaskedLMConfig(enhanced_mask_decoder=True)]
     )
     model = Model(config, dtype="float64")
     values = {path: v.numpy() for path, v in model.variables_by_path().items()}
@@ -146,6 +151,65 @@ def test_a_modern_bert_with_its_head_has_the_published_number_of_weights(sizes, 
     encoder = TransformerConfig(**modern(*sizes))
     config = ResolvedConfig(name="m", encoder=encoder, objectives=(MaskedLMConfig(),))
     assert weight_counts.count(config).total == published
+
+
+def test_a_neobert_has_the_published_number_of_weights():
+    config = ResolvedConfig.of(configs.load(CONFIGS / "pretrain" / "neobert.yaml"))
+    counts = weight_counts.count(config)
+    assert (counts.encoders["encoder"], counts.total) == (221_665_536, 245_136_954)
+    assert counts.heads == {"masked_lm": 30522 * 768 + 30522}
+
+
+@pytest.mark.parametrize("embedding_size", [None, 6])
+def test_a_linear_head_by_a_loop(embedding_size):
+    encoder = dataclasses.replace(ENCODER, embedding_size=embedding_size, initializer="uniform")
+    config = types.SimpleNamespace(
+        seed=0, encoder=encoder, objectives=[MaskedLMConfig(weight=3.0, form="linear")]
+    )
+    model = Model(config, dtype="float64")
+    (head,) = model.objectives
+    head.output_bias.assign(np.linspace(-1, 1, 13))
+    v = {path: x.numpy() for path, x in model.variables_by_path().items()}
+    names = {path for path in v if path.startswith("masked_lm/")}
+    assert names == {"masked_lm/output/kernel", "masked_lm/output_bias"}
+    kernel = v["masked_lm/output/kernel"]
+    assert kernel.shape == (12, 13) and 0.35 < np.abs(kernel).max() < 0.4
+    assert kernel.std() == pytest.approx(0.4 / 3**0.5, rel=0.1)
+    batch = {
+        "token_ids": tf.constant([[1, 5, 4, 7, 2, 0], [1, 9, 4, 4, 12, 2]]),
+        "padding_mask": tf.constant([[1, 1, 1, 1, 1, 0], [1] * 6]) > 0,
+        "masked_positions": tf.constant([[2, 0], [3, 2]]),
+        "masked_ids": tf.constant([[6, 0], [3, 9]]),
+        "masked_weights": tf.constant([[1.0, 0], [1, 1]]),
+        "example_weights": tf.constant([2.0, 1]),
+    }
+    hidden = model.encode(batch)["sequence_output"].numpy()
+    loss, hits = 0.0, 0.0
+    for b, t, token, weight in ((0, 2, 6, 2), (1, 3, 3, 1), (1, 2, 9, 1)):
+        scores = hidden[b, t] @ kernel + v["masked_lm/output_bias"]
+        loss += weight * (np.log(np.exp(scores).sum()) - scores[token])
+        hits += weight * (scores.argmax() == token)
+    losses, metrics = model.terms(batch)
+    np.testing.assert_allclose(losses["masked_lm"], loss)
+    np.testing.assert_allclose(metrics["masked_lm_accuracy"], (hits, 4))
+    # The token table learns from what is read alone.
+    with tf.GradientTape() as tape:
+        total = model.terms(batch)[0]["masked_lm"]
+    gradient = tf.convert_to_tensor(tape.gradient(total, model.encoder.token_table.table.value))
+    read = np.flatnonzero(np.abs(gradient).sum(1))
+    assert set(read) == {1, 2, 4, 5, 7, 9, 12}
+
+
+def test_what_a_linear_head_does_not_go_with():
+    linear = [{"type": "masked_lm", "form": "linear"}]
+    config = ResolvedConfig.of(small.config(objectives=linear, encoder__pooler=False))
+    heads = [name_of(objective) for objective in config.objectives]
+    with pytest.raises(UserError, match="has the heads linear_masked_lm. Write the encoder alone"):
+        huggingface.SYSTEMS["bert"].huggingface_config(config, heads)
+    with pytest.raises(UserError, match="form: 'twice'"):
+        small.config(objectives=[{"type": "masked_lm", "form": "twice"}])
+    with pytest.raises(UserError, match="form.*unknown|unknown.*form"):
+        small.config(objectives=[{"type": "generator", "form": "linear"}])
 
 
 def test_scores_that_are_far_apart_stay_finite():
