@@ -145,14 +145,12 @@ class _Heads(Layer):
         batch, _, *lengths, _ = ops.shape(query)
         scaled = query if self.factor is None else query * self.factor
         scores = times_transposed(scaled, key)  # [B, N, T, S]
-        scores = ops.cast(scores, accurate(self.compute_dtype))
+        dtype = accurate(self.compute_dtype)
         if bias is not None:
-            scores = scores + ops.cast(bias, scores.dtype)
-        masked = scores
-        if attention_mask is not None:
-            masked = scores + masks.bias(attention_mask, scores.dtype)
-        kept = dropout_mask(ops.shape(masked), self.dropout, rng, self.dropout_axis)
-        kept = softmax(masked, self.compute_dtype, kept, self.dropout)
+            scores = ops.cast(scores, dtype) + ops.cast(bias, dtype)
+        forbidden = None if attention_mask is None else masks.bias(attention_mask, dtype)
+        kept = dropout_mask(ops.shape(scores), self.dropout, rng, self.dropout_axis)
+        kept = softmax(scores, self.compute_dtype, kept, self.dropout, forbidden)
         context = ops.matmul(kept, value)
         length = lengths[0] if len(lengths) == 1 else math.prod(lengths)
         if len(lengths) > 1:
@@ -160,8 +158,9 @@ class _Heads(Layer):
         context = ops.transpose(context, (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
         output = self.output_projection(context)
-        # A graph whose outputs do not read the weights leaves this softmax out.
-        return Attended(output, softmax(masked), scores, query, key, value)
+        # A graph whose outputs do not read the weights and scores leaves these operations out.
+        weights = softmax(scores, mask_bias=forbidden)
+        return Attended(output, weights, ops.cast(scores, dtype), query, key, value)
 
 
 class Attention(_Heads):

@@ -5,7 +5,7 @@
 | `times_transposed(x, y)`            | `x @ transpose(y)`                                         |
 | `transposed_times(x, y)`            | `transpose(x) @ y`                                         |
 | `sum_rows(x)`                       | `ops.sum(x, axis=0)`                                       |
-| `softmax(x, dtype, kept, rate)`     | `ops.softmax(x)`, then dropout, then a cast                |
+| `softmax(x, dtype, kept, rate, b)`  | `ops.softmax(x + b)`, then dropout, then a cast            |
 | `cross_entropy(logits, targets)`    | the loss of each row, its log Z, and whether it is a hit   |
 | `dropout(x, rate, rng)`             | dropout with the mask `dropout_mask(shape, rate, rng)`     |
 | `scan(step, state, sequences)`      | `ops.scan(step, state, sequences)`                         |
@@ -202,32 +202,46 @@ def sum_rows(x):
     return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
 
 
-def softmax(scores, dtype=None, kept=None, rate=0.0):
-    """Returns the softmax over the last axis, [..., S].
+def softmax(scores, dtype=None, kept=None, rate=0.0, mask_bias=None):
+    """Returns the softmax over the last axis, [..., S], computed in the dtype `accurate`.
 
     Args:
         scores: [..., S].
-        dtype: of the result; None = that of the scores.
+        dtype: of the result; None = that in which it is computed.
         kept: the mask of dropout of the result, broadcastable to its shape; None = no dropout.
         rate: that of dropout.
+        mask_bias: a constant that is added to the scores, broadcastable to their shape, in the
+            dtype `accurate`; None = 0.
     """
-    dtype = dtype or scores.dtype
-    if kept is None:
-        return _softmax(scores, dtype=dtype, scale=1.0)
-    return _softmax(scores, kept, dtype=dtype, scale=1 / (1 - rate))
+    constants = [constant for constant in (mask_bias, kept) if constant is not None]
+    return _softmax(
+        scores, *constants, dtype=dtype or accurate(scores.dtype), biased=mask_bias is not None,
+        scale=1.0 if kept is None else 1 / (1 - rate),
+    )  # fmt: skip
 
 
 @with_gradient
-def _softmax(scores, *kept, dtype, scale):
+def _softmax(scores, *constants, dtype, biased, scale):
+    kept = constants[1:] if biased else constants
+    if biased:
+        summed = _accurate_sum(scores, constants[0])
+    else:
+        summed = ops.cast(scores, accurate(scores.dtype))
     # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
-    weights = ops.softmax(scores) if scores.shape[-1] != 1 else ops.ones_like(scores)
+    weights = ops.softmax(summed) if summed.shape[-1] != 1 else ops.ones_like(summed)
 
     def backward(upstream):
-        return _softmax_gradient(upstream, weights, *kept, scale=scale), *[None for _ in kept]
+        gradient = _softmax_gradient(upstream, weights, *kept, scale=scale, dtype=scores.dtype)
+        return gradient, *[None for _ in constants]
 
     if kept:
         return _kept_weights(weights, *kept, dtype=dtype, scale=scale), backward
     return ops.cast(weights, dtype), backward
+
+
+@one_pass
+def _accurate_sum(x, y):
+    return ops.cast(x, y.dtype) + y
 
 
 @one_pass
@@ -236,12 +250,12 @@ def _kept_weights(weights, kept, *, dtype, scale):
 
 
 @one_pass
-def _softmax_gradient(upstream, weights, *kept, scale):
+def _softmax_gradient(upstream, weights, *kept, scale, dtype):
     upstream = ops.cast(upstream, weights.dtype)
     if kept:
         upstream = ops.where(kept[0], upstream * scale, 0)
     mean = ops.sum(upstream * weights, axis=-1, keepdims=True)
-    return (upstream - mean) * weights
+    return ops.cast((upstream - mean) * weights, dtype)
 
 
 def cross_entropy(logits, targets):

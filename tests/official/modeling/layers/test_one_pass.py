@@ -54,6 +54,7 @@ def scores_and_sums(logits):
     return -cross_entropy(logits, TARGETS)[0]
 
 
+MASK_BIAS = tf.constant([0.0, -1e30, 0.0, 0.0, -0.5], tf.float64)  # of the keys
 FUNCTIONS = {
     "gelu": (activation.gelu, exact_gelu, [(6, 5)]),
     "gelu_tanh": (activation.gelu_tanh, tanh_gelu, [(6, 5)]),
@@ -72,6 +73,11 @@ FUNCTIONS = {
     "softmax, dropout": (
         lambda x: softmax(x, "float64", KEPT, 0.3),
         dropped(tf.nn.softmax),
+        [(6, 5)],
+    ),
+    "softmax, mask": (
+        lambda x: softmax(x, kept=KEPT, rate=0.3, mask_bias=MASK_BIAS),
+        dropped(lambda x: tf.nn.softmax(x + MASK_BIAS)),
         [(6, 5)],
     ),
 }
@@ -128,12 +134,15 @@ def test_the_gradient_of_cross_entropy():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_the_weights_of_attention_in_bfloat16():
-    scores = tf.cast(normal(2, 3, 6, 5), tf.float32)
-    got = value_and_gradients(lambda x: softmax(x, "bfloat16", KEPT, 0.3), [scores])
-    assert [x.dtype for x in got] == [tf.bfloat16, tf.float32]
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_the_weights_of_attention_in_bfloat16(dtype):
+    scores, bias = tf.cast(normal(2, 3, 6, 5), dtype), tf.cast(MASK_BIAS, tf.float32)
+    ours = lambda x: softmax(x, "bfloat16", KEPT, 0.3, bias)  # noqa: E731
+    got = value_and_gradients(ours, [scores])
+    assert [x.dtype for x in got] == [tf.bfloat16, dtype]
     exact = tf.cast(scores, tf.float64)
-    for ours, theirs in zip(got, value_and_gradients(dropped(tf.nn.softmax), [exact]), strict=True):
+    reference = dropped(lambda x: tf.nn.softmax(x + MASK_BIAS))
+    for ours, theirs in zip(got, value_and_gradients(reference, [exact]), strict=True):
         np.testing.assert_allclose(tf.cast(ours, tf.float64), theirs, rtol=0.02, atol=0.01)
 
 
