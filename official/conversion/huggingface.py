@@ -272,7 +272,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     layout = getattr(config.encoder, "text_layout", config.encoder.layout)
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:
-            length = model_folder.max_length(model_dir, config)
+            length = embedding.max_length or model_folder.max_length(model_dir, config)
             sentence_transformers.write(
                 embedding, config.encoder, length, temporary, dense, variables
             )

@@ -181,16 +181,18 @@ def restore(
         inputs = (
             "pair" if about.get("pair") and "pair" in kind.DEFAULT else next(iter(kind.DEFAULT))
         )
+    # Without settings the vectors of texts are means, normalized.
+    embedding = text_vectors.read(model_dir, config, normalize=True)
+    embedding = embedding.with_values(max_length=max_length)
     if max_length is None:
         max_length = model_folder.max_length(model_dir, config)
     check_max_length(max_length, config.encoder, "--max_length=")
+    check_max_length(embedding.max_length or max_length, config.encoder)
     if max_new_tokens is not None:
         search["max_new_tokens"] = max_new_tokens
     given = defaults.values(search, task if of_generation else None)
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
-    # Without settings the vectors of texts are means, normalized.
-    embedding = text_vectors.read(model_dir, config, normalize=True)
     learnt = head or text_vectors.head_of_texts(model)  # a projection is stored, too
     layers = [layer for layer in (model.encoder, learnt) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.

@@ -129,7 +129,8 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def embed(text):
         layout = context.config.encoder.text_layout
         texts = before + text if before else text
-        return scored(pack_texts([texts], context.tokenizer, context.max_length, layout))
+        length = settings.max_length or context.max_length
+        return scored(pack_texts([texts], context.tokenizer, length, layout))
 
     return {
         "embed": inputs.signature(embed, *inputs.texts("text")),

@@ -108,6 +108,27 @@ def test_settings_of_the_file_come_first(tmp_path):
     file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
     asked = loaded.encode(["and a dog"], prompt="query")
     np.testing.assert_allclose(asked, vectors[3:], **CLOSE)
+    # So does its length before that of the training, in all places.
+    (tmp_path / "model" / "task.json").write_text(json.dumps({"max_length": 16}))
+    file.write_text(json.dumps({"normalize": False, "max_length": 6}))
+    loaded = official.load(tmp_path / "model")
+    cut = loaded.encode(TEXTS)
+    assert np.abs(cut - vectors).max() > 0.1
+    alike = loaded.encode(["the cat sat on", "", "dog " * 4, "a cat and a"])
+    np.testing.assert_allclose(cut, alike, **CLOSE)
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    found = table.make(parts, kind, default)[1]["embed"](tf.constant(TEXTS))["vectors"]
+    np.testing.assert_allclose(found, cut, **CLOSE)
+    parts, kind, default = saved_model.restore(tmp_path / "model", max_length=16)
+    found = table.make(parts, kind, default)[1]["embed"](tf.constant(TEXTS))["vectors"]
+    np.testing.assert_allclose(found, loaded.encode(TEXTS, max_length=16), **CLOSE)
+    huggingface.write(tmp_path / "model", tmp_path / "files", "best")
+    written = json.loads((tmp_path / "files" / "sentence_bert_config.json").read_text())
+    assert written["max_seq_length"] == 6
+    file.write_text(json.dumps({"max_length": 25}))
+    with pytest.raises(UserError, match="max_length: 25 is not from 4 to 24, the positions"):
+        saved_model.restore(tmp_path / "model")
+    file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
     config = model_folder.config_of(tmp_path / "model")
     found = text_vectors.read(tmp_path / "model", config)
     assert (found.pooling, found.normalize) == (("mean",), False)
