@@ -514,9 +514,10 @@ class System:
         """
         task = self._task(heads)
         if encoder.pooler and not self._pooler_rows(heads) and (task is None or task.pools):
-            raise UserError(
-                f"encoder.pooler: {self.title} of transformers has none without the head of a task"
-            )
+            hint = " without the head of a task"
+            if task is not None and "pooled" not in task.poolings:
+                hint = f": train the head with objectives.0.pooling: {' or '.join(task.poolings)}"
+            raise UserError(f"encoder.pooler: {self.title} of transformers has none{hint}")
         alone = {frozenset({head.name}): head.architecture for head in self.heads.values()}
         architecture = (alone | dict(self.architectures)).get(frozenset(heads))
         if architecture is None:

@@ -8,6 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from official import config as configs
 from official.config.encoders import LocalAttention
 from official.config.heads import ClassificationConfig, TokenClassificationConfig
 from official.conversion import huggingface, mapping, modernbert
@@ -122,6 +123,25 @@ def test_heads_of_tasks():
     assert objective("token_classification") == tokens
     with pytest.raises(UserError, match="classifier_pooling: 'max' is not supported"):
         objective("classification", classifier_pooling="max")
+
+
+@pytest.mark.parametrize(
+    ("pooler", "head", "message"),
+    [
+        (
+            True,
+            {},
+            "encoder.pooler: a ModernBERT of transformers has none: train the head with obj",
+        ),
+        (False, {"pooling": "mean"}, "transform: a ModernBERT of transformers has true"),
+    ],
+)
+def test_what_the_head_of_transformers_has_not_is_refused(pooler, head, message):
+    encoder = dataclasses.replace(encoder_of(BASE), pooler=pooler)
+    objective = ClassificationConfig(labels=("no", "yes"), **head)
+    config = configs.Config(name="x", encoder=encoder, objectives=(objective,))
+    with pytest.raises(UserError, match=message):
+        modernbert.SYSTEM.huggingface_config(config, ["classification"], 0)
 
 
 def test_an_output_layer_may_be_there_as_a_copy_and_not_as_another(tmp_path):
