@@ -23,7 +23,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 # The dropout rates of encoders.
-_DROPOUTS = ("dropout", "attention_dropout", "inner_dropout")
+_DROPOUTS = ("dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
 
 
 def resolve(
@@ -168,7 +168,8 @@ def _for_recipe(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig
     names = {field.name for field in dataclasses.fields(encoder)}
     changes: dict[str, Any] = {}
     if (rate := config.recipe.dropout) is not None:
-        changes = {name: rate for name in _DROPOUTS if name in names}
+        rates = {name: getattr(encoder, name, None) for name in _DROPOUTS}
+        changes = {name: rate for name, own in rates.items() if own is not None}
     size = config.recipe.trainable and config.recipe.trainable.adapters
     if size and "adapter_size" in names:
         if encoder.adapter_size not in (None, size):
@@ -186,7 +187,7 @@ def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
         f.name for f in dataclasses.fields(encoder)
     }
     # Settings that do not change the weights that are copied.
-    free = {*_DROPOUTS, "attention_output_dropout", "rotary_theta", "local_attention"}
+    free = {*_DROPOUTS, "rotary_theta", "local_attention"}
     free |= {"initializer", "initializer_range", "position_initializer_range"}
     changes = {name: getattr(encoder, name) for name in free & both}
     if "max_positions" in both:

@@ -60,6 +60,11 @@ def test_the_recipe_may_set_all_dropout_rates_of_a_stage():
     alone = tuned(recipe=recipe, encoder=configs.to_dict(initial)["encoder"])
     assert resolve.inherit(alone).encoder == wanted
     assert resolve.inherit(tuned(), initial).encoder == initial.encoder
+    # That of ModernBERT's attention is a rate of its own, and None follows the others.
+    modern = small.config(encoder__attention_output_dropout=0.1)
+    rates["attention_output_dropout"] = 0.3
+    wanted = dataclasses.replace(modern.encoder, **rates)
+    assert resolve.inherit(tuned(recipe=recipe), modern).encoder == wanted
     with pytest.raises(UserError, match=r"recipe.dropout: 1.0 is not in \[0, 1\)"):
         tuned(recipe={"epochs": 1, "dropout": 1})
 
