@@ -1,6 +1,7 @@
 """Checks whether a run may be resumed: the same data and config, and the same state everywhere."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -38,27 +39,29 @@ def keep_order(checkpoint: checkpoints.Checkpoint, source: Data, data: dict[str,
 
 
 def check_data(
-    checkpoint: checkpoints.Checkpoint,
+    path: AnyPath,
+    state: Mapping[str, Any],
     data: Mapping[str, Mapping[str, str | int]],
     total_steps: int,
 ) -> None:
     """Refuses a checkpoint of other data. Checkpoints of older versions have no record of the data.
 
     Args:
-      checkpoint: the checkpoint.
+      path: the folder of the checkpoint.
+      state: its state.
       data: the current `data_record` of each split by its name.
       total_steps: the current number of steps.
 
     Raises:
       UserError: a split has changed.
     """
-    there = checkpoint.state.get("data", {})
+    there = state.get("data", {})
     for split, ours in data.items():
         theirs = there.get(split, ours)
         if theirs["fingerprint"] != ours["fingerprint"]:
             raise UserError(
-                f"{checkpoint.path}: this run has other {split} data: {theirs['folder']} with "
-                f"{theirs['examples']:,} examples there ({checkpoint.state['total_steps']:,} "
+                f"{path}: this run has other {split} data: {theirs['folder']} with "
+                f"{theirs['examples']:,} examples there ({state['total_steps']:,} "
                 f"planned steps), {ours['folder']} with {ours['examples']:,} examples now "
                 f"({total_steps:,} planned steps). Give the data that it began with, or another "
                 "--model_dir; --allow_other_data goes on with the data given now"

@@ -146,6 +146,8 @@ def _train_phase(
     with _locked(strategy, model_dir, report) as check_lock:
         resuming.check_same_run(config, model_dir)
         if phase.is_over:
+            if not allow_other_data:
+                _check_data(phase, config, source, held_out)
             report(f"{model_dir}: trained already, to step {config.recipe.steps}")
             return
 
@@ -160,6 +162,22 @@ def _train_phase(
             train_on()
         else:
             _with_patience(train_on, source.folder, model_dir, report)
+
+
+def _check_data(
+    phase: phases.PhaseOfRun,
+    config: configs.ResolvedConfig,
+    source: Data,
+    held_out: Measured | None,
+) -> None:
+    """Refuses other data for a phase that is over. Its folder may have no checkpoint any more."""
+    if checkpoints.last_step(phase.model_dir) is None:
+        return
+    path = checkpoints.find(phase.model_dir, "last")
+    data = {"train": resuming.data_record(source)}
+    if held_out is not None:
+        data["validation"] = resuming.data_record(held_out)
+    resuming.check_data(path, checkpoints.load_state(path), data, config.recipe.steps)
 
 
 def check(

@@ -230,7 +230,7 @@ class Trainer:
         checkpoint = checkpoints.load(self.model_dir, "last", optimizer=True)
         state = checkpoint.state
         if not self.allow_other_data:
-            resuming.check_data(checkpoint, self._data, self.total_steps)
+            resuming.check_data(checkpoint.path, state, self._data, self.total_steps)
         resuming.keep_order(checkpoint, self.source, self._data)
         self._data = {**state.get("data", {}), **self._data}
         self._assign(checkpoint, str(checkpoint.path))

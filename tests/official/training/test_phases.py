@@ -35,10 +35,13 @@ def shards(tmp_path_factory):
     )
 
 
-def train(given, data, model_dir, **changes):
+def train(given, data, model_dir, allow_other_data=False, **changes):
     said = []
     config = small.config(phases=given, **changes)
-    run.train(config, data, model_dir, evaluate=False, report=said.append)
+    run.train(
+        config, data, model_dir, evaluate=False, allow_other_data=allow_other_data,
+        report=said.append,
+    )  # fmt: skip
     return checkpoints.load_variables(model_dir, "last", optimizer=True), said
 
 
@@ -61,6 +64,13 @@ def test_phases_without_changes_are_one_run_bit_for_bit(shards, tmp_path):
         for line in (folder / "metrics.jsonl").read_text().splitlines()
     ]
     assert rates == sorted(rates, reverse=True) and len(set(rates)) == len(rates)
+    # Other data is refused, also for a phase that is over.
+    data = [str(small.shard_folder(tmp_path / "other", small.config(), seed=1)), shards[0]]
+    with pytest.raises(UserError, match="phase_1/checkpoints/step-00000003: this run has other tr"):
+        train(HALVES, data, tmp_path / "halves")
+    again, said = train(HALVES, data, tmp_path / "halves", allow_other_data=True)
+    assert_alike(again, whole)
+    assert "halves/phase_1: trained already, to step 3" in "".join(said)
 
 
 @pytest.mark.slow
