@@ -16,7 +16,7 @@ from official.modeling.layers.kernels import dropout
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.lstm import BiLSTM
-from official.modeling.layers.random import Draws
+from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
@@ -33,6 +33,9 @@ class Reader(base.Objective):
 
     Attributes:
         width: W, which is D, or 2 C with a BiLSTM of C cells.
+        output_initializer: the initializer of the last layer, whose scale is that of the encoder.
+            With `transform` it is W ** -0.5, so that the first outputs have the size of the
+            normed states (ModernBERT's release).
     """
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
@@ -45,8 +48,12 @@ class Reader(base.Objective):
             draws = Draws.of_name(seed, f"{self.name}/bilstm")
             self.bilstm = BiLSTM(self.width, config.bilstm, seed=draws, dtype=self.dtype_policy)
             self.width = 2 * config.bilstm
+        self.output_initializer = self.initializer
         if config.transform:
             self.make_hidden(self.width, self.width)
+            self.output_initializer = RandomWeights(
+                self.initializer.law, self.width**-0.5, self.initializer.rng
+            )
 
     def make_mix(self, key: str):
         """Returns the mix that a key of the config describes, and the numbers of its layers."""
@@ -151,7 +158,7 @@ class Head(Reader):
         self.output_projection = Linear(
             self.width,
             self.size,
-            initializer=self.initializer,
+            initializer=self.output_initializer,
             name="output",
             dtype=self.dtype_policy,
         )

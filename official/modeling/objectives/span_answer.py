@@ -42,18 +42,18 @@ class Objective(heads.Reader):
         size = self.width
         self._cls_last = encoder_config.layout == "cls_last"
 
-        def linear(inputs, outputs, name, use_bias=True):
+        def linear(inputs, outputs, name, use_bias=True, initializer=self.initializer):
             return Linear(
                 inputs,
                 outputs,
-                initializer=self.initializer,
+                initializer=initializer,
                 name=name,
                 use_bias=use_bias,
                 dtype=self.dtype_policy,
             )
 
         if config.form == "independent":
-            self.output_projection = linear(size, 2, "output")
+            self.output_projection = linear(size, 2, "output", initializer=self.output_initializer)
             return
         self.start_projection = linear(size, 1, "start")
         self.end_hidden = linear(2 * size, size, "end_hidden")

@@ -36,7 +36,7 @@ class Objective(heads.Reader):
         self.output_projection = Linear(
             size,
             self.num_labels,
-            initializer=self.initializer,
+            initializer=self.output_initializer,
             name="output",
             dtype=self.dtype_policy,
         )

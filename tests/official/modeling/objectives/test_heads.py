@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config import registry
 from official.config.compatibility import with_pooler
 from official.config.encoders import (
     BilmConfig,
@@ -19,6 +20,7 @@ from official.config.encoders import (
 from official.config.heads import (
     ClassificationConfig,
     Mix,
+    MultiLabelConfig,
     MultipleChoiceConfig,
     RankingConfig,
     RegressionConfig,
@@ -190,6 +192,26 @@ def test_a_hidden_layer_starts_from_that_of_a_masked_lm(tmp_path):
             if transform:
                 own, theirs = known[f"classification/{name}"], arrays[f"masked_lm/{name}"]
                 np.testing.assert_array_equal(own, theirs)
+
+
+@pytest.mark.parametrize("head", [TokenClassificationConfig, SpanAnswerConfig, MultiLabelConfig])
+def test_the_last_layer_behind_a_hidden_layer_begins_larger(head):
+    options = {} if head is SpanAnswerConfig else {"num_labels": 40}
+    options |= {"pooling": "mean"} if head is MultiLabelConfig else {}
+    encoder = dataclasses.replace(
+        BERT, hidden_size=400, initializer="truncated_normal", initializer_range=0.02
+    )
+    for transform, scale in ((True, 1 / 20), (False, 0.02)):
+        config = head(transform=transform, **options)
+        objective = getattr(registry.module_of(config), config.layer)(config, encoder)
+        objective.build()
+        kernel = objective.output_projection.kernel.numpy()
+        # The distribution is cut at two standard deviations, which leaves 0.8796 of one.
+        assert kernel.std() == pytest.approx(0.8796 * scale, rel=0.06)
+        assert 1.9 * scale < np.abs(kernel).max() <= 2 * scale
+        if transform:
+            hidden = objective.transform.kernel.numpy()
+            assert hidden.std() == pytest.approx(0.8796 * 0.02, rel=0.01)
 
 
 def test_an_elmo_has_no_such_hidden_layer():
