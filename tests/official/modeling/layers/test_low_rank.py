@@ -17,6 +17,14 @@ SIZES = {
 ENCODERS = {
     "transformer": {"type": "transformer", **SIZES},
     "albert": {"type": "transformer", **SIZES, "layer_groups": 1},
+    "deberta": {
+        "type": "transformer", **SIZES, "positions": "none", "segment_types": 0,
+        "disentangled": {"buckets": 4, "max_distance": 6}, "convolution": {},
+    },
+    "modernbert": {
+        "type": "transformer", **SIZES, "positions": "rotary", "gated": True, "use_bias": False,
+        "local_attention": {"window": 2, "global_every": 2}, "norm": "pre", "segment_types": 0,
+    },
     "transformer_xl": {
         "type": "transformer_xl",
         **SIZES,
@@ -25,7 +33,7 @@ ENCODERS = {
         "pooled_position": "first",
     },
     "encoder_decoder": {"type": "encoder_decoder", **SIZES, "gated": True},
-}
+}  # fmt: skip
 IDS = np.array([[2, 7, 9, 3, 0, 0], [2, 5, 6, 11, 12, 3]], np.int32)
 MASK = IDS > 0
 # The rows of the query stream, and a memory: keys that are projected with a part of the kernel.
@@ -66,6 +74,8 @@ def kernel_of(path):
         ("transformer", ["query", "value"]),
         ("transformer", ["key", "output", "inner", "outer"]),
         ("albert", ["query", "value"]),
+        ("deberta", ["query", "key"]),  # which map the distances as well
+        ("modernbert", ["query", "value", "gate"]),
         ("transformer_xl", ["query", "key", "value", "outer"]),
         ("encoder_decoder", ["query", "value", "gate"]),
     ],
