@@ -6,8 +6,8 @@ over either.
 
 import dataclasses
 
-from official.config.objectives import check_token_table
-from official.config.parts import EncoderConfig, ObjectiveConfig
+from official.config.objectives import check_alone, check_decodes, check_token_table
+from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
 
@@ -407,6 +407,8 @@ class CandidateLMConfig(ObjectiveConfig):
       margin: the margin, beta in the paper.
       threshold: the score above which a candidate that has no other to be compared with is the
         right one; None = 0, which no log probability exceeds.
+      enhanced_mask_decoder: that of the masked LM, from which a run takes it with the head.
+      form: likewise.
       weight: factor of this loss in the sum.
     """
 
@@ -416,10 +418,13 @@ class CandidateLMConfig(ObjectiveConfig):
     margin_weight: float = 20.0
     margin: float = 0.2
     threshold: float | None = omitted()
+    enhanced_mask_decoder: bool = omitted(False)
+    form: str = omitted("tied")
     weight: float = 1.0
 
     def __post_init__(self):
         one_of("loss", self.loss, ("margin", "softmax"))
+        one_of("form", self.form, ("tied", "linear"))
         above(self, 0, "margin")
         at_least(self, 0, "margin_weight")
 
@@ -432,9 +437,16 @@ class CandidateLMConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         return frozenset({"candidate_positions", "candidate_ids"})
 
+    def check(self, whole: Config) -> None:
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
+        if self.enhanced_mask_decoder:
+            check_alone(whole)
+
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no token table, or another layout of texts."""
         check_token_table(encoder)
+        if self.enhanced_mask_decoder:
+            check_decodes(encoder)
         if encoder.layout != "cls_first":
             raise ValueError(
                 f"not supported for encoder.type: {encoder.type}, which reads texts in the layout "

@@ -55,10 +55,8 @@ class MaskedLMConfig(ObjectiveConfig):
 
     def check(self, whole: Config) -> None:
         """Raises ValueError if the objective does not suit the rest of the config `whole`."""
-        if self.enhanced_mask_decoder and len(whole.objectives) > 1:
-            raise ValueError(
-                "enhanced_mask_decoder: other objectives read the last layer as it is: remove them"
-            )
+        if self.enhanced_mask_decoder:
+            check_alone(whole)
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
@@ -481,6 +479,14 @@ class ReplacedTokensConfig(ObjectiveConfig):
         if self.adversarial_weight:
             fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
         return fields
+
+
+def check_alone(whole: Config) -> None:
+    """Raises ValueError if an enhanced mask decoder is beside other objectives."""
+    if len(whole.objectives) > 1:
+        raise ValueError(
+            "enhanced_mask_decoder: other objectives read the last layer as it is: remove them"
+        )
 
 
 def check_decodes(encoder: EncoderConfig) -> None:

@@ -33,7 +33,7 @@ class Objective(ranking.Ranker, masked_lm.MaskedLM):
     each candidate and the tokens that they hide; the id is -1 where a candidate has fewer tokens.
     """
 
-    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...]:
         """See `base.Objective`."""
         return (batch["candidate_positions"],)
 

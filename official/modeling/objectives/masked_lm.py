@@ -78,7 +78,7 @@ class MaskedLM(base.Objective):
             return encoder.token_table.scores(self.hidden(hidden), self.output_bias)
         return plus_bias(self.output_projection(hidden), self.output_bias)
 
-    def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
+    def positions_read(self, batch: Batch) -> tuple[Tensor, ...]:
         """See `base.Objective`."""
         return (batch["masked_positions"],)
 
@@ -86,7 +86,8 @@ class MaskedLM(base.Objective):
         """See `base.Objective`."""
         if self.position_table is None:
             return None
-        return self._vectors_of(batch, batch["masked_positions"])
+        (positions,) = self.positions_read(batch)
+        return self._vectors_of(batch, positions)
 
     def states(self, batch: Batch, encoder: Encoder) -> Tensor:
         """Returns the states that `logits` maps to scores, at all positions: [B, T, D]."""
