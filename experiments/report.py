@@ -149,8 +149,6 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
     # Variants may share a run of pretraining.
     seconds = {result.id: result.seconds for result in results}
     hours = sum(seconds.values()) / 3600
-    steps = sorted({run.steps for run in runs})
-    tokens = sorted({run.tokens for run in runs})
     rates = {run.variant: run.rate for run in runs if run.rate is not None}
     lines = [
         f"`python -m experiments.study --study=configs/{study_page.FOLDER}/{study.name}.yaml "
@@ -160,7 +158,8 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
         "",
         f"Config `{study.sizes[results[0].size].config}`. "
         f"{len(seconds)} runs, {hours:.1f} hours of pretraining. Steps of a run: "
-        f"{', '.join(f'{s:,}' for s in steps)}. Tokens: {', '.join(f'{t:,}' for t in tokens)}.",
+        f"{_by_variant({run.variant: run.steps for run in runs})}. "
+        f"Tokens: {_by_variant({run.variant: run.tokens for run in runs})}.",
     ]
     if rates:
         grid = sorted({result.rate for result in results if result.rate is not None})
@@ -171,6 +170,13 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
     if commits := sorted({result.commit for result in results if result.commit}):
         lines.append(f"Commit {', '.join(commits)}.")
     return lines
+
+
+def _by_variant(numbers: Mapping[str, int]) -> str:
+    """Returns the number that all variants have, or that of each."""
+    if len(set(numbers.values())) == 1:
+        return f"{next(iter(numbers.values())):,}"
+    return ", ".join(f"{variant} {number:,}" for variant, number in numbers.items())
 
 
 def plot(study: Study, results: Sequence[Result], path: Path) -> bool:

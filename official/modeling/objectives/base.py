@@ -14,6 +14,7 @@ from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.kernels import accurate, cross_entropy, take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import make_norm
+from official.modeling.layers.pooling import pooled
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Batch, Encoded, Size, Tensor
 
@@ -285,7 +286,10 @@ class Objective(keras.Layer):
                 return encoded["states_read"][self.name][0][:, 0]
             return encoded["sequence_output"][:, 0]
         if self.config.pooling == "mean":
-            return _mean(encoded["sequence_output"], encoded.get("padding_mask"))
+            states = encoded["sequence_output"]
+            real = encoded.get("padding_mask")
+            real = ops.ones(ops.shape(states)[:2], "bool") if real is None else real
+            return pooled(states, real, ["mean"])
         return encoded["pooled_output"]
 
     def example_weights(self, batch: Batch) -> Tensor:
@@ -298,19 +302,6 @@ class Objective(keras.Layer):
     def as_loss(self, x: Tensor) -> Tensor:
         """Casts scores to the dtype of losses."""
         return ops.cast(x, accurate(self.compute_dtype))
-
-
-def _mean(states: Tensor, real: Tensor) -> Tensor:
-    """Returns the mean of states over the positions without padding: [B, D].
-
-    Args:
-        states: [B, T, D].
-        real: bool [B, T], False for padding; None = there is no padding.
-    """
-    if real is None:
-        return ops.mean(states, axis=1)
-    weights = ops.cast(real, states.dtype)[:, :, None]
-    return ops.sum(states * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1)
 
 
 # Fields with an axis of sequences, if an example has several sequences.
