@@ -58,8 +58,10 @@ class TokenMasksConfig(CorruptionConfig):
       replacement: whether tokens are drawn with replacement (ELECTRA). The number is then the
         number of draws, and a token that is drawn twice has weight 2. For the unit 'token' only.
       windows: whether a token is drawn from each of consecutive windows of int(1 / p) tokens, from
-        the start on, until the number is reached (DeBERTa's release). The last tokens of a long
-        sequence are then never hidden. For the unit 'token' and the count 'nearest' only.
+        the start on, until the number is reached (the release of DeBERTa-v3). The last tokens of a
+        long sequence are then never hidden. With the unit 'ngram', an n-gram is drawn from each
+        window of n * int(1 / p) words, and its last word may exceed the number, but not P (v1 and
+        v2). For these units and the count 'nearest' only.
       word_starts: the SentencePiece pieces that begin a word: 'xlnet' = those with the blank mark,
         punctuation, and pieces of scripts without blanks; 'albert' = also all others that are not
         ASCII letters alone; 'blank' = those with the mark only. See
@@ -119,14 +121,12 @@ class TokenMasksConfig(CorruptionConfig):
                 f"replacement: not supported for unit: {self.unit} with count: {self.count}: set "
                 "unit to token and count to nearest, or replacement to false"
             )
-        if self.windows and (self.unit, self.count, self.replacement) != (
-            "token",
-            "nearest",
-            False,
+        if self.windows and (
+            self.unit not in ("token", "ngram") or self.count != "nearest" or self.replacement
         ):
             raise ValueError(
-                "windows: only supported for unit: token with count: nearest and replacement: "
-                "false: set these, or windows to false"
+                "windows: only supported for unit: token or ngram with count: nearest and "
+                "replacement: false: set these, or windows to false"
             )
         positive_fraction(self, "mask_rate", "span_prob")
         at_least(self, 1, "max_predictions", "max_ngram", "max_span")
@@ -190,14 +190,14 @@ class TokenMasksConfig(CorruptionConfig):
 
         Each sequence has its own number of predictions, at least 1 and, depending on `count`, a
         little more than `mask_rate` times its tokens: up to half a token more for 'nearest', up to
-        one more for 'up' and 'random', and any number for 'each'. A sequence has at least three
-        tokens.
+        one more for 'up' and 'random', and any number for 'each' and for n-grams of windows. A
+        sequence has at least three tokens.
 
         Args:
           length: tokens of a row.
           parts: the largest number of sequences that share the row.
         """
-        if self.count == "each":
+        if self.count == "each" or (self.windows and self.unit == "ngram"):
             return min(parts * self.max_predictions, length)
         rate = self.mask_rate
         more = {"nearest": max(0.5, 1 - 3 * rate), "up": max(0, 1 - 2 * rate), "random": 1.0}[

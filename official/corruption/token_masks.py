@@ -119,7 +119,16 @@ def select(
         times = units.with_replacement(numbered, number, seeds)
         return tf.where(times > 0, numbered, -1), times
     if config.windows:
-        taken = units.one_of_each_window(numbered, int(1 / config.mask_rate), number, seeds)
+        width = int(1 / config.mask_rate)
+        windows = tf.shape(numbered)[1] // width + 1
+        if config.unit == "token":
+            lengths = tf.ones([tf.shape(numbered)[0], windows], tf.int32)
+        else:
+            lengths = run_lengths(config, seeds, windows)
+        most = config.max_predictions
+        taken = units.runs_of_windows(numbered, width, lengths, number, most, seeds)
+        if config.unit != "token":
+            taken = units.or_part_of_one(taken, numbered, number, seeds)
         return taken, tf.cast(taken >= 0, tf.int32)
     if config.unit == "token" and config.count != "each":
         taken = units.choose_tokens(numbered, number, config.max_predictions, seeds)

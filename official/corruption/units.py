@@ -142,27 +142,52 @@ def choose_tokens(
     return tf.where(draws <= last[:, None], units, -1)
 
 
-def one_of_each_window(
-    units: tf.Tensor, width: int, number: tf.Tensor, seeds: tf.Tensor
+def runs_of_windows(
+    units: tf.Tensor,
+    width: int,
+    lengths: tf.Tensor,
+    number: tf.Tensor,
+    most: int,
+    seeds: tf.Tensor,
 ) -> tf.Tensor:
-    """Takes a random token of each of the first windows.
+    """Takes a run of units of each of the first windows.
+
+    This is `NGramMaskGenerator` of DeBERTa's release. The window of a run of n units has
+    n * `width` units. The run begins at any of them; if it ends behind the window, the next window
+    begins behind the run. Whole units are taken from the left until `number` tokens are reached;
+    those beyond `most` tokens are not taken.
 
     Args:
-      units: number of each token that can be taken, from 0, -1 = none; int32 [B, T].
-      width: the number of tokens of a window; the last one of a row may be shorter.
-      number: windows that a token is taken from, int32 [B].
+      units: number of each token's unit, from 0, -1 = none; int32 [B, T].
+      width: see above.
+      lengths: n of each window, int32 [B, R]; windows behind the last one take nothing.
+      number: tokens to take, int32 [B].
+      most: the largest number of tokens to take.
       seeds: uint64 [B].
 
     Returns:
-      int32 [B, T]: `units`, -1 where a token is not taken.
+      int32 [B, T]: the number of the window that a token is taken from, -1 = it is not taken.
     """
-    windows = tf.where(units >= 0, units // width, -1)
-    sizes = sum_at(windows, tf.ones_like(units))  # [B, T], by window; 0 after the last one
-    draws = seeding.uniforms(seeds, Stream.MASK_ORDER, tf.shape(units)[1])  # by window
-    places = tf.cast(draws * tf.cast(sizes, draws.dtype), tf.int32)
-    own = tf.gather(places, tf.maximum(windows, 0), batch_dims=1)  # [B, T]
-    taken = (units % width == own) & (windows >= 0) & (windows < number[:, None])
-    return tf.where(taken, units, -1)
+    count = tf.reduce_max(units, axis=1, keepdims=True) + 1  # [B, 1]
+    draws = seeding.uniforms(seeds, Stream.MASK_ORDER, tf.shape(lengths)[1])  # by window
+
+    def place(sizes: tf.Tensor) -> tf.Tensor:
+        return tf.cast(draws * tf.cast(sizes, draws.dtype), tf.int32)
+
+    # Only the last window is shorter, and none comes after it.
+    sizes = lengths * width
+    ends = tf.cumsum(tf.maximum(sizes, place(sizes) + lengths), axis=1)  # [B, R]
+    starts = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])
+    first = starts + place(tf.clip_by_value(count - starts, 0, sizes))
+    windows = tf.searchsorted(ends, units, side="right")  # [B, T]
+    run = [tf.gather(each, windows, batch_dims=1) for each in (first, first + lengths)]
+    inside = (units >= run[0]) & (units < run[1])
+    before = numbered(inside, inside)  # tokens that are taken before a token
+    before = sum_at(units, tf.where(_begins(units), before, 0))  # [B, T], before a unit
+    after = before + sum_at(units, tf.ones_like(units))
+    fits = (before < number[:, None]) & (after <= most)
+    inside &= tf.gather(fits, tf.maximum(units, 0), batch_dims=1)
+    return tf.where(inside, windows, -1)
 
 
 def whole_units(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:

@@ -21,6 +21,8 @@ PUBLISHED = {
     "roberta_large": 355_359_744,
     "modernbert_base": 149_014_272,
     "modernbert_large": 394_781_696,
+    "deberta_v2_xlarge": 884_593_152,
+    "deberta_v2_xxlarge": 1_564_549_632,
     "neobert": 221_665_536,
     "albert_base": 11_683_584,
     "albert_large": 17_683_968,

@@ -129,8 +129,64 @@ def test_windows_are_those_of_the_release():
     # A token is hidden with probability 1 / 6; the deviation of a count is 6.5.
     assert abs(counts - 50).max() < 5 * 6.5 and abs(counts.std() - 6.45) < 1
     for changes in ({"unit": "word"}, {"count": "random"}, {"replacement": True}):
-        with pytest.raises(ValueError, match="windows: only supported for unit: token with count"):
+        with pytest.raises(ValueError, match="windows: only supported for unit: token or ngram"):
             TokenMasksConfig(windows=True, **changes)
+
+
+def windows_slowly(words, length, config, lengths, draws):
+    """The release's procedure, by given draws: the runs that it takes, as lists of positions."""
+    width, offset, begins, marked = int(1 / config.mask_rate), 0, [], []
+    for n, draw in zip(lengths, draws, strict=True):
+        if offset < len(words):
+            size = min(n * width, len(words) - offset)
+            begin = offset + int(draw * size)
+            begins.append(begin)
+            marked.append(range(begin, min(begin + n, len(words))))
+            offset = max(offset + size, begin + n)
+    number, taken, runs = number_to_predict(length, config), 0, []
+    for run in marked:
+        runs.append([])
+        for word in run:
+            if taken < number and taken + len(words[word]) <= config.max_predictions:
+                runs[-1] += words[word]
+            taken += len(words[word])
+    return [run for run in runs if run]
+
+
+@pytest.mark.parametrize("most", [80, 9])
+def test_ngrams_of_windows_are_those_of_the_release(most):
+    config = TokenMasksConfig(unit="ngram", windows=True, max_predictions=most)
+    rows = make_rows([*[512] * 150, *[128] * 50, 40, 20, 9, 5])
+    seeds = seeds_of(len(rows))
+    taken, times = (x.numpy() for x in token_masks.select(config, VOCABULARY, pad(rows), seeds))
+    drawn = token_masks.run_lengths(config, seeds, 90).numpy()
+    draws = seeding.uniforms(seeds, Stream.MASK_ORDER, 90).numpy()
+    sizes, beyond = collections.Counter(), 0
+    for i, row in enumerate(rows):
+        words = words_of(row, "word")
+        runs = windows_slowly(words, len(row), config, drawn[i], draws[i])
+        if runs:
+            found = [np.flatnonzero(taken[i] == k).tolist() for k in np.unique(taken[i])[1:]]
+            assert found == runs
+        assert np.array_equal(times[i], taken[i] >= 0)
+        count, number = times[i].sum(), number_to_predict(len(row), config)
+        assert 1 <= count <= most and (not runs or count >= min(number, sum(map(len, runs))))
+        beyond += count > number
+        whole = runs[:5] if len(row) == 512 and most == 80 else []  # the last one may be cut
+        sizes.update(sum(position in run for position, *_ in words) for run in whole)
+    if most == 9:
+        return
+    assert beyond > 50  # the last word is whole
+    # n words with p(n) ~ 1 / n: 6, 3 and 2 of 11. The deviation of a count is at most 14.
+    assert sorted(sizes) == [1, 2, 3]
+    expected = 750 * np.array([6, 3, 2]) / 11
+    assert abs(np.array([sizes[n] for n in (1, 2, 3)]) - expected).max() < 4 * 14
+    corrupted = corrupt(config, rows)
+    hidden = corrupted["masked_weights"] > 0
+    rows_of, places = np.nonzero(hidden)
+    new = corrupted["token_ids"][rows_of, corrupted["masked_positions"][rows_of, places]]
+    shares = (new == MASK).mean(), (new == corrupted["masked_ids"][rows_of, places]).mean()
+    np.testing.assert_allclose(shares, (0.8, 0.1), atol=0.01)  # 4 deviations of 13,000 draws
 
 
 def test_long_words_are_skipped_not_cut():

@@ -112,6 +112,7 @@ MASKS = [
     {"unit": "phrase", "mask_rate": 0.4},
     {"unit": "entity"},
     {"unit": "ngram", "mask_rate": 0.3},
+    {"unit": "ngram", "mask_rate": 0.3, "windows": True},
     {"unit": "span", "count": "up", "action": "unit", "random_tokens": "unigram"},
 ]
 
