@@ -1,5 +1,6 @@
 """Reads and writes model folders: config, tokenizer, weights and model card."""
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,11 +60,18 @@ def config_of(
     """
     path = paths.path(model_dir) / CONFIG
     if not path.is_file():
-        raise UserError(
-            f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
-            "(--model_dir), and so does official.convert"
-        )
+        phases = (phase_folder(path.parent, number) for number in itertools.count(1))
+        begun = list(itertools.takewhile(lambda phase: (phase / CONFIG).is_file(), phases))
+        hint = "Training makes one (--model_dir), and so does official.convert"
+        if begun:
+            hint = f"Its run has not come to the last phase yet: name {begun[-1]}, or train on"
+        raise UserError(f"{model_dir}: not a model folder: there is no config.yaml in it. {hint}")
     return configs.load_resolved(path, overrides)
+
+
+def phase_folder(model_dir: AnyPath, number: int) -> AnyPath:
+    """Returns the model folder of a phase before the last one, by its number from 1."""
+    return model_dir / f"phase_{number}"
 
 
 def build(

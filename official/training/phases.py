@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from official import config as configs
 from official.data.mixture import Data, Mixture, Paths
-from official.saving import checkpoints
+from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -101,7 +101,7 @@ def of_run(
     shares = [phase.data_shares for phase in config.phases] or [()]
     each = _of_phases(data, shares, "--data")
     held_out = _of_phases(validation_data, [()] * len(parts), "--validation_data")
-    folders = [model_dir / f"phase_{number}" for number in range(1, len(parts))] + [model_dir]
+    folders = [model_folder.phase_folder(model_dir, i) for i in range(1, len(parts))] + [model_dir]
     begin = 0
     for part, own, held, folder, following in zip(
         parts, each, held_out, folders, [*folders[1:], None], strict=True

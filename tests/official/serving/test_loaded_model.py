@@ -103,6 +103,14 @@ def test_a_checkpoint_is_named_by_step_or_place(folder):
 def test_what_is_no_model_folder_is_refused(folder, tmp_path):
     with pytest.raises(UserError, match=r"nowhere: not a model folder: there is no config\.yaml"):
         official.load(tmp_path / "nowhere")
+    for number in (1, 2):  # of a run in phases that was stopped
+        phase = model_folder.phase_folder(tmp_path / "run", number)
+        phase.mkdir(parents=True)
+        (phase / "config.yaml").touch()
+    with pytest.raises(
+        UserError, match=r"run: not a model folder: .* name .*run/phase_2, or train"
+    ):
+        official.load(tmp_path / "run")
     with pytest.raises(UserError, match=r"not a model folder: there is no config\.yaml in it"):
         official.load(GOLDEN / "pretraining")
     shutil.rmtree(folder / "checkpoints")
