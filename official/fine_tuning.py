@@ -46,6 +46,7 @@ _FEW_EPOCHS, _FEW_BATCH = 20, 16
 # et al., 2020, table 7).
 _BASE_SIZE = 768
 _SMALL_RATE, _SMALL_RATES = 1e-4, {"electra": 3e-4}
+_WARMUP = 0.1  # the largest share of the steps: DeBERTa's cards have a number of them, for MNLI
 _EVAL_EVERY = 500  # steps, of larger data
 _BUCKETS = (16, 32, 64, 128, 256, 512)
 # Tasks whose shards have the columns that `finetune` names.
@@ -320,7 +321,9 @@ class _Run:
         self._config = model_folder.config_of(self._init)
         types = {objective.type for objective in self._config.objectives}
         self.family = None
-        if types & {"generator", "replaced_tokens"}:
+        if getattr(self._config.encoder, "disentangled", None) is not None:
+            self.family = "deberta"
+        elif types & {"generator", "replaced_tokens"}:
             self.family = "electra"
         elif getattr(self._config.encoder, "position_offset", 0):
             self.family = "roberta"
@@ -439,6 +442,9 @@ class _Run:
         recipe = configs.load(path, [*chosen, *settings]).recipe
         batch = min(recipe.batch_size, count)
         steps = -(-count // batch)  # of an epoch
+        longest = round(_WARMUP * recipe.epochs * steps)
+        if recipe.schedule.warmup_steps > longest:
+            chosen.append(f"recipe.schedule.warmup_steps={longest}")
         buckets = [*(b for b in _BUCKETS if b < max_length), max_length]
         chosen += [
             f"recipe.eval_every={min(steps, _EVAL_EVERY)}",

@@ -123,6 +123,25 @@ def test_lists_of_labels_become_shards(init, tmp_path):
     assert config.objectives[0].type == "multi_label" and config.recipe.optimizer.beta_2 == 0.98
 
 
+def test_a_deberta_has_the_settings_of_its_family(tmp_path):
+    """Also that of v3, with the objectives of an ELECTRA; its warm-up is for large data."""
+    objectives = [{"type": "generator", "num_layers": 1}, {"type": "replaced_tokens"}]
+    settings = {"encoder__disentangled": {}, "encoder__num_layers": 2, "objectives": objectives}
+    (tmp_path / "init").mkdir()
+    configs.save(small.config(**settings), tmp_path / "init" / "config.yaml")
+
+    def config(count, *override):
+        options = fine_tuning.Settings(report=len, override=override)
+        run = fine_tuning._Run(tmp_path / "init", tmp_path / "model", options)
+        assert run.family == "deberta"
+        return run._config_of("classification", run.family, count, 16)
+
+    few, given, many = config(200), config(200, "recipe.schedule.warmup_steps=30"), config(400_000)
+    assert few.objectives[0].pooling == "pooled" and few.recipe.optimizer.layer_decay == 1
+    # A tenth of 20 epochs of 13 steps.
+    assert [c.recipe.schedule.warmup_steps for c in (few, given, many)] == [26, 30, 500]
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
