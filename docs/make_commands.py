@@ -32,6 +32,7 @@ COMMANDS = {
     "official.parameters": "CONFIG...",
     "official.students": "",
     "official.extend_vocabulary": "",
+    "official.enlarge": "",
     "official.augment": "",
     "official.mine_negatives": "",
     "official.teacher_outputs": "",

@@ -156,7 +156,7 @@ def windows_slowly(words, length, config, lengths, draws):
 @pytest.mark.parametrize("most", [80, 9])
 def test_ngrams_of_windows_are_those_of_the_release(most):
     config = TokenMasksConfig(unit="ngram", windows=True, max_predictions=most)
-    rows = make_rows([*[512] * 150, *[128] * 50, 40, 20, 9, 5])
+    rows = make_rows([*[512] * 60, *[128] * 20, 40, 20, 9, 5])
     seeds = seeds_of(len(rows))
     taken, times = (x.numpy() for x in token_masks.select(config, VOCABULARY, pad(rows), seeds))
     drawn = token_masks.run_lengths(config, seeds, 90).numpy()
@@ -176,17 +176,17 @@ def test_ngrams_of_windows_are_those_of_the_release(most):
         sizes.update(sum(position in run for position, *_ in words) for run in whole)
     if most == 9:
         return
-    assert beyond > 50  # the last word is whole
-    # n words with p(n) ~ 1 / n: 6, 3 and 2 of 11. The deviation of a count is at most 14.
+    assert beyond > 20  # the last word is whole
+    # n words with p(n) ~ 1 / n: 6, 3 and 2 of 11. The deviation of a count is at most 9.
     assert sorted(sizes) == [1, 2, 3]
-    expected = 750 * np.array([6, 3, 2]) / 11
-    assert abs(np.array([sizes[n] for n in (1, 2, 3)]) - expected).max() < 4 * 14
+    expected = 300 * np.array([6, 3, 2]) / 11
+    assert abs(np.array([sizes[n] for n in (1, 2, 3)]) - expected).max() < 4 * 9
     corrupted = corrupt(config, rows)
     hidden = corrupted["masked_weights"] > 0
     rows_of, places = np.nonzero(hidden)
     new = corrupted["token_ids"][rows_of, corrupted["masked_positions"][rows_of, places]]
     shares = (new == MASK).mean(), (new == corrupted["masked_ids"][rows_of, places]).mean()
-    np.testing.assert_allclose(shares, (0.8, 0.1), atol=0.01)  # 4 deviations of 13,000 draws
+    np.testing.assert_allclose(shares, (0.8, 0.1), atol=0.02)  # 4 deviations of 5,000 draws
 
 
 def test_long_words_are_skipped_not_cut():
