@@ -27,11 +27,14 @@ from official.conversion.mapping import LazyTensors, Row, Shape, layer_rows, lin
 from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
 from official.conversion.weight_files import Tensors
 from official.tokenizers.sentencepiece import DEBERTA_FILE
+from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 # The weights of the generator: as they are written, and as they were released.
 GENERATOR_FILES = ("model.generator.safetensors", "pytorch_model.generator.bin")
+# What it has in the place of the values of config.json, if there is such a file.
+GENERATOR_CONFIG = "generator_config.json"
 _PREFIX = "deberta."
 _TERMS = ("p2c", "c2p")
 _MATRICES = {
@@ -315,23 +318,34 @@ class Deberta(System):
         return next((file for file in files if file.exists()), None)
 
     def generator_config(
-        self, config: Mapping[str, Any], names: Iterable[str], source: str | os.PathLike
-    ) -> dict[str, Any]:
-        """Returns the config.json of the generator, which has fewer layers than the discriminator.
+        self, config: Mapping[str, Any], names: Iterable[str], source: AnyPath
+    ) -> tuple[dict[str, Any], AnyPath]:
+        """Returns the config.json of the generator, and the file that says most of it.
+
+        Without a file of its own, the generator has the sizes of the discriminator, and as many
+        layers as its tensors.
 
         Args:
-          config: the parsed config.json of the discriminator.
+          config: the parsed config.json of the discriminator, which is in the same folder.
           names: the names of the tensors of the generator.
-          source: its file, for messages.
+          source: the file of these tensors.
 
         Raises:
-          UserError: there are no layers.
+          UserError: there are no layers, or not as many as the file says.
         """
         layers = {int(found[1]) for name in names if (found := _LAYER.search(name))}
         if not layers:
             raise UserError(f"{source} has no tensors of layers: is it the file of a generator?")
+        count, own = max(layers) + 1, source.parent / GENERATOR_CONFIG
+        keys = json_files.read(own) if own.exists() else {}
+        if keys.get("num_hidden_layers", count) != count:
+            raise UserError(
+                f"{own}: num_hidden_layers is {keys['num_hidden_layers']!r}, and {source} has "
+                f"{count} layers: are they of the same model?"
+            )
         named = {"architectures": [self.heads[MaskedLM.name].architecture]}
-        return {**config, **named, "num_hidden_layers": max(layers) + 1}
+        whole = {**config, "num_hidden_layers": count, **keys, **named}
+        return whole, own if keys else source.parent / "config.json"
 
     def joined(
         self,

@@ -121,7 +121,7 @@ def _read(
         if system is t5.SYSTEM:
             config = t5.with_tying(config, weights)
         if isinstance(system, deberta.Deberta) and generator is not None:
-            config = system.generator_config(config, weights, generator)
+            config, source = system.generator_config(config, weights, generator)
         aliases = {**system.aliases}
         if config.get("tie_word_embeddings", True):
             aliases |= system.tied_aliases

@@ -220,6 +220,29 @@ def test_the_last_layer_as_the_code_of_the_release_spells_it(tmp_path):
     np.testing.assert_array_equal(kernel.T, main["mask_predictions.classifier.weight"])
 
 
+def test_a_generator_has_a_config_of_its_own(tmp_path):
+    pair(tmp_path / "hf")
+    expected = huggingface.read(tmp_path / "hf")
+    file = tmp_path / "hf" / "generator_config.json"
+    for sizes in ({}, {"num_hidden_layers": 1}, {"model_type": "deberta-v2", "hidden_size": 21}):
+        file.write_text(json.dumps(sizes))
+        found = huggingface.read(tmp_path / "hf")
+        assert found.config == expected.config
+        assert found.variables.keys() == expected.variables.keys()
+        for path, array in expected.variables.items():
+            np.testing.assert_array_equal(found.variables[path], array)
+    for sizes, message in (
+        ({"num_hidden_layers": 2}, "config.json: num_hidden_layers is 2, and .* has 1 layers: are"),
+        ({"intermediate_size": 9}, r"has the shape .*, the config expects \[9\b"),
+        ({"layer_norm_eps": 0.5}, "norm_epsilon is 0.5, where a generator .*: convert the two one"),
+        ({"hidden_act": "sine"}, "hf/generator_config.json: hidden_act: 'sine'"),
+        ([], "generator_config.json"),
+    ):
+        file.write_text(json.dumps(sizes))
+        with pytest.raises(UserError, match=message):
+            huggingface.read(tmp_path / "hf")
+
+
 def test_generators_that_do_not_fit(tmp_path):
     _, small = pair(tmp_path / "hf")
     file = tmp_path / "hf" / "model.generator.safetensors"
