@@ -323,6 +323,8 @@ class _Run:
         self.family = None
         if getattr(self._config.encoder, "disentangled", None) is not None:
             self.family = "deberta"
+        elif getattr(self._config.encoder, "local_attention", None) is not None:
+            self.family = "modernbert"
         elif types & {"generator", "replaced_tokens"}:
             self.family = "electra"
         elif getattr(self._config.encoder, "position_offset", 0):

@@ -142,6 +142,20 @@ def test_a_deberta_has_the_settings_of_its_family(tmp_path):
     assert [c.recipe.schedule.warmup_steps for c in (few, given, many)] == [26, 30, 500]
 
 
+def test_a_modernbert_has_the_head_of_its_family(tmp_path):
+    """Its classes in transformers have no pooler."""
+    configs.save(
+        small.config(encoder__local_attention={}, encoder__positions="rotary"),
+        tmp_path / "config.yaml",
+    )
+    options = fine_tuning.Settings(report=len)
+    run = fine_tuning._Run(tmp_path, tmp_path / "model", options)
+    (head,) = run._config_of("regression", run.family, 200, 16).objectives
+    assert (run.family, head.type, head.pooling, head.transform) == (
+        "modernbert", "regression", "mean", True,
+    )  # fmt: skip
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from official import config, tasks
@@ -14,6 +15,7 @@ OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xln
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
 OTHERS += [
     "deberta",
+    "modernbert",
     "text_to_text",
     "layer_mix",
     "tagging",
@@ -64,6 +66,20 @@ def test_deberta():
     )
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.clip_norm) == (0.9, 0.999, 1.0)
     assert not optimizer.bias_correction
+
+
+def test_modernbert():
+    """The release's job for MNLI. Its optimizer does not multiply the decay by the rate."""
+    read = config.load(FOLDER / "modernbert.yaml")
+    recipe, optimizer, (head,) = read.recipe, read.recipe.optimizer, read.objectives
+    assert (head.type, head.pooling, head.transform, head.dropout) == (
+        "classification", "mean", True, 0.0,
+    )  # fmt: skip
+    assert (recipe.batch_size, recipe.epochs, recipe.bucket_lengths[-1]) == (64, 2, 256)
+    assert (recipe.schedule.type, recipe.schedule.warmup_fraction) == ("xlnet", 0.1)
+    assert (optimizer.learning_rate, optimizer.beta_2, optimizer.epsilon) == (5e-5, 0.98, 1e-6)
+    np.testing.assert_allclose(optimizer.learning_rate * optimizer.weight_decay, 1e-6)
+    assert (optimizer.beta_1, optimizer.clip_norm, optimizer.bias_correction) == (0.9, 0.0, True)
 
 
 def test_qnli_ranking():
