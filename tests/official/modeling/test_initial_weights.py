@@ -83,5 +83,5 @@ def test_heads_are_drawn_like_their_encoder():
 
 
 def test_a_law_that_there_is_none_of():
-    with pytest.raises(ValueError, match="initializer: 'uniform' is not one of normal, truncated_"):
-        dataclasses.replace(small.config().encoder, initializer="uniform")
+    with pytest.raises(ValueError, match="initializer: 'constant' is not one of normal, trunc"):
+        dataclasses.replace(small.config().encoder, initializer="constant")
