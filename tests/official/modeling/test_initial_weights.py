@@ -16,6 +16,7 @@ LAWS = {
     # Deviation over initializer_range, and kurtosis.
     "normal": (1.0, 3.0),
     "truncated_normal": (stats.truncnorm(-2, 2).std(), 3 + stats.truncnorm(-2, 2).stats("k")),
+    "uniform": (stats.uniform(-1, 2).std(), 3 + stats.uniform(-1, 2).stats("k")),
 }
 FAMILIES = {
     "bert_base": "truncated_normal",
@@ -27,6 +28,7 @@ FAMILIES = {
     "gpt2_small": "normal",
     "xlnet_base": "normal",
     "transformer_xl_mini": "normal",
+    "neobert": "uniform",
 }
 
 
