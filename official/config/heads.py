@@ -6,7 +6,12 @@ over either.
 
 import dataclasses
 
-from official.config.objectives import check_alone, check_decodes, check_token_table
+from official.config.objectives import (
+    MASKED_LM_FORMS,
+    check_alone,
+    check_decodes,
+    check_token_table,
+)
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
@@ -424,7 +429,7 @@ class CandidateLMConfig(ObjectiveConfig):
 
     def __post_init__(self):
         one_of("loss", self.loss, ("margin", "softmax"))
-        one_of("form", self.form, ("tied", "linear"))
+        one_of("form", self.form, MASKED_LM_FORMS)
         above(self, 0, "margin")
         at_least(self, 0, "margin_weight")
 

@@ -12,6 +12,7 @@ from official.config.segments import RELATIONS
 from official.utils.strict import above, at_least, omitted, one_of
 
 DIRECTIONS = ("forward", "backward")
+MASKED_LM_FORMS = ("tied", "linear")
 # The relations of two segments with a label, and its feature.
 LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
 # The embedding layers that encoder and generator share. The norm goes with the tables, as in the
@@ -47,7 +48,7 @@ class MaskedLMConfig(ObjectiveConfig):
     form: str = omitted("tied")
 
     def __post_init__(self):
-        one_of("form", self.form, ["tied", "linear"])
+        one_of("form", self.form, MASKED_LM_FORMS)
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""

@@ -304,6 +304,32 @@ class Objective(keras.Layer):
         return ops.cast(x, accurate(self.compute_dtype))
 
 
+class LanguageModel(Objective):
+    """An objective whose outputs are scores of the vocabulary.
+
+    Attributes:
+        output_projection: the kernel [D, V] of the output; None = it is tied to the token table.
+    """
+
+    output_projection: Linear | None = None
+
+    def make_output(self) -> None:
+        """Makes `output_projection`, with the variable `output/kernel`."""
+        self.output_projection = Linear(
+            self.encoder_config.hidden_size,
+            self.encoder_config.known_vocab_size,
+            initializer=self.initializer,
+            name="output",
+            use_bias=False,
+            dtype=self.dtype_policy,
+        )
+
+    def attach(self, encoder: Encoder) -> None:
+        """See `Objective`: the scores are a product as those of the encoder, in its dtype."""
+        if self.output_projection is not None:
+            self.output_projection.dtype_policy = encoder.dtype_policy
+
+
 # Fields with an axis of sequences, if an example has several sequences.
 _SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask", "character_ids")
 _CANDIDATE_FIELDS = ("candidate_positions", "candidate_ids")

@@ -21,7 +21,7 @@ from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
 
-class MaskedLM(base.Objective):
+class MaskedLM(base.LanguageModel):
     """A transform, a norm and an output tied to the token table, for the masked positions only.
 
     With the form `linear` there is a kernel [D, V] of its own in their place (NeoBERT). With
@@ -31,16 +31,8 @@ class MaskedLM(base.Objective):
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        self.output_projection = None
         if getattr(config, "form", "tied") == "linear":
-            self.output_projection = Linear(
-                encoder_config.hidden_size,
-                encoder_config.known_vocab_size,
-                initializer=self.initializer,
-                name="output",
-                use_bias=False,
-                dtype=self.dtype_policy,
-            )
+            self.make_output()
         else:
             embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
             self.make_hidden(encoder_config.hidden_size, embedding_size)
@@ -53,11 +45,6 @@ class MaskedLM(base.Objective):
                 name="position_embedding",
                 dtype=self.dtype_policy,
             )
-
-    def attach(self, encoder: Encoder) -> None:
-        """See `base.Objective`: the logits are a product as those of the encoder, in its dtype."""
-        if self.output_projection is not None:
-            self.output_projection.dtype_policy = encoder.dtype_policy
 
     def build(self, input_shape=None):
         """Creates the variables."""

@@ -12,32 +12,18 @@ from typing import Any
 from keras import ops
 
 from official.modeling.encoders.base import Encoder
-from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
 
-class Objective(base.Objective):
+class Objective(base.LanguageModel):
     """An output that is tied to the token table, or the kernel [D, V] of its own."""
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        self.output_projection = None
         if not encoder_config.tied_output:
-            self.output_projection = Linear(
-                encoder_config.hidden_size,
-                encoder_config.known_vocab_size,
-                initializer=self.initializer,
-                name="output",
-                use_bias=False,
-                dtype=self.dtype_policy,
-            )
-
-    def attach(self, encoder: Encoder) -> None:
-        """See `base.Objective`: the logits are a product as those of the encoder, in its dtype."""
-        if self.output_projection is not None:
-            self.output_projection.dtype_policy = encoder.dtype_policy
+            self.make_output()
 
     def build(self, input_shape=None):
         """Creates the variables: none if the output is tied."""
