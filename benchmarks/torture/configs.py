@@ -156,6 +156,8 @@ def _type(place: Place, rng: np.random.Generator) -> list[str] | None:
 
 def _lacking(message: str, words: list[str]) -> list[str]:
     """The words that a message lacks; another name that is as near as the right one will do."""
+    # What concerns the whole config is said of an objective as "objectives.1: its type: its key".
+    message = re.sub(r"(objectives\.\d+): \w+: ", r"\1.", message)
     lacking = [word for word in words if word not in message]
     actual = re.search(_MEANT.format("(.*?)"), message)
     if actual and len(lacking) == 1 and (right := re.fullmatch(_MEANT.format("(.*)"), lacking[0])):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from official.config.heads import SpanAnswerConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
-from official.utils.strict import above, at_least, one_of
+from official.utils.strict import above, at_least, nearest, one_of
 
 # The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
 # for each example, over the tokens of a row, and the vector of each text.
@@ -179,9 +179,11 @@ class DistillationConfig(ObjectiveConfig):
             raise ValueError(
                 f"head: {self.head!r} may be one of {', '.join(h.name for h in heads)}: name one"
             )
+        known = [name for o in objectives if o.type in HEADS for name in (o.type, o.task) if name]
+        hint = nearest(self.head, known) if self.head else ""
         raise ValueError(
             f"head: {self.head!r}: the outputs of {', '.join(HEADS)} can be matched, and the other "
-            f"objectives are {there}: add the one that the teacher has"
+            f"objectives are {there}: add the one that the teacher has{hint}"
         )
 
     def check(self, whole: Config) -> None:

@@ -137,6 +137,10 @@ def test_a_task_step_reads_no_labels():
             {"cross_entropy": 1.0, "head": "masked_lm"},
             "head: 'masked_lm': the outputs of masked_lm, .* other objectives are classification",
         ),
+        (
+            {"cross_entropy": 1.0, "head": "clasification"},
+            "head: 'clasification': the outputs .*; did you mean 'classification'?",
+        ),
     ],
 )
 def test_errors(changes, message):
