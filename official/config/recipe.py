@@ -108,6 +108,7 @@ SCHEDULES: dict[str, tuple[str, ...]] = {
     "inverse_sqrt": ("linear_tail",),
     "constant": (),
     "trapezoidal": ("end_ratio", "decay_fraction"),
+    "cosine": ("end_ratio", "flat_fraction"),
 }
 
 
@@ -117,8 +118,9 @@ class Schedule:
 
     Attributes:
       type: the release whose warm-up is used: `bert`, `electra` or `xlnet`. Or `inverse_sqrt` =
-        `learning_rate / sqrt(max(step, warmup_steps))` (T5: 1 and 10,000); `constant`; or
-        `trapezoidal` = constant, and a decay at the end (ModernBERT).
+        `learning_rate / sqrt(max(step, warmup_steps))` (T5: 1 and 10,000); `constant`;
+        `trapezoidal` = constant, and a decay at the end (ModernBERT); or `cosine` = half a period
+        of a cosine (GPT, NeoBERT).
       steps: steps of the whole schedule; 0 = the steps of the run. A run of fewer steps is the
         first part of a longer one, which `recipe.init_weights: run` continues.
       warmup_steps: steps of warm-up.
@@ -129,6 +131,7 @@ class Schedule:
         multiplied by a factor that falls linearly from 1 to 0.
       decay_fraction: of `trapezoidal`, the share of all steps, at the end, in which the rate falls
         from its peak to `end_ratio` by 1 - sqrt(x), where x rises from 0 to 1.
+      flat_fraction: of `cosine`, the share of all steps, at the end, that have the last rate.
     """
 
     type: str = "bert"
@@ -139,14 +142,15 @@ class Schedule:
     power: float = 1.0
     linear_tail: float = 0.0
     decay_fraction: float = omitted(0.0)
+    flat_fraction: float = omitted(0.0)
 
     def __post_init__(self):
         one_of("type", self.type, SCHEDULES)
-        for name in ("end_ratio", "power", "linear_tail", "decay_fraction"):
+        for name in ("end_ratio", "power", "linear_tail", "decay_fraction", "flat_fraction"):
             changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
             if changed and name not in SCHEDULES[self.type]:
                 raise ValueError(f"{name}: not supported for the type {self.type}; remove it")
-        fraction(self, "linear_tail", "decay_fraction")
+        fraction(self, "linear_tail", "decay_fraction", "flat_fraction")
         at_least(self, 0, "steps", "warmup_steps")
         fraction(self, "warmup_fraction", "end_ratio")
         if self.warmup_steps and self.warmup_fraction:

@@ -1,13 +1,16 @@
 """Learning rates: over the steps, and by the layer of a variable.
 
-The schedules are those of the releases of BERT, ELECTRA, XLNet, T5 and ModernBERT. The first three
-differ in their warm-up. Steps are counted from 0. `peak` is the configured learning rate, `end` is
-`peak * end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) ** power`.
+The schedules are those of the releases of BERT, ELECTRA, XLNet, T5, ModernBERT and NeoBERT. The
+first three differ in their warm-up. Steps are counted from 0. `peak` is the configured learning
+rate, `end` is `peak * end_ratio`, and the polynomial is
+`end + (peak - end) * (1 - progress) ** power`.
 
 Rates that decay from the head to the embeddings are for fine-tuning: lower layers are more general
 and should change less. ELECTRA (Clark et al., 2020, appendix B) counts from the head, XLNet (Yang
 et al., 2019, table 8) from the last layer.
 """
+
+import math
 
 import keras
 from keras import ops
@@ -32,6 +35,9 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     * `trapezoidal`: the same, and in the share `decay_fraction` of the steps, at the end,
       `end + (peak - end) * (1 - sqrt(x))`, where x rises from 0 to 1 (Warner et al. 2024, section
       2.2; the release of ModernBERT).
+    * `cosine`: `end + (peak - end) * (1 + cos(pi x)) / 2`, where x rises from 0 at the end of the
+      ramp to 1, and is 1 in the share `flat_fraction` of the steps, at the end (Radford et al.
+      2018, section 4.1; Le Breton et al. 2025, with a flat share of 0.1).
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         power: float = 1.0,
         linear_tail: float = 0.0,
         decay_fraction: float = 0.0,
+        flat_fraction: float = 0.0,
     ):
         self.kind = kind
         self.peak = peak
@@ -53,6 +60,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self.power = power
         self.linear_tail = linear_tail
         self.decay_fraction = decay_fraction
+        self.flat_fraction = flat_fraction
 
     def __call__(self, step):
         """Returns the learning rate of the update after `step` updates."""
@@ -65,9 +73,13 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
                 steps = self.total_steps * self.decay_fraction
                 progress = ops.clip((step - self.total_steps) / steps + 1.0, 0.0, 1.0)
                 after = self._between(1.0 - ops.sqrt(progress))
-        elif self.kind == "xlnet":
-            decay_steps = max(1, self.total_steps - self.warmup_steps)
-            after = self._decay((step - self.warmup_steps) / decay_steps)
+        elif self.kind in ("xlnet", "cosine"):
+            last = self.total_steps * (1 - self.flat_fraction)
+            progress = (step - self.warmup_steps) / max(1, last - self.warmup_steps)
+            if self.kind == "xlnet":
+                after = self._decay(progress)
+            else:
+                after = self._between(0.5 + 0.5 * ops.cos(math.pi * ops.clip(progress, 0.0, 1.0)))
         else:
             after = self._decay(step / self.total_steps)
         if not self.warmup_steps:
@@ -119,6 +131,7 @@ def make(recipe: config.Recipe, steps: int) -> Schedule:
         schedule.power,
         schedule.linear_tail,
         schedule.decay_fraction,
+        schedule.flat_fraction,
     )
 
 

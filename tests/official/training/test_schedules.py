@@ -139,6 +139,18 @@ def test_trapezoidal_ends_with_one_minus_the_root():
         assert wanted == pytest.approx(rate, abs=1e-4)
 
 
+def test_cosine_ends_with_a_flat_share():
+    cosine = schedules.Schedule("cosine", PEAK, TOTAL, WARM, END, flat_fraction=0.2)
+    for step in range(TOTAL + 5):
+        x = min(1, (step - WARM) / (80 - WARM))
+        share = step / WARM if step < WARM else END + (1 - END) * (1 + np.cos(np.pi * x)) / 2
+        assert float(cosine(step)) == pytest.approx(PEAK * share, rel=1e-5), step
+    # The worked values of a whole cosine: the quarters of its steps.
+    whole = schedules.Schedule("cosine", 1.0, 1000)
+    for step, rate in {0: 1.0, 250: 0.8535534, 500: 0.5, 750: 0.1464466, 1000: 0.0}.items():
+        assert float(whole(step)) == pytest.approx(rate, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -151,6 +163,8 @@ def test_trapezoidal_ends_with_one_minus_the_root():
         ),
         ({"type": "trapezoidal", "decay_fraction": 2.0}, "decay_fraction: 2.0 is not between 0 an"),
         ({"type": "trapezoidal", "power": 2.0}, "power: not supported for the type trapezoidal"),
+        ({"type": "bert", "flat_fraction": 0.1}, "flat_fraction: not supported for the type bert"),
+        ({"type": "cosine", "flat_fraction": -0.1}, "flat_fraction: -0.1 is not between 0 and 1"),
         ({"type": "inverse_sqrt", "linear_tail": 1.5}, "linear_tail: 1.5 is not between 0 and 1"),
     ],
 )
