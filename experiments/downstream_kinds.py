@@ -6,6 +6,7 @@ each kind of task, which scores the encoder and plain baselines on the same rows
 
 import argparse
 import json
+import os
 import resource
 import shlex
 import subprocess
@@ -79,6 +80,8 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # JAX, which TensorFlow imports, has set another level here.
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
         )
         printed = []
         for line in process.stdout:

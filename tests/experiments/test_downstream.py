@@ -125,6 +125,17 @@ def test_a_command_that_fails_ends_the_run(tmp_path):
         run._command("official.main", "--mode=eval", f"--data={tmp_path}")
 
 
+def test_commands_print_no_notices_of_tensorflow(monkeypatch):
+    def popen(words, env, **options):
+        raise SystemExit(env["TF_CPP_MIN_LOG_LEVEL"])
+
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")  # as the import of JAX sets it
+    monkeypatch.setattr(downstream_kinds.subprocess, "Popen", popen)
+    run = downstream_kinds.Run.__new__(downstream_kinds.Run)
+    with pytest.raises(SystemExit, match="3"):
+        run._command("official.main")
+
+
 def test_rows_are_those_of_the_shards(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text(
