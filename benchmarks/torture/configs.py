@@ -25,6 +25,8 @@ from official.utils.errors import UserError
 _MEANT = "did you mean '{}'"
 # Texts that may say anything, or name what a config does not know.
 _FREE = ("name", "best_metric", "task", "no_decay", "no_adaptation", "labels")
+# Names that are one typing error away from another name.
+_NAMES = ("relu",)
 # What may be written in place of a value, by its type.
 _WRONG = {
     bool: ["maybe", 1, [True], {"a": 1}, None],
@@ -139,7 +141,10 @@ def _name(place: Place, rng: np.random.Generator) -> list[str] | None:
     right = place.mapping[place.key]
     if not isinstance(right, str) or place.key in _FREE or _is_number(right):
         return None
-    place.mapping[place.key] = wrong = _misspelt(right, rng)
+    wrong = _misspelt(right, rng)
+    if wrong in _NAMES:
+        return None
+    place.mapping[place.key] = wrong
     return [wrong, _MEANT.format(right), *_named(place)]
 
 
