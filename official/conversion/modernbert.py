@@ -6,7 +6,8 @@ activation and a norm. transformers so starts a head of a task from that of the 
 config.json of transformers 4 says which layers are global by `global_attn_every_n_layers`, and that
 of transformers 5 lists the kind of each layer. Both are read. The form of transformers 4 is
 written, which 5 reads too. transformers has one rate of dropout for the weights and the output of
-attention. That of the weights is written.
+attention. That of the weights is written. The encoder's rate of all other parts is that of its
+embeddings and within its feed-forward networks.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ _POOLINGS = {"first": "cls", "mean": "mean"}
 _KINDS = ("full_attention", "sliding_attention")
 _THETAS = ("global_rope_theta", "local_rope_theta")
 _BIASES = ("attention_bias", "mlp_bias", "classifier_bias")
+_DROPOUTS = ("embedding_dropout", "mlp_dropout")
 _DEFAULTS = {
     "global_attn_every_n_layers": 3,
     "local_attention": 128,
@@ -31,6 +33,7 @@ _DEFAULTS = {
     "attention_dropout": 0.0,
     "norm_bias": False,
     **dict.fromkeys(_BIASES, False),
+    **dict.fromkeys(_DROPOUTS, 0.0),
 }
 
 
@@ -164,6 +167,12 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
             f"{', '.join(_BIASES)}: not supported if they differ: all linear layers have biases, "
             "or none"
         )
+    rates = {config[key] for key in _DROPOUTS}
+    if len(rates) > 1:
+        raise ValueError(
+            f"{', '.join(_DROPOUTS)}: not supported if they differ: this encoder has one rate for "
+            "both"
+        )
     every = _global_every(config)
     theta, local_theta = _thetas(config)
     local: dict[str, Any] | None = None
@@ -175,6 +184,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "rotary_theta": theta,
         "use_bias": biases.pop(),
         "norm_bias": bool(config["norm_bias"]),
+        "dropout": rates.pop(),
         "attention_output_dropout": config["attention_dropout"],
         "scale_residual_init": True,
     }
@@ -228,6 +238,7 @@ def _more_keys(encoder: TransformerConfig) -> dict[str, Any]:
         "local_rope_theta": local.theta,
         "norm_bias": encoder.norm_bias,
         **dict.fromkeys(_BIASES, encoder.use_bias),
+        **dict.fromkeys(_DROPOUTS, encoder.dropout),
         "classifier_activation": ACTIVATIONS[encoder.activation][0],
     }
 
@@ -249,7 +260,6 @@ SYSTEM = System(
             "norm_embeddings": True,
             "first_norm": False,
             "segment_types": 0,
-            "dropout": 0.0,
         },
         sizes={
             "vocab_size": "vocab_size",
@@ -266,12 +276,10 @@ SYSTEM = System(
         activation="hidden_activation",
         epsilon="norm_eps",
         only={
-            "embedding_dropout": 0.0,
-            "mlp_dropout": 0.0,
             "decoder_bias": True,
             "tie_word_embeddings": True,
         },
-        also={"decoder_bias": True, "embedding_dropout": 0.0, "mlp_dropout": 0.0},
+        also={"decoder_bias": True},
     ),
     prefix="model.",
     encoder_rows=_encoder_rows,

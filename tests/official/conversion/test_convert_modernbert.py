@@ -61,6 +61,15 @@ def test_the_released_config():
     assert {key: BASE[key] for key in keys} == keys and len(keys) > 20
 
 
+def test_a_rate_of_dropout_comes_in_and_goes_out():
+    encoder = encoder_of({**BASE, "embedding_dropout": 0.1, "mlp_dropout": 0.1})
+    assert encoder == dataclasses.replace(encoder_of(BASE), dropout=0.1)
+    modernbert.SYSTEM.encoder.check(encoder, 0)
+    keys = modernbert.SYSTEM.encoder.keys(encoder)
+    assert (keys["embedding_dropout"], keys["mlp_dropout"]) == (0.1, 0.1)
+    assert keys["attention_dropout"] == 0.0
+
+
 def test_both_versions_of_transformers_describe_the_same_encoder():
     assert encoder_of(newer()) == encoder_of(BASE)
     # Of an Ettin, local layers have the theta of the others; null says the same.
@@ -95,7 +104,10 @@ def test_both_versions_of_transformers_describe_the_same_encoder():
         ({**BASE, "norm_eps": None}, "norm_eps is missing: is this the config of a ModernBERT"),
         ({**BASE, "classifier_activation": "tanh"}, "classifier_activation: 'tanh' is not supp"),
         ({**BASE, "mlp_bias": True}, "attention_bias, mlp_bias, classifier_bias: not supported if"),
-        ({**BASE, "embedding_dropout": 0.1}, "embedding_dropout: 0.1 is not supported, only 0.0"),
+        (
+            {**BASE, "embedding_dropout": 0.1},
+            "embedding_dropout, mlp_dropout: not supported if they differ",
+        ),
         ({**BASE, "decoder_bias": False}, "decoder_bias: False is not supported, only True"),
         ({**BASE, "tie_word_embeddings": False}, "tie_word_embeddings: False is not supported"),
     ],
