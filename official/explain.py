@@ -55,6 +55,7 @@ from official.utils import atomic, errors, paths
 from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
+_TABLES = ("attention_patterns", "layer_distances")
 _CHANGES = ("unit", "k", "num_predict", "max_span", "perm_size")
 
 
@@ -65,7 +66,8 @@ def define_flags() -> None:
         "permutation",
         [
             *("permutation", "span_corruption", "attention", "cross_attention"),
-            *("attention_patterns", "layer_distances", "training"),
+            *_TABLES,
+            "training",
         ],
         "What to show.",
     )
@@ -117,10 +119,12 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Shows what --what names."""
     del argv
+    if FLAGS.output:
+        _check_output()
     if FLAGS.what == "training":
         _training()
         return
-    if FLAGS.what in ("attention_patterns", "layer_distances"):
+    if FLAGS.what in _TABLES:
         _measure_layers()
         return
     if not FLAGS.text:
@@ -133,6 +137,16 @@ def main(argv: list[str]) -> None:
         _span_corruption()
     else:
         _permutation()
+
+
+def _check_output() -> None:
+    """Raises UserError if --output is not a file that --what writes."""
+    if FLAGS.what == "span_corruption":
+        raise UserError(f"--output: --what={FLAGS.what} writes no file: remove it")
+    if FLAGS.what in _TABLES:
+        paths.check_suffix(FLAGS.output, "values", (".png", ".tsv", ".jsonl"))
+    else:
+        paths.check_suffix(FLAGS.output, "figures", (".png",))
 
 
 def _permutation() -> None:
@@ -215,8 +229,6 @@ def _measure_layers() -> None:
         raise UserError(
             f"give either --text=TEXT or --texts=FILE (--what={FLAGS.what}); see --help"
         )
-    if FLAGS.output:
-        paths.check_suffix(FLAGS.output, "values", (".png", ".tsv", ".jsonl"))
     texts = text_lines.read(FLAGS.texts, "texts") if FLAGS.texts else [FLAGS.text]
     measure, draw, options = layer_distances.measure, layer_distances.draw, {}
     if FLAGS.what == "attention_patterns":

@@ -207,6 +207,14 @@ def test_training_command(tmp_path):
             "configs: there is no metrics.jsonl in it: give the model folder of a training run",
         ),
         (
+            ["--what=attention", "--text=a", "--output=x.html", "--model_dir=configs"],
+            "x.html: figures are written as .png: name such a file",
+        ),
+        (
+            ["--what=span_corruption", "--text=a b", "--output=x.png"],
+            "--output: --what=span_corruption writes no file: remove it",
+        ),
+        (
             ["--what=attention", "--text=a", "--output=x.png", "--model_dir=configs"],
             "configs: not a model folder: there is no config.yaml in it",
         ),
