@@ -1,6 +1,7 @@
 """The section `recipe` of a config: optimizer, schedule, batches and steps."""
 
 import dataclasses
+import itertools
 import math
 from typing import ClassVar, Self
 
@@ -146,7 +147,7 @@ class Schedule:
 
     def __post_init__(self):
         one_of("type", self.type, SCHEDULES)
-        for name in ("end_ratio", "power", "linear_tail", "decay_fraction", "flat_fraction"):
+        for name in dict.fromkeys(itertools.chain(*SCHEDULES.values())):
             changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
             if changed and name not in SCHEDULES[self.type]:
                 raise ValueError(f"{name}: not supported for the type {self.type}; remove it")
