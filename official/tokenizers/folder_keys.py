@@ -1,0 +1,403 @@
+"""What the files of a tokenizer's folder say, and what is done with it: a row for each key.
+
+transformers, tokenizers and sentence-transformers write these files. Each of their keys, and each
+component and option of `tokenizer.json`, has a row here:
+
+  done      it is read, and decides what it decides there
+  harmless  it decides nothing that is computed here
+  refused   it would change what is computed, and cannot be computed here
+
+A key or component without a row is refused by its name (`check`). So is a value that a row does not
+name. The classes of tokenizers are in `official.tokenizers.folder_classes`.
+`docs/tokenizer-folders.md` is made of both.
+
+A new component becomes a row `DONE`. `official.tokenizers.tokenizer_json` decides which components
+may stand beside each other.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from official.utils.errors import UserError
+
+SETTINGS = "tokenizer_config.json"
+SPECIALS = "special_tokens_map.json"
+ADDED = "added_tokens.json"
+DESCRIBED = "tokenizer.json"
+LENGTHS = "sentence_bert_config.json"
+DONE, HARMLESS, REFUSED = "done", "harmless", "refused"
+# The parts of `tokenizer.json` that are components, and the key of the steps of a sequence.
+PARTS = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "model": "",
+    "post_processor": "processors",
+    "decoder": "decoders",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What is done with a key.
+
+    Attributes:
+      file: the name of the file.
+      key: the key; in `tokenizer.json` a path of parts, types and options, such as
+        `normalizer.BertNormalizer.lowercase`.
+      verdict: `DONE`, `HARMLESS` or `REFUSED`.
+      why: what it decides, or why it decides nothing here, or the way out.
+      only: the values to which the verdict applies, others are refused; empty = all values.
+    """
+
+    file: str
+    key: str
+    verdict: str
+    why: str
+    only: tuple[Any, ...] = ()
+
+
+def _rows(file: str, verdict: str, **whys: str) -> list[Row]:
+    return [Row(file, key, verdict, why) for key, why in whys.items()]
+
+
+def _parts(verdict: str, whys: Mapping[str, str]) -> list[Row]:
+    return [Row(DESCRIBED, key, verdict, why) for key, why in whys.items()]
+
+
+_TOKENS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+_ROLE = "the special token of this name"
+_OWN = "of this project's own folders"
+_FAST = "only the slow tokenizers of transformers 4 read it, which it does not load by default"
+_CHAT = "of chats"
+_PLACE = "the place of a file at the time of writing"
+
+_SETTINGS = [
+    *(Row(SETTINGS, key, DONE, _ROLE) for key in _TOKENS),
+    *_rows(
+        SETTINGS,
+        DONE,
+        tokenizer_class="the class, which decides the rules: the next table",
+        bos_token="the first token, where `cls_token` and the vocabulary do not say it",
+        eos_token="the last token, where `sep_token` and the vocabulary do not say it",
+        added_tokens_decoder="tokens that are found in text, with their ids and flags",
+        extra_special_tokens="special tokens that are found in text",
+        additional_special_tokens="the same, of transformers 4",
+        do_lower_case="whether text is lower-cased",
+        strip_accents="WordPiece: whether accents are removed; null = as `do_lower_case`",
+        add_prefix_space="byte-level BPE: whether a blank is put before a text",
+        keep_accents="ALBERT, XLNet: whether accents are kept",
+        remove_space="ALBERT, XLNet: whether runs of blanks become one",
+        extra_ids="T5: the number of sentinels",
+        model_max_length="longer texts are cut to this number of tokens, unless "
+        "`sentence_bert_config.json` says another one",
+        max_len="`model_max_length`, as older versions call it",
+        truncation_side="whether the beginning or the end of a long text is cut",
+        model_input_names="whether the model is asked for the types of tokens",
+        max_input_chars_per_word="WordPiece: longer words are unknown",
+        fingerprint=f"{_OWN}: finds damaged files",
+        pair_separators=f"{_OWN}: separators between the texts of a pair",
+        replace_quotes=f"{_OWN}: a rule of SentencePiece",
+        split_digit_comma=f"{_OWN}: a rule of SentencePiece",
+        remove_marks=f"{_OWN}: a rule of SentencePiece",
+        blanks=f"{_OWN}: a rule of SentencePiece",
+        compose=f"{_OWN}: a rule of SentencePiece",
+        last_blank=f"{_OWN}: a rule of SentencePiece",
+        prepend_scheme=f"{_OWN}: a rule of SentencePiece",
+        strip_left=f"{_OWN}: a rule of SentencePiece",
+        unicode_normalization=f"{_OWN}: the form of Unicode of byte-level BPE",
+        split_punctuation=f"{_OWN}: whether signs are words",
+    ),
+    Row(SETTINGS, "do_basic_tokenize", DONE, "WordPiece: words are split as BERT does", (True,)),
+    Row(SETTINGS, "tokenize_chinese_chars", DONE, "WordPiece: ideographs are words", (True,)),
+    Row(
+        SETTINGS, "split_by_punct", DONE, "DeBERTa: signs are not split before the model", (False,)
+    ),
+    Row(SETTINGS, "add_bos_token", HARMLESS, "`tokenizer.json` or the class decides it", (False,)),
+    Row(SETTINGS, "add_eos_token", HARMLESS, "`tokenizer.json` or the class decides it", (False,)),
+    Row(SETTINGS, "init_inputs", HARMLESS, "no arguments", ([], None)),
+    Row(SETTINGS, "fast_tokenizer_files", HARMLESS, "no other files", ([], None)),
+    Row(
+        SETTINGS,
+        "auto_map",
+        REFUSED,
+        "the tokenizer is a program of the folder, which is not run. If a class of the table below "
+        "gives the same ids, name it as tokenizer_class and remove auto_map",
+    ),
+    *_rows(
+        SETTINGS,
+        HARMLESS,
+        legacy="T5: how text after a sentinel begins; kept for the way back",
+        sp_model_kwargs=_FAST,
+        never_split=_FAST,
+        unk_id="the vocabulary says it",
+        errors="how bytes are decoded that are no text",
+        trim_offsets="offsets of words never contain blanks here",
+        clean_up_tokenization_spaces="how ids become text; the kind of tokenizer decides it here",
+        split_special_tokens="text never spells a special token here unless it is asked for",
+        padding_side="padding is never read here, on either side",
+        pad_token_type_id="padding is never read here",
+        pad_to_multiple_of="padding is never read here",
+        max_length="of an earlier call: texts are cut to `model_max_length`",
+        stride="of an earlier call",
+        truncation_strategy="of an earlier call",
+        backend="which library transformers 5 used",
+        is_local="where the files came from",
+        local_files_only="where the files came from",
+        name_or_path=_PLACE,
+        special_tokens_map_file=_PLACE,
+        tokenizer_file=_PLACE,
+        full_tokenizer_file=_PLACE,
+        vocab_file=_PLACE,
+        merges_file=_PLACE,
+        files_loaded=_PLACE,
+        use_fast="which of two classes transformers 4 loads",
+        slow_tokenizer_class="which of two classes transformers 4 loads",
+        device_map="of the weights",
+        processor_class="of images and sounds",
+        verbose="of messages",
+        chat_template=_CHAT,
+        response_template=_CHAT,
+        response_schema=_CHAT,
+        chat_control_tokens=_CHAT,
+        _commit_hash="where the files came from",
+    ),
+]
+
+_SPECIALS = [
+    *(
+        Row(SPECIALS, key, DONE, f"{_ROLE}, unless {SETTINGS} has `added_tokens_decoder`")
+        for key in (*_TOKENS, "bos_token", "eos_token")
+    ),
+    Row(SPECIALS, "extra_special_tokens", DONE, "special tokens that are found in text"),
+    Row(SPECIALS, "additional_special_tokens", DONE, "the same, of transformers 4"),
+]
+
+_ADDED = [
+    Row(ADDED, "*", DONE, "each key is the text of a token that is found in text, with its id")
+]
+
+_LENGTHS = [
+    Row(LENGTHS, "max_seq_length", DONE, "longer texts are cut to this number of tokens"),
+    Row(LENGTHS, "do_lower_case", DONE, "text is lower-cased; refused if the tokenizer does not"),
+    Row(
+        LENGTHS, "transformer_task", HARMLESS, "vectors of the encoder's tokens",
+        ("feature-extraction", None),
+    ),
+    *_rows(
+        LENGTHS,
+        HARMLESS,
+        modality_config="texts have one form here",
+        module_output_name="the vectors of tokens, whatever they are called",
+        unpad_inputs="padding is never read here",
+        model_args="how the weights are loaded",
+        model_kwargs="how the weights are loaded",
+        config_args="how the weights are loaded",
+        config_kwargs="how the weights are loaded",
+        cache_dir=_PLACE,
+        backend="which library computes",
+        tokenizer_args="how the tokenizer is loaded",
+        processor_kwargs="how the tokenizer is loaded",
+    ),
+    Row(LENGTHS, "tokenizer_name_or_path", HARMLESS, "it is that of the folder", (None,)),
+    Row(LENGTHS, "processing_kwargs", HARMLESS, "no settings of a call", ({}, None)),
+    Row(LENGTHS, "query_length", HARMLESS, "of models with several vectors a text", (None,)),
+    Row(LENGTHS, "document_length", HARMLESS, "of models with several vectors a text", (None,)),
+    Row(LENGTHS, "query_expansion", HARMLESS, "of models with several vectors a text", (None,)),
+]  # fmt: skip
+
+_DECODING = "how ids become text; the kind of tokenizer decides it here"
+_DESCRIBED = [
+    *_parts(
+        DONE,
+        {
+            "added_tokens": "tokens that are found in text",
+            "normalizer.Sequence": "its steps, in their order",
+            "normalizer.BertNormalizer": "WordPiece",
+            "normalizer.BertNormalizer.lowercase": "the class may say another: see below",
+            "normalizer.BertNormalizer.strip_accents": "the class may say another: see below",
+            "normalizer.NFC": "byte-level BPE, and DeBERTa of transformers 5",
+            "normalizer.NFKD": "SentencePiece: with StripAccents",
+            "normalizer.StripAccents": "SentencePiece: with NFKD",
+            "normalizer.Lowercase": "SentencePiece",
+            "normalizer.Precompiled": "SentencePiece",
+            "normalizer.Precompiled.precompiled_charsmap": "the replacements of a model",
+            "normalizer.Replace": "SentencePiece: of quotes, and of runs of white space",
+            "normalizer.Replace.pattern": "one of those",
+            "normalizer.Replace.content": "one of those",
+            "normalizer.Strip": "SentencePiece",
+            "normalizer.Strip.strip_left": "SentencePiece",
+            "normalizer.Strip.strip_right": "SentencePiece",
+            "pre_tokenizer.Sequence": "its steps, in their order",
+            "pre_tokenizer.BertPreTokenizer": "WordPiece",
+            "pre_tokenizer.ByteLevel": "byte-level BPE",
+            "pre_tokenizer.ByteLevel.add_prefix_space": "the class may say another: see below",
+            "pre_tokenizer.Metaspace": "SentencePiece",
+            "pre_tokenizer.Metaspace.prepend_scheme": "where a blank is put before text",
+            "pre_tokenizer.Metaspace.add_prefix_space": "the same, of older files",
+            "pre_tokenizer.WhitespaceSplit": "SentencePiece",
+            "model.WordPiece": "",
+            "model.WordPiece.vocab": "the pieces",
+            "model.WordPiece.unk_token": _ROLE,
+            "model.WordPiece.max_input_chars_per_word": "longer words are unknown",
+            "model.BPE": "of bytes",
+            "model.BPE.vocab": "the pieces",
+            "model.BPE.merges": "the pairs",
+            "model.BPE.unk_token": _ROLE,
+            "model.Unigram": "",
+            "model.Unigram.vocab": "the pieces and their scores",
+            "model.Unigram.unk_id": "the unknown token",
+            "model.Unigram.byte_fallback": "whether unknown characters become bytes",
+            "post_processor.BertProcessing": "the special tokens",
+            "post_processor.BertProcessing.cls": _ROLE,
+            "post_processor.BertProcessing.sep": _ROLE,
+            "post_processor.RobertaProcessing": "the special tokens, two between texts",
+            "post_processor.RobertaProcessing.cls": _ROLE,
+            "post_processor.RobertaProcessing.sep": _ROLE,
+            "post_processor.TemplateProcessing": "the special tokens",
+            "post_processor.TemplateProcessing.single": "those of a text",
+            "post_processor.TemplateProcessing.pair": "those of a pair",
+            "post_processor.TemplateProcessing.special_tokens": "their ids",
+            "post_processor.Sequence": "its steps",
+            "truncation.direction": "the side that is cut, unless the settings say it",
+        },
+    ),
+    Row(DESCRIBED, "normalizer.BertNormalizer.clean_text", DONE, "WordPiece", (True,)),
+    Row(DESCRIBED, "normalizer.BertNormalizer.handle_chinese_chars", DONE, "WordPiece", (True,)),
+    Row(DESCRIBED, "pre_tokenizer.ByteLevel.use_regex", DONE, "GPT-2's pattern", (True,)),
+    Row(DESCRIBED, "pre_tokenizer.Metaspace.replacement", DONE, "the sign of a blank", ("▁",)),
+    Row(DESCRIBED, "pre_tokenizer.Metaspace.str_rep", DONE, "the same", ("▁",)),
+    Row(DESCRIBED, "pre_tokenizer.Metaspace.split", DONE, "words are split apart", (True, False)),
+    Row(
+        DESCRIBED, "model.WordPiece.continuing_subword_prefix", DONE,
+        "marks pieces that continue a word", ("##",),
+    ),
+    Row(DESCRIBED, "model.BPE.dropout", DONE, "no pair is left out", (None, 0.0)),
+    Row(DESCRIBED, "model.BPE.continuing_subword_prefix", DONE, "of bytes: none", (None, "")),
+    Row(DESCRIBED, "model.BPE.end_of_word_suffix", DONE, "of bytes: none", (None, "")),
+    Row(DESCRIBED, "model.BPE.byte_fallback", DONE, "of bytes: none", (None, False)),
+    Row(DESCRIBED, "model.BPE.ignore_merges", DONE, "words are joined pair by pair", (None, False)),
+    *_parts(
+        HARMLESS,
+        {
+            "version": "of the format",
+            "truncation": "of an earlier call, but for the side",
+            "truncation.max_length": "of an earlier call: texts are cut to `model_max_length`",
+            "truncation.strategy": "of an earlier call",
+            "truncation.stride": "of an earlier call",
+            "padding": "padding is never read here",
+            "model.BPE.fuse_unk": "every byte has a piece",
+            "pre_tokenizer.ByteLevel.trim_offsets": "offsets of words never contain blanks here",
+            "post_processor.RobertaProcessing.trim_offsets": "as above",
+            "post_processor.RobertaProcessing.add_prefix_space": "of offsets",
+            "post_processor.ByteLevel": "of offsets: it adds no tokens",
+            "post_processor.ByteLevel.add_prefix_space": "of offsets",
+            "post_processor.ByteLevel.trim_offsets": "of offsets",
+            "post_processor.ByteLevel.use_regex": "of offsets",
+            "decoder.BPEDecoder": _DECODING,
+            "decoder.ByteFallback": _DECODING,
+            "decoder.ByteLevel": _DECODING,
+            "decoder.CTC": _DECODING,
+            "decoder.Fuse": _DECODING,
+            "decoder.Metaspace": _DECODING,
+            "decoder.Replace": _DECODING,
+            "decoder.Sequence": _DECODING,
+            "decoder.Strip": _DECODING,
+            "decoder.WordPiece": _DECODING,
+        },
+    ),
+    *_parts(
+        REFUSED,
+        {
+            "normalizer.ByteLevel": "",
+            "normalizer.NFD": "",
+            "normalizer.NFKC": "",
+            "normalizer.Nmt": "",
+            "normalizer.Prepend": "",
+            "pre_tokenizer.CharDelimiterSplit": "",
+            "pre_tokenizer.Digits": "",
+            "pre_tokenizer.FixedLength": "",
+            "pre_tokenizer.Punctuation": "",
+            "pre_tokenizer.Split": "",
+            "pre_tokenizer.UnicodeScripts": "",
+            "pre_tokenizer.Whitespace": "",
+            "model.WordLevel": "",
+        },
+    ),
+]  # fmt: skip
+
+ROWS: tuple[Row, ...] = (*_SETTINGS, *_SPECIALS, *_ADDED, *_LENGTHS, *_DESCRIBED)
+BY_KEY: dict[tuple[str, str], Row] = {(row.file, row.key): row for row in ROWS}
+
+
+def check(file: str, content: Mapping[str, Any], where: str) -> None:
+    """Checks that each key of a file is known, and what is done with its value.
+
+    Args:
+      file: the name of the file in the table.
+      content: the parsed file.
+      where: the path of the file, for messages.
+
+    Raises:
+      UserError: a key or a component is not in the table, or is refused.
+    """
+    if (file, "*") in BY_KEY:
+        return
+    for key, value in said(file, content):
+        row = BY_KEY.get((file, key))
+        if row is None:
+            raise UserError(f"{where}: {key}: {_shown(value)}: {_unknown(file, key)}")
+        allowed = not row.only or any(type(v) is type(value) and v == value for v in row.only)
+        if row.verdict == REFUSED or not allowed:
+            only = "" if not row.only else f"only {' or '.join(map(_shown, row.only))}"
+            why = row.why if row.verdict == REFUSED else only
+            raise UserError(
+                f"{where}: {key}: {_shown(value)} is not supported: {why or _PARTS_OUT}"
+            )
+
+
+_PARTS_OUT = "it cannot be computed inside a graph here"
+
+
+def _unknown(file: str, key: str) -> str:
+    if file == DESCRIBED:
+        return "this is no part of tokenizer.json that is known here"
+    return (
+        "this key is not known here, and might change the ids of texts. If it changes nothing, "
+        "remove it from the file"
+    )
+
+
+def said(file: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the keys of a file as the table has them, with their values."""
+    if file != DESCRIBED:
+        yield from content.items()
+        return
+    for part, value in content.items():
+        if part in PARTS:
+            yield from _of_part(part, value)
+        else:
+            yield part, value
+            if part == "truncation" and isinstance(value, dict):
+                yield from ((f"{part}.{key}", inner) for key, inner in value.items())
+
+
+def _of_part(part: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the components of a part of tokenizer.json and their options."""
+    if not isinstance(value, dict) or not isinstance(kind := value.get("type"), str):
+        return  # none, or an older model without a type, which its reader looks at
+    yield f"{part}.{kind}", kind
+    if part == "decoder":
+        return
+    for key, inner in value.items():
+        if kind == "Sequence" and key == PARTS[part]:
+            for step in inner if isinstance(inner, list) else ():
+                yield from _of_part(part, step)
+        elif key != "type":
+            yield f"{part}.{kind}.{key}", inner
+
+
+def _shown(value: Any) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
