@@ -377,6 +377,7 @@ class KernelRankingConfig(ObjectiveConfig):
     type = "kernel_ranking"
     module = "ranking"
     layer = "KernelRanking"
+    texts_apart = True
 
     kernels: int = 11
     sigma: float = 0.1

@@ -207,12 +207,15 @@ class ObjectiveConfig(Part):
 
     Attributes:
       packs: whether several sequences may share a row.
+      texts_apart: whether it reads each text of a pair alone. It tells them apart by their segment
+        ids, which are then 0 and 1 whatever types the tokenizer gives.
       task: the task whose batches the objective reads, of several tasks; empty = all batches.
       weight: factor of the loss in the sum of all losses.
       layer: the class of the layer in its module.
     """
 
     packs: ClassVar[bool] = False
+    texts_apart: ClassVar[bool] = False
     layer: ClassVar[str] = "Objective"
     task: str = ""
     weight: float

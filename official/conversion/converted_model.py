@@ -17,7 +17,7 @@ from official.conversion.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers import added_tokens, file_formats, sentencepiece, wordpiece
-from official.tokenizers.base import PAIRS
+from official.tokenizers.pair_forms import SEPARATORS
 from official.utils import paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -142,7 +142,9 @@ def tokenizer_of(
         defaults["extra_ids"] = sentencepiece.T5["extra_ids"]
     if system.model_type == "deberta":
         # Other tokens than those of a RoBERTa, which has the same files.
-        defaults |= {key: names[0] for key, names in file_formats.SPECIALS.items()} | {PAIRS: 1}
+        defaults |= {key: names[0] for key, names in file_formats.SPECIALS.items()} | {
+            SEPARATORS: 1
+        }
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.

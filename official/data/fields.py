@@ -116,12 +116,14 @@ class Tokens(FieldMaker):
       sequences: C, of examples of several sequences (a query with documents, a text with choices);
         None = one. On disk the tokens of an example are one list, with the length of each sequence
         in `sequence_lengths`. In a batch the sequences have an axis of their own.
+      apart: whether segment ids tell the texts apart, whatever types the tokenizer gives.
     """
 
     tokenizer: tokenizers.Tokenizer
     layout: str
     windows: bool = False
     sequences: int | None = None
+    apart: bool = False
 
     @property
     def needs(self) -> frozenset[str]:
@@ -165,16 +167,20 @@ class Tokens(FieldMaker):
         token_ids = parsed["token_ids"].to_tensor(
             self.tokenizer.pad_id, shape=tf.stack([count, examples.length])
         )
+        packing: pair_packing.SpecialIds = self.tokenizer
+        if self.apart:
+            packing = pair_packing.telling_apart(self.tokenizer)
+        numbers = tf.where(padding_mask, examples.segment_numbers, 0)
         made = {
             "token_ids": token_ids,
-            "segment_ids": tf.where(padding_mask, examples.segment_numbers, 0),
+            "segment_ids": pair_packing.types_of(numbers, packing),
             "padding_mask": padding_mask,
         }
         if self.windows:
             whole = {**made, **{name: parsed[name] for name in windows.POSITIONS}}
-            made = windows.arrange_windows(whole, self.tokenizer, self.layout)
+            made = windows.arrange_windows(whole, packing, self.layout)
         else:
-            made = pair_packing.arrange(made, self.tokenizer, self.layout)
+            made = pair_packing.arrange(made, packing, self.layout)
         if self.sequences:
             special_ids = self.tokenizer.special_ids
             made["text_mask"] = text_mask(made["token_ids"], made["padding_mask"], special_ids)
@@ -221,9 +227,11 @@ class SharedRows(FieldMaker):
     """The fields that keep the sequences of a row, its parts, separate; see `shared_rows`.
 
     Attributes:
+      tokenizer: the tokenizer that the examples were made with.
       parts: the largest number of parts of a row.
     """
 
+    tokenizer: tokenizers.Tokenizer
     parts: int
 
     @property
@@ -238,9 +246,11 @@ class SharedRows(FieldMaker):
 
     def make(self, examples: Examples, batch: Batch) -> Batch:
         """See `FieldMaker`."""
-        return shared_rows.fields(
+        made = shared_rows.fields(
             examples.parsed, examples.segment_numbers, batch["example_weights"], self.parts
         )
+        types = pair_packing.types_of(made["segment_ids"], self.tokenizer)
+        return {**made, "segment_ids": types}
 
 
 @dataclasses.dataclass(frozen=True)

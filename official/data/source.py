@@ -143,12 +143,13 @@ class ShardDataset:
             layout = config.encoder.text_layout if served else config.encoder.layout
         windows = "context_start" in features
         numbers = features - fields.LISTS - ({"context_start"} if windows else set())
+        apart = any(objective.texts_apart for objective in config.objectives)
         makers: list[fields.FieldMaker] = [
-            fields.Tokens(self.tokenizer, layout, windows, shards.sequences),
+            fields.Tokens(self.tokenizer, layout, windows, shards.sequences, apart),
             fields.Numbers(numbers),
         ]
         if "part_lengths" in features:
-            makers.append(fields.SharedRows(shards.parts))
+            makers.append(fields.SharedRows(self.tokenizer, shards.parts))
         if task is not None and task.max_target_length:
             makers.append(fields.Targets(task.max_target_length, "target_ids" in features))
         if task is not None and task.max_candidate_length and shards.sequences:

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from official.tokenizers import added_tokens, file_formats, offsets, word_starts
 from official.tokenizers.added_tokens import AddedToken, Finder, Parts
+from official.tokenizers.pair_forms import ODD_TOKEN, PairForm
 from official.tokenizers.word_ids import WordIds
 from official.utils import atomic, checksums, paths
 from official.utils.paths import AnyPath
@@ -168,7 +169,6 @@ class Splitter(tf.Module):
 _EOD = "<eod>"  # as in XLNet's vocabulary
 _EOP = "<eop>"
 _SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
-PAIRS = "pair_separators"  # the setting
 # Settings that are not used here, and are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
 _NO_CLASS = "TokenizersBackend"  # of transformers 5, where a tokenizer has no class; 4 lacks it
@@ -201,7 +201,7 @@ class Tokenizer(abc.ABC):
       added: the added tokens by id, without sentinels.
       special_tokens: the tokens that `special=True` finds besides, by id.
       num_base_pieces: number of pieces of the vocabulary's files; added tokens may follow them.
-      pair_separators: number of `sep_id` between the two texts of a pair.
+      pairs: how two texts stand in a row; see `official.tokenizers.pair_forms`.
       word_starts: bool [V], true for pieces that begin a word and for special tokens, by the first
         of `word_starts.RULES`.
       word_ends: bool [V], true for pieces that end with white space, so that the next piece begins
@@ -214,7 +214,7 @@ class Tokenizer(abc.ABC):
     """
 
     FILE: str
-    pair_separators = 1
+    pairs = PairForm()
     keeps_space = False
     # Whether the mask token takes the white space before it where no file tells.
     _mask_strips = True
@@ -246,7 +246,7 @@ class Tokenizer(abc.ABC):
         self._splitter = splitter
         self._specials = specials
         self._settings = settings
-        self.pair_separators = file_formats.number(settings, PAIRS, type(self).pair_separators)
+        self.pairs = PairForm.of(settings, type(self).pairs, file_formats.SETTINGS_FILE)
         id_of = {key: self.pieces.index(name) for key, name in specials.items()}
         self.pad_id, self.unk_id = id_of["pad_token"], id_of["unk_token"]
         self.cls_id, self.sep_id = id_of["cls_token"], id_of["sep_token"]
@@ -278,7 +278,7 @@ class Tokenizer(abc.ABC):
             "special_ids": [id_of.get(key) for key in file_formats.SPECIALS],
             **vocabulary,
         }
-        decides |= self._packing()
+        decides |= self.packing()
         listed = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
         if listed:
             decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(listed)]
@@ -319,10 +319,20 @@ class Tokenizer(abc.ABC):
         }
         return {**self._settings, **self._specials, added_tokens.LISTED: listed}
 
-    def _packing(self) -> dict[str, Any]:
-        """Returns the saved settings of how texts are packed, where they are not the usual ones."""
-        usual = type(self).pair_separators
-        return {} if self.pair_separators == usual else {PAIRS: self.pair_separators}
+    @property
+    def pair_separators(self) -> int:
+        """The number of `sep_id` between the two texts of a pair."""
+        return self.pairs.separators
+
+    def packing(self) -> dict[str, Any]:
+        """Returns the settings of pairs that are not the usual ones, and decide what is read.
+
+        The rule of an odd token is not among them, so it is not in the fingerprint: rows of one
+        rule suit a model of the other.
+        """
+        differing = self.pairs.differing(type(self).pairs)
+        differing.pop(ODD_TOKEN, None)
+        return differing
 
     @classmethod
     @abc.abstractmethod
@@ -396,7 +406,7 @@ class Tokenizer(abc.ABC):
 
     def splitting(self) -> dict[str, Any]:
         """Returns the settings that decide how a text is split, whatever the pieces are."""
-        return self._decides() | self._packing()
+        return self._decides() | self.packing()
 
     def word_starts_by(self, rule: str) -> np.ndarray:
         """Returns `word_starts` by one of `word_starts.RULES`, which are for SentencePiece."""
@@ -526,7 +536,7 @@ class Tokenizer(abc.ABC):
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
         kept = {key: value for key, value in kept.items() if value != _NO_CLASS}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
-        settings |= self._packing()
+        settings |= self.pairs.differing(type(self).pairs)
         if self._written:
             written = {flags["content"] for flags in self._written.values()}
             for key in ("bos_token", "eos_token"):

@@ -53,6 +53,7 @@ from official.tokenizers.byte_vocabulary import (
 )
 from official.tokenizers.composition import NFC
 from official.tokenizers.file_formats import find_specials, switch
+from official.tokenizers.pair_forms import PairForm
 from official.tokenizers.pair_merges import LONGEST, PairMerges
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.tokenizers.word_ids import WordIds, ranges
@@ -261,7 +262,7 @@ class ByteBPE(Tokenizer):
     """
 
     FILE = "vocab.json"
-    pair_separators = 2  # <s> A </s></s> B </s> (Liu et al. 2019, as released)
+    pairs = PairForm(separators=2)  # <s> A </s></s> B </s> (Liu et al. 2019, as released)
     keeps_space = True
     _words: WordIds
 

@@ -73,18 +73,6 @@ def switch(settings: dict[str, Any], key: str, default: _Default) -> bool | _Def
     return default if value is None else value
 
 
-def number(settings: dict[str, Any], key: str, default: int) -> int:
-    """Returns a setting that is 1 or 2, or `default` if it is not set.
-
-    Raises:
-      UserError: the value is another one.
-    """
-    value = settings.get(key)
-    if value is not None and (type(value) is not int or value not in (1, 2)):
-        raise UserError(f"{SETTINGS_FILE}: {key} is {value!r}, but must be 1 or 2")
-    return default if value is None else value
-
-
 def find_specials(
     pieces: Sequence[str],
     settings: dict[str, Any],

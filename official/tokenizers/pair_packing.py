@@ -1,7 +1,7 @@
 """Packs one or two texts as [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
 
-The tokenizer defines the number of [SEP] between the texts of a pair: RoBERTa's pairs are
-<s> A </s></s> B </s>.
+The tokenizer defines the form of a pair (`official.tokenizers.pair_forms`): the number of [SEP]
+between the texts (RoBERTa's pairs are <s> A </s></s> B </s>), and whether the texts have types.
 
 This is the layout `cls_first`, in which task shards are written. XLNet's layout has the same tokens
 in another order. `arrange` rearranges them when shards are read:
@@ -10,15 +10,18 @@ in another order. `arrange` rearranges them when shards are read:
   cls_last   [PAD] [PAD] A [SEP] B [SEP] [CLS]    segments  4 4 0 0 1 1 2
   no_cls     A [SEP] B [SEP] [PAD] [PAD]          segments  0 0 1 1 0 0
 
+With a tokenizer that gives one type to all tokens, the segments are 0 but for padding.
+
 In `cls_last`, [CLS] is the last token of all rows, next to the text and never next to padding, and
 rows end as in pretraining (Yang et al., 2019, section 2.5; the release's classifier_utils.py).
 These encoders use only distances, and no token attends to padding, so the amount of padding on the
 left has no effect. `no_cls` is the layout of T5's texts, whose [SEP] is the end token.
 
 Long examples are cut at the end, token by token from the text that is longer at the time (from B if
-both are equal), as in BERT's fine-tuning. With `cut="first"` only A is cut, and B only if nothing
-is left of A. This is for a question and a choice next to a long text. `cut="second"` is the same
-for a long text that comes second.
+both are equal), as in BERT's fine-tuning. With `odd_token: longer` of the form of a pair, the text
+that was longer keeps the odd token, or B if both were equal. With `cut="first"` only A is cut, and
+B only if nothing is left of A. This is for a question and a choice next to a long text.
+`cut="second"` is the same for a long text that comes second.
 
 An encoder that reads characters gets `character_ids` beside the ids: the characters of each word,
 of `<S>` in the place of [CLS], and of `</S>` in the place of [SEP]. Padding has 0.
@@ -27,7 +30,7 @@ Shapes: B examples, T tokens of the longest one, C characters of a word; a ragge
 written None.
 """
 
-import types
+import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -36,6 +39,7 @@ import tensorflow as tf
 
 from official.tokenizers import word_characters
 from official.tokenizers.base import Tokenizer
+from official.tokenizers.pair_forms import LONGER, TWO, PairForm
 from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 
@@ -47,16 +51,45 @@ CLS_SEGMENT, PAD_SEGMENT = 2, 4
 WORD_FEATURES = ("word_lengths", "word_bytes")
 # Words are packed by their numbers. These numbers stand for the special tokens.
 _PADDING, _BEGIN, _END, _FIRST = range(4)
-_NUMBERS = types.SimpleNamespace(pad_id=_PADDING, cls_id=_BEGIN, sep_id=_END, pair_separators=1)
 
 
 class SpecialIds(Protocol):
     """The properties of a tokenizer that packing needs."""
 
-    pad_id: int
-    cls_id: int
-    sep_id: int
-    pair_separators: int
+    @property
+    def pad_id(self) -> int: ...  # noqa: D102
+    @property
+    def cls_id(self) -> int: ...  # noqa: D102
+    @property
+    def sep_id(self) -> int: ...  # noqa: D102
+    @property
+    def pairs(self) -> PairForm: ...  # noqa: D102
+
+
+@dataclasses.dataclass(frozen=True)
+class _Specials:
+    """`SpecialIds` of another tokenizer, or those of words that are packed by their numbers."""
+
+    pairs: PairForm
+    pad_id: int = _PADDING
+    cls_id: int = _BEGIN
+    sep_id: int = _END
+
+
+def telling_apart(tokenizer: SpecialIds) -> SpecialIds:
+    """Returns what packs as a tokenizer does, with segment ids that tell the texts apart."""
+    pairs = dataclasses.replace(tokenizer.pairs, types=TWO)
+    return _Specials(pairs, tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
+
+
+def types_of(numbers: tf.Tensor, tokenizer: SpecialIds) -> tf.Tensor:
+    """Returns the segment ids of tokens.
+
+    Args:
+      numbers: for each token the number of its text, 0 or 1, and 0 for padding, int32.
+      tokenizer: has the form of a pair.
+    """
+    return numbers if tokenizer.pairs.type_of(1) else tf.zeros_like(numbers)
 
 
 def pack(
@@ -86,7 +119,7 @@ def pack(
     """
     room = _room(len(segments), tokenizer, max_length, layout)
     lengths = [tf.cast(ids.row_lengths(), tf.int32) for ids in segments]
-    kept = _kept(lengths, room, tf.minimum, tf.maximum, cut)
+    kept = _kept(lengths, room, tf.minimum, tf.maximum, cut, tokenizer.pairs.odd_token)
     batch = tf.shape(lengths[0])[0]
     first = tf.fill([batch, 1], tf.constant(tokenizer.cls_id, tf.int32))
     last = tf.fill([batch, 1], tf.constant(tokenizer.sep_id, tf.int32))
@@ -100,10 +133,10 @@ def pack(
     totals = num_specials(len(segments), tokenizer) + sum(kept)
     column = tf.range(tf.shape(token_ids)[1])[None, :]
     padding_mask = column < totals[:, None]
-    in_second = (column >= kept[0][:, None] + 1 + tokenizer.pair_separators) & padding_mask
+    in_second = (column >= kept[0][:, None] + 1 + tokenizer.pairs.separators) & padding_mask
     batch = {
         "token_ids": token_ids,
-        "segment_ids": tf.cast(in_second, tf.int32),
+        "segment_ids": types_of(tf.cast(in_second, tf.int32), tokenizer),
         "padding_mask": padding_mask,
     }
     return arrange(batch, tokenizer, layout)
@@ -142,7 +175,7 @@ def arrange(
     segment_ids = moved("segment_ids", PAD_SEGMENT)
     return {
         "token_ids": moved("token_ids", tokenizer.pad_id),
-        "segment_ids": tf.where(last & real, CLS_SEGMENT, segment_ids),
+        "segment_ids": tf.where(last & real, tokenizer.pairs.type_of(CLS_SEGMENT), segment_ids),
         "padding_mask": real,
     }
 
@@ -169,15 +202,16 @@ def pack_arrays(
       UserError: `max_length` has no room for a token of each text.
     """
     room = _room(len(segments), tokenizer, max_length)
-    kept = _kept([len(ids) for ids in segments], room, min, max, cut)
+    lengths = [len(ids) for ids in segments]
+    kept = _kept(lengths, room, min, max, cut, tokenizer.pairs.odd_token)
     separators = _separators(len(segments), tokenizer)
     parts: list = [[tokenizer.cls_id]]
     for ids, keep, after in zip(segments, kept, separators, strict=True):
         parts += [ids[:keep], [tokenizer.sep_id] * after]
     token_ids = np.concatenate(parts).astype(np.int32)
-    lengths = np.array(kept, np.int32) + np.array(separators, np.int32)
-    lengths[0] += 1
-    return token_ids, lengths
+    sizes = np.array(kept, np.int32) + np.array(separators, np.int32)
+    sizes[0] += 1
+    return token_ids, sizes
 
 
 def num_specials(segments: int, tokenizer: SpecialIds, layout: str = "cls_first") -> int:
@@ -241,7 +275,7 @@ def pack_words(
         count = tf.size(each.values)
         numbered.append(each.with_values(tf.range(first, first + count)))
         first += count
-    numbers = pack(numbered, _NUMBERS, *how)["token_ids"]  # [B, T]
+    numbers = pack(numbered, _Specials(tokenizer.pairs), *how)["token_ids"]  # [B, T]
     table = [word_characters.of_words(tf.concat([each.values for each in words], 0))]
     specials = np.zeros((_FIRST, word_characters.WIDTH), np.int32)
     specials[_BEGIN] = word_characters.mark(word_characters.SENTENCE_BEGIN)
@@ -264,7 +298,10 @@ def split_words(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[bytes]]
 
 
 def pack_word_arrays(
-    segments: Sequence[Sequence[bytes]], max_length: int, cut: str = "longer"
+    segments: Sequence[Sequence[bytes]],
+    max_length: int,
+    cut: str = "longer",
+    pairs: PairForm = Characters.pairs,
 ) -> dict[str, np.ndarray | bytes]:
     """Packs the words of one example, at the positions of `pack_arrays`.
 
@@ -272,6 +309,7 @@ def pack_word_arrays(
       segments: the words of one or two texts, in UTF-8.
       max_length: maximum number of tokens in the example, including special tokens.
       cut: one of `CUTS`.
+      pairs: the form of a pair, that of the tokenizer.
 
     Returns:
       The features `FEATURES`: the number of bytes of each token, 0 for a special token, and the
@@ -280,7 +318,7 @@ def pack_word_arrays(
     words = [word[: word_characters.MAX_BYTES] for segment in segments for word in segment]
     bounds = _FIRST + np.cumsum([0, *map(len, segments)])
     numbered = [np.arange(*pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
-    numbers, _ = pack_arrays(numbered, _NUMBERS, max_length, cut)
+    numbers, _ = pack_arrays(numbered, _Specials(pairs), max_length, cut)
     kept = [words[n - _FIRST] if n >= _FIRST else b"" for n in numbers.tolist()]
     lengths = np.array([len(word) for word in kept], np.int64)
     return {"word_lengths": lengths, "word_bytes": b"".join(kept)}
@@ -290,7 +328,7 @@ def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
     """Returns the number of [SEP] after each text."""
     if segments not in (1, 2):
         raise ValueError(f"expected one or two texts, got {segments}")
-    return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
+    return (1,) if segments == 1 else (tokenizer.pairs.separators, 1)
 
 
 def _room(segments: int, tokenizer: SpecialIds, max_length: int, layout: str = "cls_first") -> int:
@@ -304,7 +342,7 @@ def _room(segments: int, tokenizer: SpecialIds, max_length: int, layout: str = "
     return max_length - specials
 
 
-def _kept(lengths, room, smaller, larger, cut):
+def _kept(lengths, room, smaller, larger, cut, odd_token):
     """Returns the lengths after tokens are cut one by one from the longer text."""
     if cut not in CUTS:
         raise ValueError(f"cut: {cut!r} is not one of {', '.join(CUTS)}")
@@ -318,7 +356,11 @@ def _kept(lengths, room, smaller, larger, cut):
         return [first, smaller(lengths[1], room - first)]
     # A text within its half is not cut; the other text gets the rest of the room.
     first, second = lengths
+    half = (room + 1) // 2
+    if odd_token == LONGER:
+        # 1 less for the first text if the room is odd and the second text is as long or longer.
+        half -= smaller(room % 2, larger(0, second - first + 1))
     return [
-        smaller(first, larger((room + 1) // 2, room - second)),
-        smaller(second, larger(room // 2, room - first)),
+        smaller(first, larger(half, room - second)),
+        smaller(second, larger(room - half, room - first)),
     ]

@@ -33,9 +33,10 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
-from official.tokenizers.base import PAIRS, Splitter, Tokenizer, sentinels
+from official.tokenizers.base import Splitter, Tokenizer, sentinels
 from official.tokenizers.file_formats import SETTINGS_FILE, find_specials, has_capitals, switch
 from official.tokenizers.offsets import WHITE_SPACE
+from official.tokenizers.pair_forms import SEPARATORS
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS, DigitCommas, TextRules
 from official.tokenizers.word_starts import BLANK
 from official.utils.errors import UserError
@@ -58,7 +59,7 @@ FAIRSEQ = {
     "sep_token": "</s>",
     "mask_token": "<mask>",
     "do_lower_case": False,
-    PAIRS: 2,
+    SEPARATORS: 2,
 }
 # The model of DeBERTa-v2 and v3, which may lack the mask token: transformers appends it.
 DEBERTA_FILE = "spm.model"

@@ -30,9 +30,10 @@ from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, file_formats, wordpiece
 from official.tokenizers.added_tokens import AddedToken
-from official.tokenizers.base import PAIRS, Tokenizer
+from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.composition import NFC
+from official.tokenizers.pair_forms import SEPARATORS
 from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.tokenizers.word_starts import BLANK
@@ -146,7 +147,7 @@ class _Reader:
         settings = self._settings
         first, last, separators = self._template()
         if separators is not None:
-            settings.setdefault(PAIRS, separators)
+            settings.setdefault(SEPARATORS, separators)
         unknown = self._model.get("unk_token")
         if unknown is None and isinstance(number := self._model.get("unk_id"), int):
             pieces = self._model.get("vocab") or ()

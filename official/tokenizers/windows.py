@@ -144,8 +144,8 @@ def pack_windows(
     )
     question = part(questions, 0, question_length)
     context = part(contexts, windows.start, windows.length)
-    separators = [sep] * tokenizer.pair_separators
-    context_start = 1 + question_length + tokenizer.pair_separators
+    separators = [sep] * tokenizer.pairs.separators
+    context_start = 1 + question_length + tokenizer.pairs.separators
     return {
         "token_ids": tf.concat([cls, question, *separators, context, sep], axis=1),
         "segment_lengths": tf.stack([context_start, windows.length + 1], axis=1),
@@ -178,7 +178,7 @@ def arrange_windows(
     total = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)  # [B, 1]
     if layout == "cls_last":
         # [CLS] Q [SEP] C [SEP] becomes [CLS] C [SEP] Q [SEP], which is then arranged as any pair.
-        separators = tokenizer.pair_separators
+        separators = tokenizer.pairs.separators
         question_length = start - 1 - separators
         column = tf.range(tf.shape(mask)[1])[None, :]
         question = 1 + length + separators  # where it begins
@@ -191,7 +191,7 @@ def arrange_windows(
         origin = tf.clip_by_value(origin, 0, tf.shape(mask)[1] - 1)
         batch = {
             "token_ids": tf.gather(batch["token_ids"], origin, batch_dims=1),
-            "segment_ids": tf.cast(second, tf.int32),
+            "segment_ids": pair_packing.types_of(tf.cast(second, tf.int32), tokenizer),
             "padding_mask": mask,
         }
         start = tf.shape(mask)[1] - total  # after the padding

@@ -271,6 +271,7 @@ def _columns(
             return tf_models.columns(
                 {**masked, "segment_lengths": pair_lengths, "next_sentence_label": examples.labels},
                 settings.format,
+                tokenizer.pairs,
             )
         columns |= _masked_columns(masked, padding_mask, part_splits, parts)
     if settings.segments.format == "blocks":

@@ -16,6 +16,7 @@ import numpy as np
 from official.config import Segments
 from official.config.parts import CorruptionConfig
 from official.shards import example_bytes
+from official.tokenizers.pair_forms import PairForm
 from official.utils.errors import UserError
 
 FEATURES = (
@@ -69,7 +70,9 @@ def check(name: str, segments: Segments, corruption: CorruptionConfig | None) ->
         )
 
 
-def columns(batch: Mapping[str, np.ndarray], format: str) -> dict[str, example_bytes.Column]:
+def columns(
+    batch: Mapping[str, np.ndarray], format: str, pairs: PairForm
+) -> dict[str, example_bytes.Column]:
     """Returns the features of a batch.
 
     Args:
@@ -77,13 +80,14 @@ def columns(batch: Mapping[str, np.ndarray], format: str) -> dict[str, example_b
         [B, 2], masked_positions and masked_ids int32 [B, P], masked_weights float32 [B, P],
         next_sentence_label [B].
       format: one of `FORMATS`.
+      pairs: the form of a pair, that of the tokenizer.
     """
     positions = np.arange(batch["token_ids"].shape[1])
     in_second = (positions >= batch["segment_lengths"][:, :1]) & batch["padding_mask"]
     features = {
         "input_ids": batch["token_ids"],
         "input_mask": batch["padding_mask"].view(np.uint8),
-        "segment_ids": in_second.view(np.uint8),
+        "segment_ids": in_second.view(np.uint8) * np.uint8(pairs.type_of(1)),
         "masked_lm_positions": batch["masked_positions"],
         "masked_lm_ids": batch["masked_ids"],
         "masked_lm_weights": batch["masked_weights"],

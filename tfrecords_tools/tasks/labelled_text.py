@@ -180,7 +180,7 @@ def _examples(
         example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
         if words is not None:
             own_words = words[i * parts : (i + 1) * parts]
-            example |= pair_packing.pack_word_arrays(own_words, max_length)
+            example |= pair_packing.pack_word_arrays(own_words, max_length, pairs=tokenizer.pairs)
         if target is None:
             counts.labelled = False
         elif isinstance(target, int):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from official.data.fields import text_mask
 from official.serving import length_groups
 from official.serving.signatures import inputs
-from official.tokenizers.pair_packing import pack
+from official.tokenizers.pair_packing import SpecialIds, pack, telling_apart
 
 DEFAULT = {"rank": "a query and documents"}
 LONG = "cut at"
@@ -65,7 +65,9 @@ def _read(
     """Returns the rows of a member."""
     tokenizer, layout = member.tokenizer, member.config.encoder.layout
     both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
-    return pack(both, tokenizer, member.max_length, layout)
+    apart = member.task_head.config.texts_apart
+    packing: SpecialIds = telling_apart(tokenizer) if apart else tokenizer
+    return pack(both, packing, member.max_length, layout)
 
 
 def _score(context: inputs.ServingContext) -> Score:

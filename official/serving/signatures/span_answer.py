@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from official.serving.signatures import inputs
-from official.tokenizers import windows
+from official.tokenizers import pair_packing, windows
 
 NO_SPAN = -1e29  # a lower score means that there is no span
 _NO_WINDOW = -1e38  # lower than all scores
@@ -111,9 +111,10 @@ class Answerer:
         token_ids = packed["token_ids"].to_tensor(self._tokenizer.pad_id)
         positions = tf.range(tf.shape(token_ids)[1])[None, :]
         mask = positions < tf.reduce_sum(lengths, axis=1, keepdims=True)
+        second = (positions >= lengths[:, :1]) & mask
         batch = {
             "token_ids": token_ids,
-            "segment_ids": tf.cast((positions >= lengths[:, :1]) & mask, tf.int32),
+            "segment_ids": pair_packing.types_of(tf.cast(second, tf.int32), self._tokenizer),
             "padding_mask": mask,
             **{name: packed[name] for name in windows.POSITIONS},
         }

@@ -7,11 +7,12 @@ import pytest
 import tensorflow as tf
 
 from official.tokenizers import arrange, pack, pack_arrays
+from official.tokenizers.pair_forms import PairForm
 from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 
-IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pair_separators=1)
-TWICE = types.SimpleNamespace(**{**vars(IDS), "pair_separators": 2})
+IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pairs=PairForm())
+TWICE = types.SimpleNamespace(**{**vars(IDS), "pairs": PairForm(separators=2)})
 
 
 def cut_one_by_one(first, second, room):
@@ -44,7 +45,7 @@ def test_pairs_of_all_lengths(max_length, special):
     )
     longest = 0
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
-        ids, lengths = expected(a, b, max_length, special.pair_separators)
+        ids, lengths = expected(a, b, max_length, special.pairs.separators)
         result = pack_arrays([np.array(a, np.int32), np.array(b, np.int32)], special, max_length)
         assert result[0].tolist() == ids and result[1].tolist() == lengths
         assert result[0].dtype == np.int32
@@ -192,7 +193,7 @@ def test_one_text_alone_is_cut(max_length, special, cut):
     second = texts([b for _, b in sizes], 50)
     ragged = [tf.ragged.constant(part, tf.int32) for part in (first, second)]
     batch = pack(ragged, special, max_length, cut=cut)
-    between = special.pair_separators
+    between = special.pairs.separators
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
         arrays = [np.array(a, np.int32), np.array(b, np.int32)]
         result, lengths = pack_arrays(arrays, special, max_length, cut=cut)

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 
 from official.tokenizers import windows
+from official.tokenizers.pair_forms import PairForm
 from official.utils.errors import UserError
 
-ONE = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pair_separators=1)
-TWO = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pair_separators=2)
+ONE = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pairs=PairForm())
+TWO = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pairs=PairForm(separators=2))
 
 
 def packed(tokenizer, queries, contexts, *sizes):
@@ -109,12 +110,12 @@ def test_the_context_comes_first_where_cls_is_last(tokenizer):
     for name, value in same.items():
         assert np.array_equal(value, batch[name])
     moved = windows.arrange_windows(batch, tokenizer, "cls_last")
-    seps = [2] * tokenizer.pair_separators
+    seps = [2] * tokenizer.pairs.separators
     first = [21, 22, 23, *seps, 11, 12, 2, 1]
     second = [24, *seps, 13, 2, 1]
     pad = [0] * (width - len(first)), [0] * (width - len(second))
     assert moved["token_ids"].numpy().tolist() == [[*pad[0], *first], [*pad[1], *second]]
-    k = tokenizer.pair_separators
+    k = tokenizer.pairs.separators
     assert moved["segment_ids"].numpy().tolist() == [
         [4] * len(pad[0]) + [0] * (3 + k) + [1] * 3 + [2],
         [4] * len(pad[1]) + [0] * (1 + k) + [1] * 2 + [2],

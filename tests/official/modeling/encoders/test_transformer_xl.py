@@ -11,6 +11,7 @@ from official.modeling.encoders import transformer_xl
 from official.modeling.encoders.inputs import encode as encode_batch
 from official.modeling.layers.random import Draws
 from official.tokenizers import pair_packing
+from official.tokenizers.pair_forms import PairForm
 from official.utils import keras_private
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer_xl import encode
@@ -299,7 +300,7 @@ def test_the_amount_of_padding_on_the_left_changes_nothing(attention):
     rows = tf.ragged.constant([TOKENS[0, :5].tolist(), TOKENS[1, :3].tolist()], tf.int32)
 
     def packed(ids, more=0):
-        special = types.SimpleNamespace(pad_id=1, cls_id=2, sep_id=3, pair_separators=1)
+        special = types.SimpleNamespace(pad_id=1, cls_id=2, sep_id=3, pairs=PairForm())
         batch = pair_packing.pack([ids], special, 20)
         batch = {name: tf.pad(value, [[0, 0], [0, more]]) for name, value in batch.items()}
         return pair_packing.arrange(batch, special, encoder.config.layout)
