@@ -35,7 +35,7 @@ from official.conversion import huggingface
 from official.conversion.run import convert
 from official.saving import checkpoints, metrics_log, model_folder
 from official.serving import loaded_model, served_model
-from official.tasks import kinds
+from official.tasks import answer_rules, kinds, listed, nearest
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -252,6 +252,7 @@ def finetune_questions(
     init: str | os.PathLike,
     model_dir: str | os.PathLike,
     columns: tuple[str, str, str] = ("question", "context", "answer"),
+    answer_rule: str = answer_rules.DEFAULT,
     **settings: Any,
 ) -> loaded_model.LoadedModel:
     """Fine-tunes a model to answer questions by spans of contexts: `answer` of the result does.
@@ -278,15 +279,22 @@ def finetune_questions(
       init: as in `finetune`.
       model_dir: as in `finetune`.
       columns: of a table, the columns of these.
+      answer_rule: how exact match and F1 compare answers, of which F1 chooses the weights: a key of
+        `official.tasks.answer_rules.RULES`. That of SQuAD is of English.
       **settings: as in `finetune`.
     """
+    if answer_rule not in answer_rules.RULES:
+        raise UserError(
+            f"answer_rule: {answer_rule!r} is not known{nearest(answer_rule, answer_rules.RULES)}: "
+            f"expected one of {listed(answer_rules.RULES)}"
+        )
     names = ("question", "context", "answer")
     rows = _with_starts(
         _rows(dict(zip(names, (questions, contexts, answers), strict=True)), columns)
     )
     run = _Run(init, model_dir, Settings(**settings))
     task = "squad2" if any(answer is None for answer in rows.columns["answer"]) else "squad1"
-    return run.train(task, task, rows, columns)
+    return run.train(task, task, rows, columns, [f"--answers={answer_rule}"])
 
 
 def _labeled(
@@ -336,12 +344,16 @@ class _Run:
         name: str,
         rows: _Rows,
         columns: Sequence[str],
+        flags: Sequence[str] = (),
     ) -> loaded_model.LoadedModel:
-        """Fine-tunes on the rows of a task with the config `configs/finetune/NAME.yaml`."""
+        """Fine-tunes on the rows of a task with the config `configs/finetune/NAME.yaml`.
+
+        `flags` are more flags of `build_task_shards`.
+        """
         with self._temporary as folder:
             rows, held_out = self._split(task, rows, columns)
             length = self._max_length(task)
-            data = self._shards(Path(folder), task, rows, held_out, length)
+            data = self._shards(Path(folder), task, rows, held_out, length, flags)
             config = self._config_of(task, name, len(rows), length)
             training.train(
                 config, data, self._model_dir, evaluate=held_out is not None, init=self._init,
@@ -391,7 +403,13 @@ class _Run:
         return length
 
     def _shards(
-        self, folder: Path, task: str, rows: _Rows, held_out: _Rows | None, max_length: int
+        self,
+        folder: Path,
+        task: str,
+        rows: _Rows,
+        held_out: _Rows | None,
+        max_length: int,
+        flags: Sequence[str],
     ) -> str:
         """Writes the data as files and makes their shards; returns the folder of these."""
         builder = importlib.import_module(_BUILDER)
@@ -401,6 +419,7 @@ class _Run:
             f"--task={task}",
             f"--output={folder / 'shards'}",
             f"--seed={self._settings.seed}",
+            *flags,
         ]
         splits = {"train": rows} | ({"validation": held_out} if held_out is not None else {})
         for split, each in splits.items():

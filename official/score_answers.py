@@ -5,11 +5,15 @@
 
 The files have the format of SQuAD's released evaluation: a JSON object with the id of each
 question. The metrics are those of this evaluation (`official.evaluation.squad_metrics`), in percent
-as it prints them; thresholds are not. `--mode=eval` has fractions.
+as it prints them; thresholds are not. `--mode=eval` has fractions. Answers are compared as the
+shards say (`build_task_shards --answers`), or as `--answer_rule` says:
+
+  python -m official.score_answers --data=SHARDS --answers=predictions.json --answer_rule=mlqa:hi
 """
 
 from absl import flags
 
+from official.tasks import answer_rules
 from official.utils import errors, paths
 
 FLAGS = flags.FLAGS
@@ -26,6 +30,14 @@ def define_flags() -> None:
     flags.DEFINE_float(
         "threshold", 1.0, "squad2: questions with higher null odds count as not answered."
     )
+    flags.DEFINE_enum(
+        "answer_rule",
+        None,
+        list(answer_rules.RULES),
+        "How exact match and F1 compare answers: as the evaluation of SQuAD (of English), MLQA "
+        "(mlqa: and the language), KorQuAD 1.0 or CMRC 2018 does, or by characters. Default: as "
+        "the shards were made.",
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -35,9 +47,15 @@ def main(argv: list[str]) -> None:
     from official.evaluation import squad_metrics
 
     odds = paths.path(FLAGS.null_odds) if FLAGS.null_odds else None
-    metrics, count = squad_metrics.score_file(
-        paths.path(FLAGS.data), FLAGS.split, paths.path(FLAGS.answers), odds, FLAGS.threshold
+    metrics, count, rule = squad_metrics.score_file(
+        paths.path(FLAGS.data),
+        FLAGS.split,
+        paths.path(FLAGS.answers),
+        odds,
+        FLAGS.threshold,
+        FLAGS.answer_rule,
     )
+    print(f"{'rule':28} {rule}")
     print(f"{'questions':28} {count}")
     for name, value in squad_metrics.percentages(metrics).items():
         print(f"{name:28} {value:.6f}")

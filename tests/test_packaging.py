@@ -69,7 +69,7 @@ def test_what_the_tests_run_with_is_in_the_ranges_of_the_distribution():
 # What is imported of an extra, and the extra.
 OPTIONAL = {
     "ir_measures": "eval", "matplotlib": "plots", "rouge_score": "eval", "sacrebleu": "eval",
-    "scipy": "eval", "seqeval": "eval", "sklearn": "eval",
+    "nltk": "eval", "scipy": "eval", "seqeval": "eval", "sklearn": "eval",
 }  # fmt: skip
 
 

@@ -59,11 +59,13 @@ from official.tasks import (
     SPLITS,
     Columns,
     Task,
+    answer_rules,
     best_rows,
     choice,
     embeddings,
     find,
     generic,
+    metric_settings,
     named_tasks,
     ranking,
     text_to_text,
@@ -120,6 +122,8 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
         task = dataclasses.replace(task, name=options.task_name)
     if task.kind == "tagging":
         task = dataclasses.replace(task, split_words=options.split_words)
+    if task.kind == "span":
+        task = dataclasses.replace(task, answer_rule=options.answers)
     if options.text_to_text:
         for name in KINDS["choice"].flags:
             if options[name].present:
@@ -128,6 +132,9 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     for name in KINDS["text_to_text"].flags:
         if options[name].present and task.kind != "text_to_text":
             raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
+    for name in ("bleu_tokenization", "rouge_words"):
+        if options[name].present and options.task != "generation":
+            raise UserError(f"--{name} is for --task=generation, not for --task={options.task}")
     if options.punctuation is not None:
         if not task.punctuation:
             raise UserError(
@@ -219,6 +226,8 @@ def _plan_generation(options: flags.FlagValues) -> Task:
         options.prefix or "",
         options.metrics or (),
         options.header,
+        options.bleu_tokenization,
+        options.rouge_words,
     )
 
 
@@ -387,6 +396,13 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "span tasks: tokens from the start of a window of a long context to the next",
     )
     number("max_query_length", 64, "span tasks: largest number of tokens of a question")
+    one_of(
+        "answers",
+        answer_rules.DEFAULT,
+        list(answer_rules.RULES),
+        "span tasks: how exact match and F1 compare answers: as the evaluation of SQuAD (of "
+        "English), MLQA (mlqa: and the language), KorQuAD 1.0 or CMRC 2018 does, or by characters",
+    )
 
     text("train_file", None, "file of the train split")
     text("validation_file", None, "file of the validation split")
@@ -481,6 +497,21 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "squad1 and squad2 as text to text: what has blanks around it, by T5's release since April "
         "2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII letters, "
         "digits and _)",
+    )
+    one_of(
+        "bleu_tokenization",
+        None,
+        list(metric_settings.TOKENIZATIONS),
+        "generation: how the metric bleu splits texts into words, by the names of sacrebleu: zh, "
+        "ja-mecab, ko-mecab, spm or char for languages without blanks; default: intl, as T5",
+    )
+    one_of(
+        "rouge_words",
+        None,
+        list(metric_settings.WORDS_OF_ROUGE),
+        "generation: what a word of the metrics rouge_1, rouge_2 and rouge_l is: a run of a to z "
+        "and digits (english, the default, as T5), or of letters and digits of all scripts, of "
+        "which those without blanks have a word for each letter (unicode)",
     )
     number(
         "max_target_length",

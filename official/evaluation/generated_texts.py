@@ -1,31 +1,20 @@
 """Metrics and files of tasks as text to text: the answers are generated.
 
 A text that is not an answer of the task counts as class -1, or as the number -1 where the answers
-are scores (Raffel et al., 2020, section 2.4). BLEU and ROUGE are from 0 to 1, with the settings
-of T5:
-
-| metric | library | settings (Raffel et al. 2020, section 2.3) |
-|---|---|---|
-| bleu | sacrebleu | of the corpus; smoothing `exp`, tokenization `intl` |
-| rouge_1, rouge_2 | rouge-score | F1 of unigrams and bigrams, without stems; mean over the texts |
-| rouge_l | rouge-score | F1 of the longest common subsequences of sentences; mean over the texts |
-
-ROUGE is of English: only letters a to z and digits count. A sentence ends at a line break, or at a
-point between blanks. Of several right texts, ROUGE takes the one with the best F1.
+are scores (Raffel et al., 2020, section 2.4). BLEU, chrF and ROUGE are those of `text_metrics`.
 
 Shapes: B examples, U tokens of a generated text.
 """
 
-import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
-from official.evaluation import rows, squad_metrics
+from official.evaluation import rows, squad_metrics, text_metrics
 from official.shards import side_texts
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
@@ -35,7 +24,6 @@ from official.utils.paths import AnyPath
 
 _Answers = Sequence[Sequence[str]]
 _Value = TypeVar("_Value")
-_ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeLsum"}
 
 
 class Scorer:
@@ -110,7 +98,9 @@ class Scorer:
     def _spans(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
         predicted = ["" if text == text_to_text.NO_ANSWER else text for text in texts]
         no_answers = not all(answers)
-        metrics = squad_metrics.evaluate(_numbered(predicted), _numbered(answers), no_answers)
+        metrics = squad_metrics.evaluate(
+            _numbered(predicted), _numbered(answers), no_answers, rule=self.task.answer_rule
+        )
         return {name: metrics[name] for name in self.task.metrics} | metrics
 
     def _generated(self, texts: Sequence[str], answers: _Answers) -> dict[str, float]:
@@ -123,7 +113,7 @@ class Scorer:
                 right = [decoded(each, tokenizer) for each in ids]
                 metrics[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
             else:
-                metrics[name] = CORPUS_METRICS[name](texts, answers)
+                metrics[name] = text_metrics.compute(name, texts, answers, self.task)
         return metrics
 
     def check_output(self, output: AnyPath) -> None:
@@ -181,61 +171,3 @@ def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> str:
     ids = ids[: end[0]] if len(end) else ids
     ids = ids[ids != tokenizer.pad_id]
     return tokenizer.decode(np.where(ids < tokenizer.vocab_size, ids, tokenizer.unk_id))
-
-
-def bleu(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
-    """Computes the BLEU of a corpus (Papineni et al. 2002).
-
-    Args:
-      texts: the generated texts.
-      answers: the right texts of each; their number may differ.
-
-    Returns:
-      From 0 to 1.
-    """
-    import sacrebleu
-
-    # Stream i has the i-th right text of each text, or None.
-    count = max(map(len, answers))
-    streams = [[right[i] if i < len(right) else None for right in answers] for i in range(count)]
-    result = sacrebleu.corpus_bleu(
-        list(texts),
-        streams,  # type: ignore[arg-type]  # sacrebleu does accept None in a stream
-        smooth_method="exp",
-        tokenize="intl",
-        force=True,
-    )
-    return result.score / 100
-
-
-def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
-    """Computes the mean ROUGE of texts (Lin 2004).
-
-    Args:
-      name: `rouge_1`, `rouge_2` or `rouge_l`.
-      texts: the generated texts.
-      answers: the right texts of each.
-
-    Returns:
-      From 0 to 1.
-    """
-    from rouge_score import rouge_scorer
-
-    scorer = rouge_scorer.RougeScorer([_ROUGE[name]])
-    scores = [
-        scorer.score_multi([_sentences(right) for right in each], _sentences(text))
-        for text, each in zip(texts, answers, strict=True)
-    ]
-    return float(np.mean([score[_ROUGE[name]].fmeasure for score in scores]))
-
-
-def _sentences(text: str) -> str:
-    """Returns a text with a line break after each sentence."""
-    return text.replace(" . ", " .\n")
-
-
-# By name: a function of the texts, and of the right texts of each.
-CORPUS_METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], float]] = {
-    "bleu": bleu,
-    **{name: functools.partial(rouge, name) for name in _ROUGE},
-}

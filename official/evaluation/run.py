@@ -20,6 +20,7 @@ from official.evaluation import (
     generated_texts,
     glue_submission,
     language_models,
+    notes,
     rankings,
     rows,
 )
@@ -78,6 +79,8 @@ def evaluate(
         for name, source, model in trained.restored(opened, predicting=False):
             evaluator = trained.evaluator(model, report)
             metrics_by_split[name] = metrics = evaluator.run(source)
+            for line in notes.of_source(source) if report else ():
+                report(line)
             if entropy := target_entropy(source, evaluator.batch_size):
                 metrics["target_entropy"] = entropy
             if pseudo:

@@ -81,6 +81,7 @@ class Scorer:
         """
         self.config = objective_of(config)
         self.no_answers = bool(source.task.no_answers)
+        self._rule = source.task.answer_rule
         self.questions = side_texts.read_questions(source.folder, source.split, source.manifest)
         contexts = list(dict.fromkeys(question.context for question in self.questions.values()))
         tokens = source.tokenizer.encode_with_offsets(contexts)
@@ -148,6 +149,7 @@ class Scorer:
             self.no_answers,
             {each.question.id: each.null_odds for each in results} if self.no_answers else None,
             self.config.null_threshold,
+            self._rule,
         )
 
     def check_output(self, output: AnyPath) -> None:

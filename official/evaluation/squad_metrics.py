@@ -1,30 +1,27 @@
 """Exact match and F1 of answers, or of files of them, as SQuAD's released evaluation has them.
 
-Before a comparison, an answer is normalized: it is lower-cased, ASCII punctuation and the words a,
-an and the are removed, and blanks become single. F1 counts the words that two answers share, with
-repetition. If a question has several right answers, the best score counts (Rajpurkar et al., 2016,
-section 6.1; 2018 for questions without an answer). Metrics are between 0 and 1; the released
-evaluation prints percentages.
+Two answers are compared by a rule of `official.tasks.answer_rules`: SQuAD's own, which is of
+English, or that of another evaluation. By SQuAD's, an answer is lower-cased, ASCII punctuation and
+the words a, an and the are removed, blanks become single, and F1 counts the words that two answers
+share, with repetition. If a question has several right answers, the best score counts (Rajpurkar et
+al., 2016, section 6.1; 2018 for questions without an answer). Metrics are between 0 and 1; the
+released evaluation prints percentages.
 
 The evaluations of the two versions differ if a normalized answer is empty. In version 1.1, F1 is
 then 0. In version 2.0, F1 is 1 if both answers are empty, and empty right answers do not count.
 """
 
-import collections
 import json
 import math
-import re
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from official.shards import manifest, side_texts
+from official.tasks import answer_rules
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_SIGNS = str.maketrans("", "", string.punctuation)
 _Value = TypeVar("_Value", str, float)
 
 
@@ -57,6 +54,7 @@ def evaluate(
     no_answers: bool = False,
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
+    rule: str | None = None,
 ) -> dict[str, float]:
     """Scores answers as the released evaluation does.
 
@@ -68,6 +66,7 @@ def evaluate(
       null_odds: the score of having no answer, by the ids of the questions; None = every answer
         counts as it is.
       threshold: questions with higher null odds count as answered by "".
+      rule: how two answers are compared, a key of `answer_rules.RULES`; None = SQuAD's.
 
     Returns:
       `exact_match` and `f1`. In version 2.0 also `has_answer_exact_match`, `has_answer_f1`,
@@ -81,13 +80,15 @@ def evaluate(
     if not right:
         raise UserError("there are no questions to score answers to")
     if not no_answers:
-        scores = {key: score(answers[key], right[key]) for key in right if key in answers}
+        scores = {
+            key: score(answers[key], right[key], False, rule) for key in right if key in answers
+        }
         return _means("", scores.values(), len(right))
     for name, given in (("answer", answers), ("null odds", null_odds)):
         lacking = [key for key in right if given is not None and key not in given]
         if lacking:
             raise UserError(f"question {lacking[0]!r} has no {name}, and {len(lacking) - 1} more")
-    raw = {key: score(answers[key], right[key], True) for key in right}
+    raw = {key: score(answers[key], right[key], True, rule) for key in right}
     has_answer = {key: bool(right[key]) for key in right}
     decided = raw
     if null_odds is not None:
@@ -129,7 +130,8 @@ def score_file(
     answers: AnyPath,
     null_odds: AnyPath | None = None,
     threshold: float = 1.0,
-) -> tuple[dict[str, float], int]:
+    rule: str | None = None,
+) -> tuple[dict[str, float], int, str]:
     """Scores a file of answers.
 
     Args:
@@ -139,9 +141,10 @@ def score_file(
         an answer counts as wrong.
       null_odds: a JSON file, for squad2.
       threshold: questions with higher null odds count as not answered.
+      rule: how two answers are compared, a key of `answer_rules.RULES`; None = as the shards say.
 
     Returns:
-      The metrics, and the number of questions.
+      The metrics, the number of questions, and the rule.
 
     Raises:
       UserError: a file has another format or lacks a question.
@@ -161,8 +164,9 @@ def score_file(
         no_answers,
         None if null_odds is None else _read_values(null_odds, float, "a number"),
         threshold,
+        rule := rule or task.answer_rule or answer_rules.DEFAULT,
     )
-    return metrics, len(questions)
+    return metrics, len(questions), rule
 
 
 def percentages(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -187,38 +191,27 @@ def best_threshold(answers: Sequence[ScoredAnswer]) -> tuple[float, float]:
     return best / len(answers), threshold
 
 
-def score(answer: str, right: Sequence[str], no_answers: bool = False) -> Score:
+def score(
+    answer: str, right: Sequence[str], no_answers: bool = False, rule: str | None = None
+) -> Score:
     """Compares an answer with the right answers.
 
     Args:
       answer: the answer; empty = no answer.
       right: the right answers; empty = the question has no answer (version 2.0).
       no_answers: whether to follow version 2.0.
+      rule: how two answers are compared, a key of `answer_rules.RULES`; None = SQuAD's.
     """
+    compared = answer_rules.rule_of(rule)
     if no_answers:
-        right = [text for text in right if normalize(text)] or [""]
-    exact = max(float(normalize(answer) == normalize(text)) for text in right)
-    return Score(exact, max(overlap(answer, text, no_answers) for text in right))
-
-
-def overlap(answer: str, right: str, empty: bool = False) -> float:
-    """Computes F1 of the words of two answers.
-
-    With `empty`, the result is 1 if neither answer has a word, as in version 2.0.
-    """
-    ours, theirs = normalize(answer).split(), normalize(right).split()
-    if empty and not (ours and theirs):
-        return float(ours == theirs)
-    shared = sum((collections.Counter(ours) & collections.Counter(theirs)).values())
-    if not shared:
-        return 0.0
-    precision, recall = shared / len(ours), shared / len(theirs)
-    return 2 * precision * recall / (precision + recall)
+        right = [text for text in right if compared.normalize(text)] or [""]
+    exact = max(float(compared.equal(answer, text)) for text in right)
+    return Score(exact, max(compared.overlap(answer, text, no_answers) for text in right))
 
 
 def normalize(answer: str) -> str:
-    """Normalizes an answer for comparison."""
-    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_SIGNS)).split())
+    """Returns what SQuAD's rule compares of an answer."""
+    return answer_rules.rule_of(None).normalize(answer)
 
 
 def _means(prefix: str, scores: Iterable[Score], count: int) -> dict[str, float]:

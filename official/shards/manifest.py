@@ -142,6 +142,7 @@ class SplitTotals:
       without_answer: of spans, questions that have no answer.
       cut_questions: of spans, questions that were cut.
       with_answer_in_window: of spans, windows that contain the answer of their question.
+      cut_answers: of spans, questions of which no answer is made of whole tokens.
       queries: of a ranking, the number of queries.
       texts: of tagging, the number of texts, each in one or several examples.
       words: of tagging, the number of words.
@@ -162,6 +163,7 @@ class SplitTotals:
     without_answer: int | None = omitted()
     cut_questions: int | None = omitted()
     with_answer_in_window: int | None = omitted()
+    cut_answers: int | None = omitted()
     queries: int | None = omitted()
     texts: int | None = omitted()
     words: int | None = omitted()

@@ -46,6 +46,7 @@ __all__ = [
     "description_from_dict",
     "find",
     "generic",
+    "listed",
     "nearest",
     "no_such_head",
     "ranking",

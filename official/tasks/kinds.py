@@ -117,7 +117,7 @@ KINDS = {
         scorer="official.evaluation.span_answers",
         signatures="official.serving.signatures.span_answer",
         max_length=384,
-        flags=("doc_stride", "max_query_length"),
+        flags=("doc_stride", "max_query_length", "answers"),
     ),
     "choice": Kind(
         targets=("answer",),
@@ -163,6 +163,7 @@ KINDS = {
             "spearman",
             "exact_match",
             "bleu",
+            "chrf",
             "rouge_1",
             "rouge_2",
             "rouge_l",
@@ -173,7 +174,7 @@ KINDS = {
         signatures="official.serving.signatures.generation",
         max_length=512,
         generates=True,
-        flags=("max_target_length", "prefix", "punctuation"),
+        flags=("max_target_length", "prefix", "punctuation", "bleu_tokenization", "rouge_words"),
     ),
 }
 GENERIC = tuple(name for name, kind in KINDS.items() if kind.generic)

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from official.tasks import answer_rules, metric_settings
 from official.tasks.kinds import KINDS, METRICS
 from official.utils import strict, word_rules
 from official.utils.errors import UserError
@@ -34,6 +35,8 @@ class Description:
       metrics: the metrics that are reported; the first one picks the best checkpoint.
       best: of rows that are compared with each other, the label of the best one.
       no_answers: of spans, whether some questions have no answer.
+      answer_rule: of questions with spans, how answers are compared; None = as SQuAD does. See
+        `official.tasks.answer_rules`.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
       choice_first: of a choice, whether the question and the choice come before the context.
       max_choice_length: of a choice, the largest number of tokens of a question with a choice.
@@ -42,6 +45,9 @@ class Description:
       prefix: of text to text, what the inputs begin with.
       fields: of text to text, the name of each text in the inputs.
       punctuation: of questions as text to text, the characters with blanks around them.
+      bleu_tokenization: of generated texts, how BLEU splits them into words; None = as T5 does. See
+        `official.tasks.metric_settings`, as for the next one.
+      rouge_words: of generated texts, what a word of ROUGE is; None = as T5 has it.
       max_target_length: of text to text, the length of the longest target in tokens, with the one
         that ends it.
       split_words: of tagging, the rule by which texts are split into words; None = that of the
@@ -62,6 +68,7 @@ class Description:
     metrics: tuple[str, ...] = ()
     best: str | None = omitted()
     no_answers: bool | None = omitted()
+    answer_rule: str | None = omitted()
     blank: bool | None = omitted()
     choice_first: bool | None = omitted()
     max_choice_length: int | None = omitted()
@@ -69,6 +76,8 @@ class Description:
     prefix: str | None = omitted()
     fields: tuple[str, ...] | None = omitted()
     punctuation: str | None = omitted()
+    bleu_tokenization: str | None = omitted()
+    rouge_words: str | None = omitted()
     max_target_length: int | None = omitted()
     split_words: str | None = omitted()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -82,6 +91,12 @@ class Description:
         one_of("kind", self.kind, KINDS)
         if self.split_words is not None:
             one_of("split_words", self.split_words, word_rules.RULES)
+        if self.answer_rule is not None:
+            one_of("answer_rule", self.answer_rule, answer_rules.RULES)
+        if self.bleu_tokenization is not None:
+            one_of("bleu_tokenization", self.bleu_tokenization, metric_settings.TOKENIZATIONS)
+        if self.rouge_words is not None:
+            one_of("rouge_words", self.rouge_words, metric_settings.WORDS_OF_ROUGE)
 
     @property
     def by_name(self) -> dict[str, "Description"]:
@@ -183,6 +198,8 @@ class Task:
       best: of rows that are compared with each other, the label of the best one; see
         `official.tasks.best_rows`.
       no_answers: of spans, whether some questions have no answer in their text.
+      answer_rule: of questions with spans, how answers are compared; a key of
+        `official.tasks.answer_rules.RULES`, "" = as SQuAD does.
       blank: of a choice, whether a run of underscores in a question is replaced by the choice,
         which otherwise follows the question.
       split_words: of tagging, the rule by which texts are split into words; one of
@@ -193,6 +210,8 @@ class Task:
       fields: of text to text, the name of each text in the inputs, in the order of the columns.
       punctuation: of questions as text to text, the characters with blanks around them: a key of
         `official.tasks.text_to_text.PUNCTUATION`.
+      bleu_tokenization: of generated texts, one of `metric_settings.TOKENIZATIONS`.
+      rouge_words: of generated texts, one of `metric_settings.WORDS_OF_ROUGE`.
       form: of embeddings, how rows become examples; see `official.tasks.embeddings`.
       negative_columns: of embeddings, the columns of texts that do not suit the first one.
       score_range: the lowest and the highest score in the files; None = unknown.
@@ -213,12 +232,15 @@ class Task:
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
     best: str = ""
     no_answers: bool = False
+    answer_rule: str = ""
     blank: bool = False
     split_words: str | None = None
     answers: str = ""
     prefix: str = ""
     fields: tuple[str, ...] = ()
     punctuation: str = ""
+    bleu_tokenization: str = ""
+    rouge_words: str = ""
     form: str = ""
     negative_columns: tuple[str, ...] = ()
     score_range: tuple[float, float] | None = None
@@ -279,11 +301,14 @@ class Task:
             metrics=self.metrics,
             best=self.best or None,
             no_answers=self.no_answers if self.kind == "span" else None,
+            answer_rule=self.answer_rule or None,
             blank=self.blank if self.kind == "choice" else None,
             split_words=self.split_words,
             answers=self.answers or None,
             prefix=self.prefix if self.kind == "text_to_text" else None,
             punctuation=self.punctuation or None,
+            bleu_tokenization=self.bleu_tokenization or None,
+            rouge_words=self.rouge_words or None,
             fields=self.fields or None,
             columns={
                 name: column

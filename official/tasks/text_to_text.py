@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from official.tasks import metric_settings
 from official.tasks.kinds import METRICS
 from official.tasks.task import Columns, Task, listed, nearest
 from official.utils.errors import UserError
@@ -21,7 +22,9 @@ from official.utils.errors import UserError
 FORMS = ("classification", "regression", "span", "choice")
 # The metrics of generated texts that are neither labels nor numbers nor answers to a question.
 TEXT_METRICS = tuple(
-    name for name in METRICS["text_to_text"] if name.startswith(("exact_match", "bleu", "rouge"))
+    name
+    for name in METRICS["text_to_text"]
+    if name.startswith(("exact_match", "bleu", "chrf", "rouge"))
 )
 # What a model answers to a question without an answer.
 NO_ANSWER = "unanswerable"
@@ -84,6 +87,8 @@ def generation(
     prefix: str = "",
     metrics: Sequence[str] = (),
     header: bool = True,
+    bleu_tokenization: str | None = None,
+    rouge_words: str | None = None,
 ) -> Task:
     """Returns a task of the user's texts and targets.
 
@@ -93,15 +98,30 @@ def generation(
       prefix: what stands before each text, with its blank, such as "summarize: ".
       metrics: the metrics; empty = the defaults.
       header: whether the first line of a file names the columns.
+      bleu_tokenization: how BLEU splits texts into words; one of
+        `metric_settings.TOKENIZATIONS`.
+      rouge_words: what a word of ROUGE is; one of `metric_settings.WORDS_OF_ROUGE`.
 
     Raises:
-      UserError: a metric is not one of texts.
+      UserError: a metric is not one of texts, or a setting is for another metric.
     """
     for name in metrics:
         if name not in TEXT_METRICS:
             raise UserError(
                 f"texts have no metric {name!r}{nearest(name, TEXT_METRICS)}: their metrics are "
                 f"{listed(TEXT_METRICS)}"
+            )
+    settings = {}
+    for flag, value, default, metric in (
+        ("bleu_tokenization", bleu_tokenization, metric_settings.TOKENIZATION, "bleu"),
+        ("rouge_words", rouge_words, metric_settings.ROUGE_WORDS, "rouge"),
+    ):
+        if any(name.startswith(metric) for name in metrics):
+            settings[flag] = value or default
+        elif value:
+            raise UserError(
+                f"--{flag}={value} is for the metric {metric}: name it in --metrics, or remove the "
+                "flag"
             )
     return Task(
         name="generation",
@@ -110,6 +130,7 @@ def generation(
         metrics=tuple(metrics) or ("exact_match",),
         answers="generation",
         prefix=prefix,
+        **settings,
     )
 
 

@@ -14,7 +14,7 @@ from official.data.checks import check_labels
 from official.data.collection import Collection, Measured
 from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
-from official.evaluation import layer_states
+from official.evaluation import layer_states, notes
 from official.modeling import weight_counts
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
@@ -154,6 +154,10 @@ def _train_phase(
         def train_on():
             trainer = _trainer(config, source, strategy, phase, offset, allow_other_data, report)
             check_lock()
+            if held_out is not None:
+                notes.check_best(trainer.best.metric, held_out)
+                for line in notes.of_source(held_out):
+                    report(line)
             trainer.train(held_out)
             if strategies.is_chief(strategy):
                 model_folder.save_card(model_dir, config, source.tokenizer)

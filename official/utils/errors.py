@@ -17,6 +17,7 @@ _EXTRAS = {
     "flask": "playground",
     "ir_measures": "eval",
     "matplotlib": "plots",
+    "nltk": "eval",
     "onnx": "onnx",
     "pyarrow": "text",
     "rouge_score": "eval",

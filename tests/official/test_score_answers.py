@@ -29,14 +29,15 @@ def test_figures_of_files(shards, tmp_path):
     every = asked(shards[0])
     answers = {q.id: q.answers[0].upper() for q in every[::2]} | {"another": "x"}
     path = write(tmp_path / "a.json", answers)
-    figures, count = squad_metrics.score_file(shards[0], "validation", path)
+    figures, count, rule = squad_metrics.score_file(shards[0], "validation", path)
+    assert rule == "squad"
     share = len(every[::2]) / len(every)
     assert count == len(every) and figures == pytest.approx({"exact_match": share, "f1": share})
     every = asked(shards[1])
     answers = write(tmp_path / "a.json", {q.id: "ba" for q in every})
     odds = {q.id: i for i, q in enumerate(every)}
     right = {q.id: q.answers for q in every}
-    figures, _ = squad_metrics.score_file(
+    figures, _, _ = squad_metrics.score_file(
         shards[1], "validation", answers, write(tmp_path / "odds.json", odds), 2.5
     )
     assert figures == squad_metrics.evaluate({key: "ba" for key in right}, right, True, odds, 2.5)
@@ -73,8 +74,9 @@ def test_the_command_line(shards, tmp_path):
     done = commands.run(*command, f"--answers={path}")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "rule",
         "questions",
         "exact_match",
         "f1",
     ]
-    assert done.stdout.splitlines()[1].split()[1] == "100.000000"
+    assert done.stdout.splitlines()[2].split()[1] == "100.000000"

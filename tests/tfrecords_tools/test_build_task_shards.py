@@ -201,7 +201,8 @@ def test_builders_have_the_flags_of_their_kinds():
     """`build` gives them to a builder by their names; the others change the task."""
     values = flags.FlagValues()
     build_task_shards.define_flags(values)
-    of_tasks = {"split_words", "prefix", "punctuation"}
+    of_tasks = {"split_words", "prefix", "punctuation", "answers"}
+    of_tasks |= {"bleu_tokenization", "rouge_words"}
     of_tasks |= {"negative_columns", "score_range", "task_name"}
     for kind in tasks.KINDS.values():
         names = {each.name for each in dataclasses.fields(kinds.load(kind.builder).Builder)}

@@ -17,14 +17,16 @@ released evaluation. Error messages name the article, the paragraph and the ques
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from official.shards import side_texts
 from official.shards.side_texts import Question
-from official.tasks import Description
+from official.tasks import Description, answer_rules
 from official.tokenizers import Tokenizer, windows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -40,12 +42,12 @@ class FileQuestion(NamedTuple):
 
     Attributes:
       question: the question, with the texts of its answers.
-      start: the position of the first answer in the context; None = there is no answer.
+      starts: the position of each answer in the context; empty = there is no answer.
       location: file, article, paragraph and question, for messages.
     """
 
     question: Question
-    start: int | None
+    starts: tuple[int, ...]
     location: str
 
 
@@ -103,9 +105,9 @@ def _checked(
     if not text.strip():
         raise Unusable("empty question", f"{location}: the question is empty")
     if not labelled:
-        return FileQuestion(Question(key, text, context, None), None, location)
-    texts, start = _answers(raw, context, no_answers, location)
-    return FileQuestion(Question(key, text, context, texts), start, location)
+        return FileQuestion(Question(key, text, context, None), (), location)
+    texts, starts = _answers(raw, context, no_answers, location)
+    return FileQuestion(Question(key, text, context, texts), starts, location)
 
 
 def _questions(path: AnyPath, bad: BadRows) -> Iterator[tuple[str, dict, str]]:
@@ -166,8 +168,8 @@ def _id(raw: Any, location: str) -> str:
 
 def _answers(
     raw: dict, context: str, no_answers: bool, location: str
-) -> tuple[tuple[str, ...], int | None]:
-    """Returns the answers and the position of the first one; () and None if there are none."""
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Returns the answers and the position of each; none if there are none."""
     impossible = raw.get("is_impossible")
     if not isinstance(impossible, bool | None):
         raise Unusable(
@@ -182,8 +184,8 @@ def _answers(
             f"{location}: has no answer (is_impossible): --task=squad2 has such questions",
         )
     if impossible:
-        return (), None
-    texts, first = [], None
+        return (), ()
+    texts, starts = [], []
     for answer in _get(raw, "answers", list, location):
         text = _clean(_get(answer, "text", str, location))
         start = _get(answer, "answer_start", int, location)
@@ -198,11 +200,11 @@ def _answers(
                 f"(answer_start, in characters), and {hint}",
             )
         texts.append(text)
-        first = start if first is None else first
+        starts.append(start)
     if not texts:
         hint = "is not marked as impossible" if no_answers else "--task=squad2 has such questions"
         raise Unusable("without an answer", f"{location}: has no answer and {hint}")
-    return tuple(texts), first
+    return tuple(texts), tuple(starts)
 
 
 def _get(holder: Any, key: str, kind: type, location: str) -> Any:
@@ -243,6 +245,7 @@ class SplitCounts(splits.SplitCounts):
       impossible: the number of questions without an answer.
       cut_questions: the number of questions that were cut.
       answered: the number of windows that contain the answer.
+      cut_answers: the number of questions of which no answer is made of whole tokens.
       unusable: the rows of the questions that were left out here.
     """
 
@@ -250,6 +253,7 @@ class SplitCounts(splits.SplitCounts):
     impossible: int = 0
     cut_questions: int = 0
     answered: int = 0
+    cut_answers: int = 0
     unusable: list[int] = dataclasses.field(default_factory=list)
 
 
@@ -273,12 +277,16 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
         """See `builder.Builder`."""
         windows.check(self.tokenizer, self.max_length, self.doc_stride, self.max_query_length)
         self._rows: dict[str, list[QuestionRow]] = {}
+        self._first_answers: list[str] = []
 
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[QuestionRow]:
         """See `builder.Builder`."""
         answered = not split.startswith("test")
         questions = read(self.files[split], self.task.no_answers, answered, counts.bad)
         self._rows[split] = list(enumerate(questions))
+        self._first_answers += [
+            item.question.answers[0] for _, item in self._rows[split] if item.question.answers
+        ]
         return self._rows[split]
 
     def examples(self) -> Make[QuestionRow, SplitCounts]:
@@ -288,7 +296,13 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             max_length=self.max_length,
             doc_stride=self.doc_stride,
             max_query_length=self.max_query_length,
+            rule=self.task.answer_rule,
         )
+
+    def finish(self) -> None:
+        """See `builder.Builder`."""
+        if note := rule_note(self.task.answer_rule, self._first_answers):
+            self.report(note)
 
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
         """See `builder.Builder`."""
@@ -310,6 +324,7 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             "without_answer": counts.impossible,
             "cut_questions": counts.cut_questions,
             "with_answer_in_window": counts.answered,
+            "cut_answers": counts.cut_answers or None,
         }
 
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
@@ -340,6 +355,12 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             parts.append(f"{counts.impossible:,} questions without one")
         if counts.cut_questions:
             parts.append(f"{counts.cut_questions:,} questions cut")
+        if counts.cut_answers:
+            share = counts.cut_answers / counts.questions
+            parts.append(
+                f"{counts.cut_answers:,} answers that begin or end inside a token ({share:.1%}), "
+                f"so exact match cannot exceed {1 - share:.1%}"
+            )
         return [*parts, *counts.left_out(), *([] if counts.labelled else ["no answers"])]
 
 
@@ -353,8 +374,54 @@ class _Item:
     answer: tuple[int, int] | None
 
 
+def rule_note(rule: str, answers: Sequence[str]) -> str:
+    """Returns a line about answers to which SQuAD's rule does not suit; "" if there is none."""
+    count = sum(map(_has_other_letters, answers))
+    if (rule or answer_rules.DEFAULT) != answer_rules.DEFAULT or count <= len(answers) / 2:
+        return ""
+    return (
+        f"{count:,} of {len(answers):,} answers have letters that are not Latin, and SQuAD's exact "
+        "match and F1 are of English: --answers names a rule for other languages ("
+        f"{', '.join(name for name in answer_rules.RULES if name != answer_rules.DEFAULT)})"
+    )
+
+
+def _has_other_letters(text: str) -> bool:
+    latin = lambda c: c < "\u0250" or "\u1e00" <= c <= "\u1eff"  # noqa: E731
+    return any(c.isalpha() and not latin(c) for c in text)
+
+
+def _is_cut(item: FileQuestion, rule: str, starts: np.ndarray, ends: np.ndarray) -> bool:
+    """Returns whether no answer, wherever its text occurs in the context, is of whole tokens.
+
+    Args:
+      item: a question with answers.
+      rule: how answers are compared; see `official.tasks.answer_rules`.
+      starts: first character of each token of the context.
+      ends: the character after the last one of each token.
+    """
+    normalize, question = answer_rules.rule_of(rule).normalize, item.question
+    right = {normalize(answer) for answer in question.answers or ()}
+
+    def fits(answer: str, start: int) -> bool:
+        tokens = windows.answer_tokens(starts, ends, start, start + len(answer))
+        if tokens is None:
+            return False
+        first, last = tokens
+        return normalize(question.context[starts[first] : ends[last]]) in right
+
+    pairs = zip(question.answers or (), item.starts, strict=True)
+    if any(fits(answer, start) for answer, start in pairs):
+        return False
+    return not any(
+        fits(answer, found.start())
+        for answer in dict.fromkeys(question.answers or ())
+        for found in re.finditer(f"(?i:(?={re.escape(answer)}))", question.context)
+    )
+
+
 def _tokenized(
-    rows: Sequence[QuestionRow], tokenizer: Tokenizer, counts: SplitCounts
+    rows: Sequence[QuestionRow], tokenizer: Tokenizer, counts: SplitCounts, rule: str
 ) -> Iterator[_Item]:
     """Yields the questions that can be used."""
     contexts = list(dict.fromkeys(item.question.context for _, item in rows))
@@ -363,9 +430,9 @@ def _tokenized(
         question = item.question
         ids, starts, ends = tokens[question.context]
         answer = None
-        if item.start is not None and question.answers:
-            end = item.start + len(question.answers[0])
-            answer = windows.answer_tokens(starts, ends, item.start, end)
+        if question.answers:
+            end = item.starts[0] + len(question.answers[0])
+            answer = windows.answer_tokens(starts, ends, item.starts[0], end)
             if answer is None:
                 counts.bad(
                     "answer without a token",
@@ -374,6 +441,7 @@ def _tokenized(
                 )
                 counts.unusable.append(row)
                 continue
+            counts.cut_answers += _is_cut(item, rule, starts, ends)
         yield _Item(row, question, ids, answer)
 
 
@@ -384,9 +452,10 @@ def _examples(
     max_length: int,
     doc_stride: int,
     max_query_length: int,
+    rule: str,
 ) -> Iterator[Example]:
     """Yields the windows of some questions and counts them."""
-    items = list(_tokenized(rows, tokenizer, counts))
+    items = list(_tokenized(rows, tokenizer, counts, rule))
     if not items:
         return
     question_ids = tokenizer.encode([item.question.text for item in items])

@@ -6,6 +6,7 @@ answers are kept beside the shards as texts (`official.shards.side_texts`).
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,13 +14,15 @@ import numpy as np
 
 from official.shards import side_texts
 from official.shards.side_texts import Reference
-from official.tasks import SPLITS, Description, Task, text_to_text
+from official.tasks import SPLITS, Description, Task, metric_settings, text_to_text
 from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, labelled_text, multiple_choice, span, splits, tables
 from tfrecords_tools.tasks.splits import Example, Make, Splits
+
+_ENGLISH = re.compile("[a-z0-9]")
 
 
 @dataclasses.dataclass
@@ -63,6 +66,7 @@ class Builder(builder.Builder["Pair", SplitCounts]):
         self.task = _with_labels(
             self.task, self.files, self.tokenizer, self.format, self.skip_bad_rows
         )
+        self._first_answers: list[str] = []
 
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Pair"]:
         """See `builder.Builder`."""
@@ -76,7 +80,19 @@ class Builder(builder.Builder["Pair", SplitCounts]):
 
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
         """See `builder.Builder`."""
+        if self.task.answers in ("span", "generation"):
+            self._first_answers += [each.answers[0] for each in counts.references if each.answers]
         return side_texts.write_references(folder, split, counts.references)
+
+    def finish(self) -> None:
+        """See `builder.Builder`."""
+        note = ""
+        if self.task.answers == "span":
+            note = span.rule_note(self.task.answer_rule, self._first_answers)
+        elif self.task.rouge_words == metric_settings.ROUGE_WORDS:
+            note = _rouge_note(self._first_answers)
+        if note:
+            self.report(note)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -105,6 +121,25 @@ class Builder(builder.Builder["Pair", SplitCounts]):
             return [*parts, "no targets"]
         parts.append(f"targets of up to {counts.longest_target} tokens")
         return [*parts, counts.shares()] if counts.targets else parts
+
+
+def _rouge_note(targets: Sequence[str]) -> str:
+    """Returns a line about targets in which ROUGE finds no word; "" if they are few.
+
+    Raises:
+      UserError: it finds none in any.
+    """
+    count = sum(not _ENGLISH.search(target.lower()) for target in targets)
+    if count <= len(targets) / 2:
+        return ""
+    what = "no target has" if count == len(targets) else f"{count:,} of {len(targets):,} lack"
+    note = (
+        f"{what} a letter a to z or a digit, the words of ROUGE, so two equal texts have 0: give "
+        "--rouge_words=unicode, or another metric, such as --metrics=chrf"
+    )
+    if count == len(targets):
+        raise UserError(note)
+    return note
 
 
 def _with_labels(

@@ -1,5 +1,6 @@
 """SQuAD's files: what is read, what is refused, and the shards that they become."""
 
+import dataclasses
 import json
 import os
 import re
@@ -9,7 +10,10 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+from official import config as configs
 from official import tasks, tokenizers
+from official.data import ShardDataset
+from official.evaluation import notes, squad_metrics
 from official.shards import manifest, parsing, shard_folder, side_texts
 from official.utils.errors import UserError
 from tests import small, squads
@@ -33,14 +37,14 @@ def test_questions_with_their_answers(tmp_path):
     assert first.question == side_texts.Question(
         "q1", "What?", "Bada bede, bédu.", ("bede", "bédu")
     )
-    assert first.start == 5
-    assert second.question.answers == () and second.start is None
+    assert first.starts == (5, 11)
+    assert second.question.answers == () and second.starts == ()
     # The same without answers, for a test split.
     document = squads.document(("Bada.", [("q1", "What?", [])]))
     del document["data"][0]["paragraphs"][0]["qas"][0]["answers"]
     path.write_text(json.dumps(document))
     (only,) = span.read(path, answered=False)
-    assert only.question.answers is None and only.start is None
+    assert only.question.answers is None and only.starts == ()
 
 
 P = "article 1 (Title), paragraph 1, question 'q1'"
@@ -315,3 +319,75 @@ def test_a_file_that_is_larger_than_memory_is_not_read(tmp_path):
     os.truncate(path, 1 << 40)
     with pytest.raises(UserError, match="train.json has more than 4,294,967,296 bytes"):
         list(span.read(path))
+
+
+CHINESE = [
+    ("他在北京大学学习。", [("q1", "他在哪？", [("北京大学", 2)])]),
+    ("叫“李明”。", [("q2", "叫？", [("“李明", 1)])]),
+]
+
+
+def built_of(folder, paragraphs, words, rule="squad", **more):
+    """Returns the manifest of a validation split, and the lines about it."""
+    lines = []
+    folder.mkdir()
+    built = task_builder.build(
+        dataclasses.replace(tasks.TASKS["squad1"], answer_rule=rule),
+        {"validation": write(folder / "a.json", *paragraphs)},
+        tokenizers.load(small.tokenizer_folder(folder / "tok", words)),
+        folder / "shards", **squads.SIZES, **more, report=lines.append,
+    )  # fmt: skip
+    return built, lines
+
+
+def test_the_rule_by_which_answers_are_compared_is_kept(tmp_path):
+    words = [*"他在北京大学习哪叫李明", "“", "”", "。", "？"]
+    built, lines = built_of(tmp_path / "a", CHINESE, words)
+    assert built.task.answer_rule == "squad"
+    (note,) = lines[1:]
+    assert note.startswith("2 of 2 answers have letters that are not Latin") and "cmrc" in note
+    built, lines = built_of(tmp_path / "b", CHINESE, words, "cmrc")
+    assert built.task.answer_rule == "cmrc" and len(lines) == 1
+    folder = tmp_path / "b" / "shards"
+    answers = write_answers(tmp_path / "answers.json", {"q1": "在北京大学", "q2": "李明"})
+    figures, count, rule = squad_metrics.score_file(folder, "validation", answers)
+    assert (count, rule) == (2, "cmrc")
+    assert figures == pytest.approx({"exact_match": 0.5, "f1": (8 / 9 + 1) / 2})
+    figures, _, rule = squad_metrics.score_file(folder, "validation", answers, rule="squad")
+    assert rule == "squad" and figures == {"exact_match": 0, "f1": 0}
+    # A folder of an earlier version names no rule.
+    path = folder / "manifest.json"
+    values = json.loads(path.read_text())
+    del values["task"]["answer_rule"], values["checksum"]
+    path.write_text(json.dumps(values))
+    assert manifest.read(folder).task.answer_rule is None
+    assert squad_metrics.score_file(folder, "validation", answers)[2] == "squad"
+
+
+def write_answers(path, answers):
+    path.write_text(json.dumps(answers))
+    return path
+
+
+def test_answers_that_are_not_made_of_whole_tokens_are_counted(tmp_path):
+    paragraphs = [
+        ("bada bodo", [("q1", "bo", [("bod", 5)]), ("q2", "ba", [("bada", 0)])]),
+        # The second answer, and another place of the first, are whole tokens.
+        ("badu. badu BAD", [("q3", "ba", [("bad", 0), ("badu.", 0)]), ("q4", "ba", [("bad", 0)])]),
+    ]
+    words = ["bada", "bodo", "badu", "bad", ".", "bo", "ba"]
+    built, (line,) = built_of(tmp_path / "a", paragraphs, words)
+    assert built.totals.splits["validation"].cut_answers == 1
+    assert (
+        "1 answers that begin or end inside a token (25.0%), so exact match cannot exceed 75.0%"
+        in line
+    )
+    config = configs.from_dict(
+        {"name": "x", "objectives": [{"type": "span_answer"}], "recipe": {"steps": 1}}
+    )
+    source = ShardDataset(tmp_path / "a" / "shards", config, "validation")
+    assert list(notes.of_source(source)) == [
+        "validation: exact match and F1 of answers by the rule squad",
+        "validation: 1 of 4 answers begin or end inside a token, so exact match cannot exceed "
+        "0.750",
+    ]
