@@ -11,6 +11,7 @@ from official.data.collection import Measured
 from official.data.mixture import Mixture
 from official.evaluation import text_metrics
 from official.shards import side_texts
+from official.shards.manifest import TaskTotals
 from official.tasks import answer_rules
 from official.utils.errors import UserError
 
@@ -57,7 +58,8 @@ def _of_answers(source: ShardDataset) -> Iterator[str]:
         f"{source.split}: exact match and F1 of answers by the rule "
         f"{task.answer_rule or answer_rules.DEFAULT}"
     )
-    totals = source.manifest.totals.splits.get(source.split)
+    counts = source.manifest.totals
+    totals = counts.splits.get(source.split) if isinstance(counts, TaskTotals) else None
     if totals and totals.cut_answers and totals.questions:
         share = totals.cut_answers / totals.questions
         yield (

@@ -79,8 +79,9 @@ def evaluate(
         for name, source, model in trained.restored(opened, predicting=False):
             evaluator = trained.evaluator(model, report)
             metrics_by_split[name] = metrics = evaluator.run(source)
-            for line in notes.of_source(source) if report else ():
-                report(line)
+            if report is not None:
+                for line in notes.of_source(source):
+                    report(line)
             if entropy := target_entropy(source, evaluator.batch_size):
                 metrics["target_entropy"] = entropy
             if pseudo:

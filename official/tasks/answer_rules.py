@@ -109,7 +109,7 @@ def _cmrc_parts(answer: str) -> list[str]:
     Here it is one sentence: of several, a point at the end of the first is a part of its last word.
     """
     words = _tokenizer()
-    parts = []
+    parts: list[str] = []
     for piece in re.split(f"({_IDEOGRAPH.pattern})", _cmrc(answer)):
         parts += [piece] if _IDEOGRAPH.fullmatch(piece) else words(piece)
     return parts

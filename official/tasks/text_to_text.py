@@ -26,6 +26,7 @@ TEXT_METRICS = tuple(
     for name in METRICS["text_to_text"]
     if name.startswith(("exact_match", "bleu", "chrf", "rouge"))
 )
+_SETTINGS = {"bleu": "bleu_tokenization", "rouge": "rouge_words"}  # the flag of each metric
 # What a model answers to a question without an answer.
 NO_ANSWER = "unanswerable"
 # The characters that have blanks around them in questions, contexts and answers. The release of T5
@@ -111,18 +112,19 @@ def generation(
                 f"texts have no metric {name!r}{nearest(name, TEXT_METRICS)}: their metrics are "
                 f"{listed(TEXT_METRICS)}"
             )
-    settings = {}
-    for flag, value, default, metric in (
-        ("bleu_tokenization", bleu_tokenization, metric_settings.TOKENIZATION, "bleu"),
-        ("rouge_words", rouge_words, metric_settings.ROUGE_WORDS, "rouge"),
+    measured = {metric: any(name.startswith(metric) for name in metrics) for metric in _SETTINGS}
+    for (metric, flag), value in zip(
+        _SETTINGS.items(), (bleu_tokenization, rouge_words), strict=True
     ):
-        if any(name.startswith(metric) for name in metrics):
-            settings[flag] = value or default
-        elif value:
+        if value and not measured[metric]:
             raise UserError(
                 f"--{flag}={value} is for the metric {metric}: name it in --metrics, or remove the "
                 "flag"
             )
+    if measured["bleu"]:
+        bleu_tokenization = bleu_tokenization or metric_settings.TOKENIZATION
+    if measured["rouge"]:
+        rouge_words = rouge_words or metric_settings.ROUGE_WORDS
     return Task(
         name="generation",
         kind="text_to_text",
@@ -130,7 +132,8 @@ def generation(
         metrics=tuple(metrics) or ("exact_match",),
         answers="generation",
         prefix=prefix,
-        **settings,
+        bleu_tokenization=bleu_tokenization or "",
+        rouge_words=rouge_words or "",
     )
 
 
