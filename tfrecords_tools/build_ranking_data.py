@@ -11,13 +11,15 @@ Formats, and the files that --input must contain:
              interest) become 4 to 1, all others 0. .T is ignored, because .W begins with the title.
   cisi       CISI.ALL, CISI.QRY and CISI.REL; documents that CISI.REL lists are relevant.
   wikiqa     train.tsv, dev.tsv and test.tsv with qid, question, answer and label.
+  squad      *.json of SQuAD's form, or --input is such a file. Each different paragraph is a
+             document, which is relevant for its questions.
   beir       corpus.jsonl, queries.jsonl and qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv.
   ranking    what this command writes: queries.tsv, documents.tsv, qrels and a run for each split.
 
-It writes queries.tsv, documents.tsv, qrels, and a BM25 run for each split. For Cranfield and CISI,
-a run has the --depth best documents of each query, and --validation and --test are random shares of
-the queries. For WikiQA, a run has the answers of each question, in the splits of WikiQA. For BEIR,
-splits are those of the judgments. The metrics of the runs are a baseline.
+It writes queries.tsv, documents.tsv, qrels, and a BM25 run for each split. For Cranfield, CISI and
+SQuAD, a run has the --depth best documents of each query, and --validation and --test are random
+shares of the queries. For WikiQA, a run has the answers of each question, in the splits of WikiQA.
+For BEIR, splits are those of the judgments. The metrics of the runs are a baseline.
 
 With --to=beir it writes a folder of BEIR, which `official.main --mode=search` searches and scores.
 """
@@ -146,6 +148,33 @@ def read_wikiqa(folder: AnyPath) -> Collection:
     return _usable(collection)
 
 
+def read_squad(folder: AnyPath) -> Collection:
+    """Reads files of SQuAD's form (see the module); equal paragraphs are one document."""
+    from tfrecords_tools.tasks import span  # loads TensorFlow
+
+    files: list[AnyPath] = [folder]
+    if folder.is_dir():
+        files = sorted(folder.glob("*.json"), key=str)
+    if not files:
+        raise UserError(f"{folder} has no .json: --format=squad reads files of SQuAD's form")
+    collection = Collection({}, {}, {})
+    numbers: dict[str, str] = {}
+    for path in files:
+        for context, questions, where in span.paragraphs(path):
+            document = numbers.setdefault(context, f"p{len(numbers) + 1}")
+            collection.documents[document] = " ".join(context.split())
+            for key, text in span.asked(questions, where):
+                try:
+                    query = trec.check_id(key)
+                except ValueError as error:
+                    raise UserError(f"{where}: {error}") from None
+                if query in collection.queries:
+                    raise UserError(f"{where}: the id {query!r} is that of an earlier question")
+                collection.queries[query] = " ".join(text.split())
+                collection.qrels[query] = {document: 1}
+    return _usable(collection)
+
+
 def read_beir(folder: AnyPath) -> Collection:
     """Reads a folder of BEIR (see the module)."""
     collection = Collection({}, {}, {})
@@ -268,6 +297,7 @@ READERS = {
     "cranfield": read_cranfield,
     "cisi": read_cisi,
     "wikiqa": read_wikiqa,
+    "squad": read_squad,
     "beir": read_beir,
     "ranking": read_ranking,
 }
@@ -366,10 +396,11 @@ def main(argv: list[str]) -> None:
     del argv
     options = flags.FLAGS
     errors.require(options, "format", "input", "output")
-    if options.validation + options.test >= 1:
+    held_out = options.validation + options.test
+    if held_out > 1 or held_out == 1 > options.test:
         raise UserError(
             f"--validation={options.validation} and --test={options.test} leave nothing to learn "
-            "from: their sum must be less than 1"
+            "from: their sum must be less than 1 (--validation=0 --test=1 makes a test set of all)"
         )
     collection = READERS[options.format](paths.path(options.input))
     if not collection.splits:

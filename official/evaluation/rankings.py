@@ -26,6 +26,7 @@ _MEASURES = {
     "ndcg_20": "nDCG@20",
     "mrr": "RR",
     "map": "AP",
+    "recall_1": "R@1",
     "recall_100": "R@100",
 }
 

@@ -81,7 +81,16 @@ KINDS = {
     "ranking": Kind(
         targets=(),
         objectives=("ranking", "kernel_ranking"),
-        metrics=("ndcg_20", "err_20", "mrr", "map", "ndcg_10", "mrr_10", "recall_100"),
+        metrics=(
+            "ndcg_20",
+            "err_20",
+            "mrr",
+            "map",
+            "ndcg_10",
+            "mrr_10",
+            "recall_1",
+            "recall_100",
+        ),
         method="rank",
         builder="tfrecords_tools.tasks.ranking",
         scorer="official.evaluation.rankings",

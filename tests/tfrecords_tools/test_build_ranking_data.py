@@ -1,3 +1,4 @@
+import json
 import math
 import tracemalloc
 
@@ -77,6 +78,47 @@ def test_wikiqa(tmp_path):
         "answers given twice": 1,
         "queries without a relevant document": 1,
     }
+
+
+def squad(*paragraphs):
+    """A file of SQuAD's form, of contexts and their questions."""
+    listed = [
+        {"context": context, "qas": [{"id": key, "question": text} for key, text in asked.items()]}
+        for context, asked in paragraphs
+    ]
+    return json.dumps({"data": [{"title": "a", "paragraphs": listed}]})
+
+
+def test_squad(tmp_path):
+    files = {
+        "one.json": squad(
+            ("A wing.\nIts lift.", {"q1": "What lifts?", "q2": "Why?"}), ("Heat.", {})
+        ),
+        "two.json": squad(("A wing.\nIts lift.", {"q3": " Where  is it?"}), ("Flow.", {"q4": "?"})),
+    }
+    folder = write(tmp_path / "in", files)
+    result = build_ranking_data.read_squad(folder)
+    # A paragraph without questions is searched too, and one that stands twice is one document.
+    assert result.documents == {"p1": "A wing. Its lift.", "p2": "Heat.", "p3": "Flow."}
+    assert result.queries == {"q1": "What lifts?", "q2": "Why?", "q3": "Where is it?", "q4": "?"}
+    assert result.qrels == {"q1": {"p1": 1}, "q2": {"p1": 1}, "q3": {"p1": 1}, "q4": {"p3": 1}}
+    assert list(build_ranking_data.read_squad(folder / "two.json").queries) == ["q3", "q4"]
+    (folder / "two.json").write_text(squad(("Flow.", {"q1": "?"})))
+    with pytest.raises(
+        UserError, match="two.json: article 1 .* paragraph 1: the id 'q1' is that of"
+    ):
+        build_ranking_data.read_squad(folder)
+    (folder / "two.json").write_text(squad(("Flow.", {"q 4": "?"})))
+    with pytest.raises(UserError, match="'q 4' cannot be an id: it is empty or has a blank in it"):
+        build_ranking_data.read_squad(folder)
+    (folder / "two.json").write_text(squad(("Flow.", {"q4": 5})))
+    with pytest.raises(UserError, match="question 'q4': 'question' is 5, expected a text"):
+        build_ranking_data.read_squad(folder)
+    (folder / "two.json").write_text('{"articles": []}')
+    with pytest.raises(UserError, match="is this one of SQuAD's files?"):
+        build_ranking_data.read_squad(folder)
+    with pytest.raises(UserError, match="has no .json: --format=squad reads files of SQuAD's form"):
+        build_ranking_data.read_squad(write(tmp_path / "none", {"a.tsv": ""}))
 
 
 def test_bm25_is_that_of_a_loop():
@@ -282,3 +324,6 @@ def test_the_command_line(tmp_path):
     done = commands.run(*command, "--validation=0.5", "--test=0.5")
     assert done.returncode == 2
     assert "leave nothing to learn from: their sum must be less than 1" in done.stderr
+    done = commands.run(*command[:-1], f"--output={tmp_path / 'all'}", "--validation=0", "--test=1")
+    assert done.returncode == 0, done.stderr
+    assert "3 documents; queries: test 3; 6 judgments" in done.stdout

@@ -112,6 +112,36 @@ def _checked(
 
 def _questions(path: AnyPath, bad: BadRows) -> Iterator[tuple[str, dict, str]]:
     """Yields the context, the unchecked question and the location of each question."""
+    for context, questions, where in paragraphs(path, bad):
+        for k, raw in enumerate(questions, 1):
+            yield context, raw, where if _named(raw) else f"{where}, question {k}"
+
+
+def asked(questions: Sequence[Any], where: str) -> Iterator[tuple[str, str]]:
+    """Yields the id and the text of each question of a paragraph, without its answers.
+
+    Raises:
+      UserError: a question has none, or of a wrong type; the message begins with `where`.
+    """
+    for k, raw in enumerate(questions, 1):
+        try:
+            key = _id(raw, where if _named(raw) else f"{where}, question {k}")
+            yield key, _clean(_get(raw, "question", str, f"{where}, question {key!r}"))
+        except Unusable as fault:
+            raise UserError(fault.args[1]) from None
+
+
+def paragraphs(path: AnyPath, bad: BadRows | None = None) -> Iterator[tuple[str, list, str]]:
+    """Yields the context, the unchecked questions and the location of each paragraph of a file.
+
+    Args:
+      path: the file.
+      bad: is called with articles and paragraphs that cannot be used.
+
+    Raises:
+      UserError: the file is not JSON or not in this format, or `bad` raises it.
+    """
+    bad = bad or BadRows()
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UserError(
@@ -150,8 +180,7 @@ def _questions(path: AnyPath, bad: BadRows) -> Iterator[tuple[str, dict, str]]:
             except Unusable as fault:
                 bad(*fault.args)
                 continue
-            for k, raw in enumerate(questions, 1):
-                yield context, raw, where if _named(raw) else f"{where}, question {k}"
+            yield context, questions, where
 
 
 def _named(raw: Any) -> bool:

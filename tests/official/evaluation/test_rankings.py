@@ -43,7 +43,7 @@ def test_figures_are_those_of_ir_measures(seed):
     computed = rankings.compute(tasks.METRICS["ranking"], qrels, run)
     assert list(computed) == list(tasks.METRICS["ranking"])
     measures = {"ndcg_20": nDCG @ 20, "ndcg_10": nDCG @ 10, "mrr": RR, "map": AP}
-    measures["recall_100"] = R @ 100
+    measures |= {"recall_1": R @ 1, "recall_100": R @ 100}
     theirs = ir_measures.calc_aggregate(measures.values(), qrels, _known(qrels, run))
     for name, measure in measures.items():
         assert computed[name] == pytest.approx(theirs[measure], abs=1e-9)
@@ -109,6 +109,7 @@ def test_by_hand():
         "map": (1 / 2 + 2 / 3) / 2,
         "ndcg_10": actual / ideal,
         "mrr_10": 1 / 2,
+        "recall_1": 0,
         "recall_100": 1,
     }
     assert computed == pytest.approx({name: value / 2 for name, value in expected.items()})
