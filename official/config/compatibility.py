@@ -49,8 +49,9 @@ def check(config: Config, source: str) -> None:
         except ValueError as error:
             raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
     names = [objective.name for objective in config.objectives]
-    for repeated in {name for name in names if names.count(name) > 1}:
-        raise UserError(f"{source}: objectives: two have the name {repeated}")
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{source}: objectives: two have the name {name}")
     if config.encoder is not None:
         pooling = config.encoder if config.segments else with_pooler(config.encoder, config)
         check_encoder(config.objectives, pooling, source)

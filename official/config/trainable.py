@@ -67,7 +67,7 @@ class Trainable:
             raise ValueError(
                 "unfreeze_every: needs layers, the number of layers that learn from the start"
             )
-        for alone in {"adapters", "lora"} & set(self.keys):
+        for alone in sorted({"adapters", "lora"} & set(self.keys)):
             if others := [key for key in self.keys if key != alone]:
                 raise ValueError(f"{alone}: not supported with {others[0]}; remove one of them")
 

@@ -13,7 +13,7 @@ from official.corruption.vocabulary import check_tokens
 from official.data.shards import Shards
 from official.shards import features, manifest, shard_folder
 from official.tasks import KINDS
-from official.utils.errors import UserError
+from official.utils.errors import UserError, warn
 
 
 def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:
@@ -250,8 +250,8 @@ def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:
 def check_labels(config: configs.Config, content: manifest.Manifest, folder: str) -> None:
     """Checks that the labels of the data are those of a trained model.
 
-    The names may differ, as they do for converted models. The number of labels must be the same,
-    and the same names must have the same ids.
+    The names may differ, as they do for converted models: a warning then says which class is taken
+    for which. The number of labels must be the same, and the same names must have the same ids.
 
     Args:
       config: the config of the model.
@@ -263,10 +263,14 @@ def check_labels(config: configs.Config, content: manifest.Manifest, folder: str
     """
     for objective in config.objectives:
         ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(content))
-        if not ours or not labels:
+        if not ours or not labels or ours == labels:
             continue
-        if len(ours) != len(labels) or (ours != labels and set(ours) == set(labels)):
+        pairs = list(zip(ours, labels, strict=False))
+        moved = any(mine != other and mine in labels for mine, other in pairs)
+        if len(ours) != len(labels) or moved:
             raise UserError(
                 f"{folder}: its labels are {', '.join(labels)}, and the model knows "
                 f"{', '.join(ours)}: name the shards of the model's own task"
             )
+        shown = ", ".join(f"{mine} = {other}" for mine, other in pairs if mine != other)
+        warn(f"{folder}: the classes of the model are those of the data by their order: {shown}")

@@ -481,7 +481,7 @@ class Heads(FieldMaker):
         """See `FieldMaker`."""
         made = {}
         for task, names in self.heads.items():
-            for name in self.gives.intersection(names):
+            for name in sorted(self.gives.intersection(names)):
                 field = name.removeprefix(f"{task}/")
                 if task == self.task:
                     made[name] = batch[field]

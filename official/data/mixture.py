@@ -380,7 +380,7 @@ def _check_texts(sources: Sequence[ShardDataset]) -> None:
 def _alike(batch: dict[str, tf.Tensor], names: set[str], length: int) -> dict[str, tf.Tensor]:
     """Returns the fields of a batch that all tasks have, with targets of one length [B, U]."""
     batch = {name: batch[name] for name in sorted(names)}
-    for name in {"target_ids", "target_mask"} & names:
+    for name in sorted({"target_ids", "target_mask"} & names):
         missing = length - batch[name].shape[1]
         batch[name] = tf.pad(batch[name], [[0, 0], [0, missing]])  # The padding is 0 and False.
     return batch

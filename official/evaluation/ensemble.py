@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.data import ShardDataset
-from official.evaluation import rows
+from official.evaluation import notes, rows
 from official.evaluation.evaluator import Outputs, ReplicaLoop, Scorer
 from official.evaluation.run import TrainedModel, write_predictions, write_submission
 from official.modeling.model import Model
@@ -188,6 +188,9 @@ class Ensemble:
         """
         source.check(self._trained[0].config)
         scorer = self.scorer(source)
+        if self._report is not None:
+            for line in notes.of_source(source):
+                self._report(line)
         numbers = range(len(self._members))
         found = self._predictions(source, scorer.outputs, [[*numbers], *([i] for i in numbers)])
         weights = np.ones(len(found[0]["row"]), np.float32)
@@ -326,7 +329,7 @@ class Ensemble:
                 f"row {lone[0]} of the {split} split is in {where[0]} and not in {where[1]}, and "
                 f"{len(lone) - 1:,} more: {advice}"
             )
-        for name in first.keys() & other.keys() - {"row", "outputs"}:
+        for name in sorted(first.keys() & other.keys() - {"row", "outputs"}):
             differ = first[name] != other[name]
             if len(found := np.flatnonzero(differ.reshape(len(differ), -1).any(axis=1))):
                 raise UserError(

@@ -188,7 +188,12 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
             sequence_labeling.f1_score(true, predicted, **how, **strict) if any_entity else 0.0
         ),
         "accuracy": sum(a == b for a, b in pairs) / max(1, len(pairs)),
-        "macro_f1": sequence_labeling.f1_score(true, predicted, average="macro", zero_division=0),
+        # Of no entity at all, seqeval has 0 by `micro` and NaN by `macro`.
+        "macro_f1": (
+            sequence_labeling.f1_score(true, predicted, average="macro", zero_division=0)
+            if any_entity
+            else 0.0
+        ),
     }
     kinds = sorted({kind for row in true for kind, _, _ in tag_rules.entities(row)})
     if kinds:

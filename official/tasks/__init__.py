@@ -23,6 +23,7 @@ from official.tasks.task import (
     Task,
     description_from_dict,
     listed,
+    look_alike,
     nearest,
     no_such_head,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "find",
     "generic",
     "listed",
+    "look_alike",
     "nearest",
     "no_such_head",
     "ranking",

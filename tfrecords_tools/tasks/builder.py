@@ -16,7 +16,7 @@ import numpy as np
 
 from official.shards import manifest
 from official.shards.manifest import TaskSettings, TaskTotals
-from official.tasks import KINDS, SPLITS, Description, Task, kinds
+from official.tasks import KINDS, SPLITS, Description, Task, kinds, look_alike
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils import paths
 from official.utils.errors import UserError
@@ -108,6 +108,8 @@ class Builder(Generic[Row, AnyCounts]):
           UserError: files, rows or options cannot be used.
         """
         self.prepare()
+        if note := look_alike(self.task.labels):
+            self.report(note)
         shards: list[manifest.Shard] = []
         files: dict[str, str] = {}
         counts: dict[str, AnyCounts] = {}

@@ -151,7 +151,8 @@ def with_labels_of_train_file(
             f"{files['train']}: column {column!r} holds {shown}, and at least two labels are needed"
         )
     try:
-        labels = sorted(values, key=int)
+        # Several may be one number (1, 01), and the order of a set differs from run to run.
+        labels = sorted(values, key=lambda value: (int(value), value))
     except ValueError:
         labels = sorted(values)
     task = dataclasses.replace(task, labels=tuple(labels), values=())

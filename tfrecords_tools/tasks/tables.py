@@ -263,10 +263,11 @@ def _objects(
                 f"its keys are {', '.join(map(repr, value))}",
             )
         elif absent - missing:
+            given = ", ".join(map(repr, sorted(absent - missing)))
             bad(
                 "labelled among unlabelled",
-                f"{path}, line {line}: has {', '.join(map(repr, absent - missing))}, which the "
-                "first row lacks: give it in all rows or in none",
+                f"{path}, line {line}: has {given}, which the first row lacks: give it in all rows "
+                "or in none",
             )
         elif nested:
             bad(

@@ -71,6 +71,7 @@ def test_strict_metrics_of_bioes_and_of_no_entity():
     assert mine["f1_X"] == 1.0
     nothing = tags.compute([["O"]], [["O"]])
     assert (nothing["f1"], nothing["strict_f1"], nothing["accuracy"]) == (0.0, 0.0, 1.0)
+    assert nothing["macro_f1"] == 0.0  # seqeval's mean of no type is NaN
 
 
 def test_files(tmp_path):

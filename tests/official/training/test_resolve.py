@@ -258,7 +258,7 @@ def test_the_task_is_noted_for_serving(tmp_path):
         task_file.read(tmp_path)
 
 
-def test_data_with_other_classes_than_the_model_is_refused():
+def test_data_with_other_classes_than_the_model_is_refused(capsys):
     encoder = {"type": "transformer"}
     config = resolve.fill_in(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
 
@@ -268,11 +268,16 @@ def test_data_with_other_classes_than_the_model_is_refused():
         )
 
     check("a", "b", "c")
-    check("LABEL_0", "LABEL_1", "LABEL_2")
     check()
+    assert capsys.readouterr().err == ""
+    check("LABEL_0", "LABEL_1", "LABEL_2")
+    assert capsys.readouterr().err == (
+        "warning: shards: the classes of the model are those of the data by their order: "
+        "a = LABEL_0, b = LABEL_1, c = LABEL_2\n"
+    )
     check_labels(config, Manifest(None), "shards")
     message = "shards: its labels are {}, and the model knows a, b, c: name the shards of the model"
-    for labels in (("a", "b"), ("b", "a", "c")):
+    for labels in (("a", "b"), ("b", "a", "c"), ("x", "a", "c")):
         with pytest.raises(UserError, match=message.format(", ".join(labels))):
             check(*labels)
 

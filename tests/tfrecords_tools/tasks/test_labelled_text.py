@@ -536,3 +536,33 @@ def test_a_train_file_without_labels_is_text_for_a_teacher(tmp_path, tokenizer):
         _build(SENTIMENT, files, tokenizer, tmp_path / "refused", unlabelled_train=True)
     with pytest.raises(UserError, match="label"):
         _build(task, files, tokenizer, tmp_path / "refused")
+
+
+def test_labels_of_one_number_have_one_order(tmp_path):
+    """Of a set of these, whose order depends on the seed of Python's hashes."""
+    forms = ["1".zfill(width) for width in range(20, 0, -1)]
+    rows = "".join(f"a\t{label}\n" for label in [*forms[1::2], "2", *forms[::2]])
+    files = _files(tmp_path, train="text\tlabel\n" + rows)
+    task = labelled_text.with_labels_of_train_file(SENTIMENT, files, None, False)
+    assert task.labels == (*forms, "2")
+
+
+def test_labels_that_look_alike_are_named(tmp_path, tokenizer):
+    composed, decomposed = "soci\u00e9t\u00e9", "socie\u0301te\u0301"
+    rows = [f"a\t{label}" for label in (composed, decomposed, "sport")]
+    lines = []
+    built = task_builder.build(
+        SENTIMENT, _files(tmp_path, train="\n".join(["text\tlabel", *rows])), tokenizer,
+        tmp_path / "out", 16, report=lines.append,
+    )  # fmt: skip
+    assert set(built.task.labels) == {composed, decomposed, "sport"}
+    assert lines[0].startswith(
+        r"labels that look alike and are not the same characters: 'socie\u0301te\u0301'; "
+        r"'soci\xe9t\xe9': if"
+    )
+    files = _files(
+        tmp_path, train=f"text\tlabel\na\tsport\nb\t{composed}\n",
+        validation=f"text\tlabel\na\t{decomposed}\n",
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"\('socie\\u0301te\\u0301' in Unicode, where 'soci\\xe9t"):
+        _build(SENTIMENT, files, tokenizer, tmp_path / "two")
