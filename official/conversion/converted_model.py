@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,15 @@ from official.conversion.mapping import LazyTensors
 from official.conversion.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
-from official.tokenizers import added_tokens, file_formats, sentencepiece, wordpiece
+from official.tokenizers import (
+    added_tokens,
+    file_formats,
+    folders,
+    loading,
+    sentencepiece,
+    wordpiece,
+)
+from official.tokenizers.folders import Look
 from official.tokenizers.pair_forms import SEPARATORS
 from official.utils import paths, strict
 from official.utils.errors import UserError
@@ -82,8 +90,9 @@ def read(
         heads = system.heads_of(names, described)
     encoder = system.encoder_config(described, str(source), heads, **system.fields_of(names, heads))
     objectives = system.objectives(heads, described, str(source))
-    config = config_of(folder.resolve().name, encoder, objectives, system)
     tokenizer = tokenizer_of(folder, encoder.vocab_size, source, system)
+    name = folder.resolve().name
+    config = config_of(name, encoder, objectives, system, tokenizer.max_tokens)
     try:
         shapes = model_folder.shapes(config)
     except UserError as error:
@@ -112,13 +121,25 @@ def check_types(described: Mapping[str, Any], source: str | os.PathLike) -> None
 
 
 def config_of(
-    name: str, encoder: Any, objectives: Sequence[Any], system: System
+    name: str,
+    encoder: Any,
+    objectives: Sequence[Any],
+    system: System,
+    max_tokens: int | None = None,
 ) -> configs.ResolvedConfig:
-    """Returns the config of a converted model. Heads of pretraining have settings for training."""
+    """Returns the config of a converted model. Heads of pretraining have settings for training.
+
+    Args:
+      name: the name of the model.
+      encoder: the config of the encoder.
+      objectives: those of the model.
+      system: the table of the system.
+      max_tokens: the length at which the tokenizer cuts texts; None = it cuts none.
+    """
     kinds = [kind_of(objective) for objective in objectives]
     raw: dict[str, Any] = {"name": name}
     if any(kind.segments for kind in kinds):
-        length = min(system.max_length, encoder.max_positions)
+        length = min(system.max_length, encoder.max_positions, max_tokens or system.max_length)
         raw["segments"] = {**system.segments, "max_length": length}
     if any(kind.corruption for kind in kinds):
         raw["corruption"] = {"type": "token_masks", **system.corruption}
@@ -157,21 +178,19 @@ def tokenizer_of(
     vocabulary = present[0] if present else folder / system.vocabulary
     tokenizer: tokenizers.Tokenizer
     if (model := folder / sentencepiece.DEBERTA_FILE).exists():
-        vocabulary = model  # a tokenizer.json beside it has the same pieces
-        tokenizer = _deberta_tokenizer(vocabulary)
+        vocabulary = model
+        tokenizer = _of_model(vocabulary, defaults, _deberta_tokenizer)
     elif present:
-        tokenizer = tokenizers.load(folder, defaults)
+        tokenizer = tokenizers.load(folder, defaults, foreign=True)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
-        content = paths.read_bytes(vocabulary)
         unused = system.model_type == "camembert"
-        content = sentencepiece.with_fairseq_ids(content, unused, str(vocabulary))
-        listed = added_tokens.read(folder, file_formats.read_settings(folder))
-        settings = {**sentencepiece.FAIRSEQ, added_tokens.LISTED: listed}
-        tokenizer = tokenizers.SentencePiece(content, False, settings, str(vocabulary))
+        tokenizer = _of_model(
+            vocabulary, defaults, lambda path, seen: _fairseq_tokenizer(path, seen, unused)
+        )
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         paths.check_file(vocabulary)
-        tokenizer = tokenizers.SentencePiece.read(vocabulary, defaults)
+        tokenizer = _of_model(vocabulary, defaults, loading.read_vocabulary)
     else:
         raise UserError(
             f"{vocabulary} is missing: put the model's vocabulary there, or its "
@@ -185,20 +204,82 @@ def tokenizer_of(
     return tokenizer
 
 
-def _deberta_tokenizer(vocabulary: AnyPath) -> tokenizers.SentencePiece:
+def _of_model(
+    vocabulary: AnyPath,
+    defaults: Mapping[str, Any],
+    read_model: Callable[[AnyPath, Look], tokenizers.Tokenizer],
+) -> tokenizers.Tokenizer:
+    """Reads a SentencePiece model with a name of its own, and the files beside it.
+
+    Args:
+      vocabulary: the model.
+      defaults: settings that apply if no file has them.
+      read_model: reads the tokenizer of the model.
+
+    Raises:
+      UserError: a file is not valid, or says something that is refused.
+    """
+    folder = vocabulary.parent
+    seen = folders.look(folder, file_formats.read_settings(folder), defaults)
+
+    def tokenizer() -> tokenizers.Tokenizer:
+        made = read_model(vocabulary, seen)
+        made.about = made.about or {"class": seen.title}
+        return made
+
+    return tokenizer() if seen.described is None else loading.described_or(tokenizer, folder, seen)
+
+
+def _fairseq_tokenizer(vocabulary: AnyPath, seen: Look, unused: bool) -> tokenizers.SentencePiece:
+    """Reads a `sentencepiece.bpe.model`, whose ids are not those of the tokenizer."""
+    content = sentencepiece.with_fairseq_ids(paths.read_bytes(vocabulary), unused, str(vocabulary))
+    settings = {
+        **sentencepiece.FAIRSEQ, added_tokens.LISTED: seen.settings[added_tokens.LISTED]
+    }  # fmt: skip
+    return tokenizers.SentencePiece(content, False, settings, str(vocabulary))
+
+
+def _deberta_tokenizer(vocabulary: AnyPath, seen: Look) -> tokenizers.SentencePiece:
     """Reads a `spm.model` and the settings beside it.
 
     Raises:
-      UserError: it is not a SentencePiece model, or the settings want another split of words.
+      UserError: it is not a SentencePiece model.
     """
-    folder = vocabulary.parent
-    settings = file_formats.read_settings(folder)
-    if file_formats.switch(settings, "split_by_punct", False):
-        raise UserError(f"{folder / file_formats.SETTINGS_FILE}: split_by_punct is not supported")
-    settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
     model = sentencepiece.with_mask(paths.read_bytes(vocabulary), str(vocabulary))
-    lower_case = file_formats.switch(settings, "do_lower_case", False)
-    return tokenizers.SentencePiece(model, lower_case, settings, str(vocabulary))
+    lower_case = file_formats.switch(seen.settings, "do_lower_case", False)
+    return tokenizers.SentencePiece(model, lower_case, seen.settings, str(vocabulary))
+
+
+def understood(converted: Converted) -> list[str]:
+    """Returns a block of lines that say how the texts of a model are read."""
+    tokenizer, config = converted.tokenizer, converted.config
+    about = dict(tokenizer.about) or {"class": "none"}
+    layout = getattr(config.encoder, "text_layout", config.encoder.layout)
+    cls, sep = tokenizer.pieces[tokenizer.cls_id], tokenizer.pieces[tokenizer.sep_id]
+    row = {"cls_first": "[CLS] A [SEP]", "cls_last": "A [SEP] [CLS]"}.get(layout, "A [SEP]")
+    form, _, types = tokenizer.pairs.words(layout).partition(", ")
+    row, form = (text.replace("[CLS]", cls).replace("[SEP]", sep) for text in (row, form))
+    length = tokenizer.max_tokens
+    positions = getattr(config.encoder, "max_positions", None)
+    says = f"{length}, as model_max_length" if length else "that of the encoder"
+    if length and positions and length > positions:
+        says = f"{positions}, the positions of the encoder"
+    lines = {
+        **about,
+        "one text": row,
+        "a pair": form,
+        "types": types,
+        "cut": f"long texts lose tokens at the {tokenizer.pairs.cut_side}",
+        "length": says,
+    }
+    if (embedding := converted.embedding) is not None:
+        if embedding.max_length is not None:
+            lines["length"] = f"{embedding.max_length}, as in sentence-transformers"
+        prompts = [f"{name} {text!r}" for name, text in embedding.prompts.items() if text]
+        lines["prompts"] = ", ".join(prompts) or "none"
+    case = about.get("case")
+    notes = [note for note in tokenizer.notes if not (case and note.endswith(case))]
+    return ["how texts are read:", *(f"  {what}: {text}" for what, text in lines.items()), *notes]
 
 
 def spare_rows(converted: Converted) -> str | None:

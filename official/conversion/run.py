@@ -97,6 +97,7 @@ def _read(
         lines.append(
             f"vectors of texts as in sentence-transformers: {converted.embedding.described()}"
         )
+    lines += converted_model.understood(converted)
     lines += converted.notes
     masked = any(objective.type == "masked_lm" for objective in converted.config.objectives)
     if masked and converted.tokenizer.mask_id is None:

@@ -21,7 +21,9 @@ import safetensors.numpy
 from official.config.parts import EncoderConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.conversion.weight_files import SAFETENSORS, Weights
+from official.serving import search
 from official.serving.text_vectors import EmbeddingSettings
+from official.tokenizers import folder_keys
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -31,6 +33,7 @@ _POOLING, _DENSE = "1_Pooling", "2_Dense"
 # Models of versions before 1 have the name of their family in this file's name.
 _LENGTHS = "sentence_*_config.json"
 _SETTINGS = "config_sentence_transformers.json"
+_KINDS = ("query", "document")  # of the texts of a search, and the names of their prompts
 _TOKENIZER = "tokenizer_config.json"
 
 # Their names of poolings and ours, in the order in which several are joined.
@@ -97,7 +100,12 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     source = str(folder / _SETTINGS)
     hint = Mapping[str, str] | None
     prompts = strict.typed(hint, general.get("prompts"), "prompts", source) or {}
-    prompts = {name: text for name, text in prompts.items() if text}
+    if any(prompts.values()):
+        # There these two stand before all others, and are empty where no file has them: `passage`
+        # and the default prompt are never put before the documents of a search.
+        prompts = {**dict.fromkeys(_KINDS, ""), **prompts}
+    else:
+        prompts = {}
     default = general.get("default_prompt_name")
     values = {
         "pooling": poolings,
@@ -199,7 +207,7 @@ def write(
     }
     general = {
         "model_type": "SentenceTransformer",
-        "prompts": dict(settings.prompts),
+        "prompts": _prompts(settings),
         "default_prompt_name": settings.default_prompt,
         "similarity_fn_name": settings.similarity,
         **({} if settings.size is None else {"truncate_dim": settings.size}),
@@ -215,6 +223,14 @@ def write(
         _SETTINGS: general,
     }.items():
         (folder / name).write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+
+
+def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
+    """Returns the prompts with those of the texts of a search under their names there."""
+    prompts = dict(settings.prompts)
+    if prompts:
+        prompts |= {kind: settings.prompt(search.prompt_of(kind, settings)) for kind in _KINDS}
+    return prompts
 
 
 def _write_dense(learnt: Projection, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:
@@ -279,6 +295,7 @@ def _max_length(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> in
     files: list[AnyPath] = sorted(folder.glob(_LENGTHS))
     config = _optional(files[0]) if files else {}
     source = str(files[0]) if files else str(folder)
+    folder_keys.check(folder_keys.LENGTHS, config, source)
     if config.get("do_lower_case") and not lower_case:
         raise UserError(
             f"{source}: do_lower_case: true, and the tokenizer keeps capitals: set do_lower_case "

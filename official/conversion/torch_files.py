@@ -41,6 +41,12 @@ _STORAGES = {
     "BoolStorage": np.dtype("?"),
 }
 # Where a training script's checkpoint keeps the tensors of the model.
+# How torch writes floats of 8 bits, and unsigned integers of more than 8.
+_SHORT_TENSOR = "torch._utils._rebuild_tensor_v3"
+SHORT_FLOATS = (
+    "floats of 8 bits and less stand for others, which a scale beside them gives; write the "
+    "weights as bfloat16 or float32 with the library that made them, and read those"
+)
 _INNER = ("state_dict", "model_state_dict", "model", "module")
 
 _MAX_PICKLE = 16 << 20  # bytes; a tensor takes about 200
@@ -397,6 +403,8 @@ def _texts(values: list[Any]) -> list[str]:
 
 
 def _named(name: str) -> _Name:
+    if name == _SHORT_TENSOR:
+        raise ValueError(f"it has tensors of the newest types: {SHORT_FLOATS}")
     if name not in _NAMES:
         raise ValueError(
             f"its pickle names {name[:100]}, which is not a tensor: only tensors are read, as "

@@ -26,7 +26,7 @@ import safetensors
 from official.conversion import hdf5
 from official.conversion.mapping import LazyTensors
 from official.conversion.system import System
-from official.conversion.torch_files import TorchFile
+from official.conversion.torch_files import SHORT_FLOATS, TorchFile
 from official.utils import json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -37,6 +37,8 @@ KERAS = "tf_model.h5"
 _TORCH_FILES = ("*.bin", "*.pth", "*.pt", "*.ckpt")
 # Files of torch that a training run leaves beside the weights.
 _OTHERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
+# The types of floats of less than 16 bits in safetensors.
+_SHORT = ("F8", "F6", "F4")
 _COMPILED = "_orig_mod."  # torch.compile puts it before the names of a module
 # Tensors of TensorFlow's classes and those that they have as well and do not read (ALBERT's).
 _READ = {"predictions.decoder.bias": "predictions.bias"}
@@ -61,9 +63,12 @@ class _Safetensors(LazyTensors):
 
     def __getitem__(self, name: str) -> np.ndarray:
         try:
-            return self._handle.get_tensor(name)
+            stored = str(self._handle.get_slice(name).get_dtype())
+            if not stored.startswith(_SHORT):
+                return self._handle.get_tensor(name)
         except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
             raise UserError(f"{self.source}: tensor {name} cannot be read: {error}") from None
+        raise UserError(f"{self.source}: tensor {name} is stored as {stored}: {SHORT_FLOATS}")
 
     def close(self) -> None:
         self._handle = None

@@ -11,6 +11,34 @@ from keras import ops
 
 from official.modeling.types import DType, Size, Tensor
 from official.utils import keras_private
+from official.utils.errors import UserError
+
+
+def checked(mask: Tensor | None, name: str) -> Tensor | None:
+    """Returns a mask of an encoder's caller, and refuses one that is added to scores elsewhere.
+
+    Such a mask has 0 for what may be attended to and a large number below 0 for the rest, which is
+    the other way round. Values are known outside of graphs alone.
+
+    Args:
+        mask: of any shape, true (or not 0) for what may be attended to; None = there is none.
+        name: the argument, for the message.
+
+    Raises:
+        UserError: it has numbers below 0.
+    """
+    if mask is None or "float" not in keras.backend.standardize_dtype(mask.dtype):
+        return mask
+    try:
+        values = ops.convert_to_numpy(mask)
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        return mask  # of a graph
+    if (values < 0).any():
+        raise UserError(
+            f"{name} has numbers below 0, as a mask that is added to scores: here true (or 1) "
+            f"means that a token may be attended to: give `{name} == 0` in its place"
+        )
+    return mask
 
 
 def padding(padding_mask: Tensor) -> Tensor:

@@ -91,7 +91,8 @@ def _sequence_to_sequence(model: Model) -> Any:
 
 def _with_end(ids: np.ndarray, tokenizer: Tokenizer, max_length: int | None) -> list[int]:
     """Returns the ids of a text, cut to `max_length` tokens with the end token."""
-    return [*ids[: None if max_length is None else max_length - 1], tokenizer.sep_id]
+    room = len(ids) if max_length is None else max_length - 1
+    return [*ids[tokenizer.pairs.kept(len(ids), room)], tokenizer.sep_id]
 
 
 def draw_cross(

@@ -12,6 +12,7 @@ from official import tokenizers
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, model_card, named_arrays, task_file
 from official.shards import manifest
+from official.tokenizers import file_formats
 from official.utils import atomic, json_files, keras_private, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -98,7 +99,8 @@ def shapes(config: configs.ResolvedConfig) -> dict[str, tuple[int, ...]]:
 def max_length(model_dir: str | os.PathLike, config: configs.ResolvedConfig) -> int:
     """Returns the length of the longest training sequence, or else the maximum of the encoder.
 
-    Where the training is unknown, the length of `embedding.json` comes first.
+    Where the training is unknown, the length of `embedding.json` comes first, and the tokenizer of
+    a converted model may cut texts earlier than the encoder.
     """
     if length := task_file.read(model_dir).get("max_length"):
         if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
@@ -115,7 +117,10 @@ def max_length(model_dir: str | os.PathLike, config: configs.ResolvedConfig) -> 
                 f"from 4 to {positions}, the positions of the encoder"
             )
         return length
-    return config.segments.max_length if config.segments else positions
+    if config.segments:
+        return config.segments.max_length
+    settings = file_formats.read_settings(paths.path(model_dir) / "tokenizer")
+    return min(positions, file_formats.max_tokens(settings) or positions)
 
 
 CONFIG = "config.yaml"

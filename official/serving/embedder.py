@@ -315,7 +315,8 @@ class Embedder:
             for row, states, first, count in zip(
                 rows, outputs["states"], real.argmax(axis=1) + before, real.sum(axis=1), strict=True
             ):
-                ids, starts, ends = (part[: count - specials] for part in encoded[row])
+                kept = self.tokenizer.pairs.kept(len(encoded[row][0]), count - specials)
+                ids, starts, ends = (part[kept] for part in encoded[row])
                 results[row] = TokenVectors(
                     [self.tokenizer.pieces[i] for i in ids],
                     starts,

@@ -486,7 +486,8 @@ class InputReader:
     def rows(self, encoded: Sequence[np.ndarray], count: int) -> list[list[int]]:
         """See `Reader`."""
         del count
-        return [[*ids[: self._max_length - 1], self.end_id] for ids in encoded]
+        pairs, room = self._tokenizer.pairs, self._max_length - 1
+        return [[*ids[pairs.kept(len(ids), room)], self.end_id] for ids in encoded]
 
     def text(self, encoded: np.ndarray, new: np.ndarray) -> str:
         """Returns the generated text."""

@@ -30,6 +30,7 @@ from official.serving.generator import Generator, batches
 from official.serving.precision import Weights
 from official.serving.served_model import ServedModel
 from official.tokenizers import Tokenizer
+from official.tokenizers.pair_forms import LEFT
 from official.tokenizers.pair_packing import num_specials, pack
 from official.utils import atomic, paths
 from official.utils.errors import UserError
@@ -293,7 +294,7 @@ class SentinelFiller:
                     f"texts: text {number} has the sentinels {', '.join(order)}: number them from "
                     "0 in the order of the text, as in training"
                 )
-        return [(ids[: length - 1], spans) for ids, spans in found]
+        return [(ids[tokenizer.pairs.kept(len(ids), length - 1)], spans) for ids, spans in found]
 
     def _fillings(
         self, text: str, spans: Sequence[Span], beams: np.ndarray, scores: np.ndarray
@@ -431,11 +432,13 @@ def _with_masks(
                 f"texts: text {number} has no mask: write {tokenizer.pieces[mask_ids[0]]} where a "
                 f"word is missing: {text[:60]!r}"
             )
-        if places[-1] >= room:
-            kept = int((places < room).sum())
+        read = tokenizer.pairs.kept(len(ids), room)
+        kept = int(((places >= (read.start or 0)) & (places < read.stop)).sum())
+        if kept < len(places):
+            which = "last" if tokenizer.pairs.cut_side == LEFT else "first"
             raise UserError(
                 f"texts: text {number} has {len(places)} masks, and {kept} of them are within the "
-                f"first {length} tokens, where texts are cut: shorten it: {text[:60]!r}"
+                f"{which} {length} tokens, where texts are cut: shorten it: {text[:60]!r}"
             )
         spans = zip(starts[places].tolist(), ends[places].tolist(), strict=True)
         results.append((ids, list(spans)))

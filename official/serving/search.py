@@ -144,6 +144,11 @@ def check_output(output: str | os.PathLike) -> None:
     paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
 
 
+def prompt_of(kind: str, settings: EmbeddingSettings) -> str | None:
+    """Returns the name of the prompt of a kind of text, one of `PROMPTS`; None = the default."""
+    return next((name for name in PROMPTS[kind] if name in settings.prompts), None)
+
+
 def _encoded(
     embedder: Embedder,
     texts: Sequence[str],
@@ -152,5 +157,5 @@ def _encoded(
     batch_size: int,
 ) -> np.ndarray:
     """Returns the vectors of texts with the prompt of their kind, one of `PROMPTS`."""
-    prompt = next((name for name in PROMPTS[kind] if name in settings.prompts), None)
+    prompt = prompt_of(kind, settings)
     return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)

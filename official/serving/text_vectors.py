@@ -121,8 +121,8 @@ class EmbeddingSettings:
         parts += ["normalized"] * self.normalize
         if self.max_length is not None:
             parts.append(f"at most {self.max_length} tokens")
-        if self.prompts:
-            parts.append(f"prompts {', '.join(self.prompts)}")
+        if named := [name for name, text in self.prompts.items() if text]:
+            parts.append(f"prompts {', '.join(named)}")
         if self.default_prompt is not None:
             parts.append(f"{self.default_prompt} if none is named")
         if not self.include_prompt:

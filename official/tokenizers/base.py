@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -201,6 +202,8 @@ class Tokenizer(abc.ABC):
       added: the added tokens by id, without sentinels.
       special_tokens: the tokens that `special=True` finds besides, by id.
       num_base_pieces: number of pieces of the vocabulary's files; added tokens may follow them.
+      max_tokens: the length at which the tool that the tokenizer is from cuts texts; None = that
+        of the model.
       pairs: how two texts stand in a row; see `official.tokenizers.pair_forms`.
       word_starts: bool [V], true for pieces that begin a word and for special tokens, by the first
         of `word_starts.RULES`.
@@ -208,6 +211,8 @@ class Tokenizer(abc.ABC):
         a word.
       keeps_space: whether ids represent a text exactly, with its white space and control
         characters.
+      notes: sentences about what was decided when the files of another tool were read.
+      about: what these files say, by what it is about: `class`, `case`.
       files: {name: SHA-256} of the files that `save` writes.
       fingerprint: SHA-256 of everything that decides the ids. Two tokenizers with the same
         fingerprint give the same ids for every text.
@@ -216,6 +221,8 @@ class Tokenizer(abc.ABC):
     FILE: str
     pairs = PairForm()
     keeps_space = False
+    notes: tuple[str, ...] = ()
+    about: Mapping[str, str] = types.MappingProxyType({})
     # Whether the mask token takes the white space before it where no file tells.
     _mask_strips = True
     # Of a tokenizer whose texts can be cut into words: it encodes them without a graph.
@@ -246,6 +253,7 @@ class Tokenizer(abc.ABC):
         self._splitter = splitter
         self._specials = specials
         self._settings = settings
+        self.max_tokens = file_formats.max_tokens(settings)
         self.pairs = PairForm.of(settings, type(self).pairs, file_formats.SETTINGS_FILE)
         id_of = {key: self.pieces.index(name) for key, name in specials.items()}
         self.pad_id, self.unk_id = id_of["pad_token"], id_of["unk_token"]
@@ -537,6 +545,7 @@ class Tokenizer(abc.ABC):
         kept = {key: value for key, value in kept.items() if value != _NO_CLASS}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
         settings |= self.pairs.differing(type(self).pairs)
+        settings |= {} if self.max_tokens is None else {file_formats.MAX_TOKENS: self.max_tokens}
         if self._written:
             written = {flags["content"] for flags in self._written.values()}
             for key in ("bos_token", "eos_token"):

@@ -5,6 +5,7 @@ and the fingerprint of the tokenizer.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,9 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SETTINGS_FILE = "tokenizer_config.json"
+# The setting of the length at which the tool that a tokenizer is from cuts texts. Folders of before
+# it have `model_max_length` alone, which was not used.
+MAX_TOKENS = "max_tokens"
 _Default = TypeVar("_Default", bool, None)
 # The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in
 # which only one of several files was changed.
@@ -73,6 +77,18 @@ def switch(settings: dict[str, Any], key: str, default: _Default) -> bool | _Def
     return default if value is None else value
 
 
+def max_tokens(settings: Mapping[str, Any]) -> int | None:
+    """Returns the setting `MAX_TOKENS`; None = there is none.
+
+    Raises:
+      UserError: it is not a number from 4 up.
+    """
+    value = settings.get(MAX_TOKENS)
+    if value is not None and (type(value) is not int or value < 4):
+        raise UserError(f"{SETTINGS_FILE}: {MAX_TOKENS} is {value!r}, expected a number from 4 up")
+    return value
+
+
 def find_specials(
     pieces: Sequence[str],
     settings: dict[str, Any],
@@ -110,9 +126,18 @@ def find_specials(
     return specials
 
 
-def has_capitals(pieces: Sequence[str], specials: dict[str, str]) -> bool:
-    """Returns whether a piece other than a special token has a capital letter."""
-    return any(piece != piece.lower() for piece in set(pieces) - set(specials.values()))
+# A piece that marks something, such as `<S>`, `[unused1]` or `<0x0A>`, and is not text.
+_MARK = re.compile(r"(\[.+\]|<.+>|\{.+\})", re.DOTALL)
+
+
+def capitals(pieces: Sequence[str], specials: dict[str, str]) -> list[str]:
+    """Returns the pieces with a capital letter, but for special tokens and marks in brackets."""
+    special = set(specials.values())
+    return [
+        piece
+        for piece in pieces
+        if piece != piece.lower() and piece not in special and not _MARK.fullmatch(piece)
+    ]
 
 
 def json_bytes(value: dict[str, Any]) -> bytes:
@@ -138,6 +163,48 @@ def read_pieces(path: AnyPath) -> list[str]:
                 f"{path}:{number}: not UTF-8: is this a vocabulary, one piece a line?"
             ) from error
     return pieces
+
+
+def with_one_id(pieces: Sequence[str], source: str) -> tuple[list[str], list[str]]:
+    """Returns a vocabulary whose pieces have one id each, as the tools of released files read it.
+
+    Of a piece in several lines the last one counts, and no text becomes an empty line. Both keep
+    their ids, with a name that no text becomes. Empty lines at the end have none.
+
+    Args:
+      pieces: the lines of a file.
+      source: the name of the vocabulary in messages.
+
+    Returns:
+      The pieces, and sentences about what was found.
+    """
+    result = list(pieces)
+    while result and not result[-1]:
+        result.pop()
+    last = {piece: number for number, piece in enumerate(result)}
+    empty, doubled = [], []
+    for number, piece in enumerate(result):
+        if piece and last[piece] == number:
+            continue
+        name = f"[line{number + 1}]"
+        while name in last:
+            name = f"[{name}]"
+        result[number] = name
+        if piece:
+            doubled.append(f"{piece!r} in lines {number + 1} and {last[piece] + 1}")
+        else:
+            empty.append(str(number + 1))
+    notes = []
+    if doubled:
+        notes.append(f"{source}: of a piece in two lines the last one counts: {_some(doubled)}")
+    if empty:
+        notes.append(f"{source}: no text becomes the empty line {_some(empty)}")
+    return result, notes
+
+
+def _some(found: Sequence[str]) -> str:
+    more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
+    return ", ".join(found[:3]) + more
 
 
 def pieces_file(pieces: Sequence[str]) -> bytes:

@@ -49,6 +49,9 @@ _BERT = (
 _PREFIX = (("pre_tokenizer.ByteLevel.add_prefix_space", "add_prefix_space", False),)
 _BOTH = (True, True)
 _WORDS, _BYTES, _UNIGRAM = "WordPiece", "byte-level BPE", "SentencePiece"
+# The kind of a vocabulary by its file, and the kinds that may lower-case text.
+KINDS = {"vocab.txt": _WORDS, "vocab.json": _BYTES, "spiece.model": _UNIGRAM}
+CASED = (_WORDS, _UNIGRAM)
 _CLASSES = (
     *(
         TokenizerClass(name, _WORDS, True, _BOTH, _BERT)

@@ -95,9 +95,12 @@ _SETTINGS = [
         max_len="`model_max_length`, as older versions call it",
         truncation_side="whether the beginning or the end of a long text is cut",
         model_input_names="whether the model is asked for the types of tokens",
+        max_tokens=f"{_OWN}: `model_max_length` as it was read",
         max_input_chars_per_word="WordPiece: longer words are unknown",
         fingerprint=f"{_OWN}: finds damaged files",
         pair_separators=f"{_OWN}: separators between the texts of a pair",
+        pair_types=f"{_OWN}: whether the texts of a pair have types",
+        pair_odd_token=f"{_OWN}: which text of a pair keeps an odd token",
         replace_quotes=f"{_OWN}: a rule of SentencePiece",
         split_digit_comma=f"{_OWN}: a rule of SentencePiece",
         remove_marks=f"{_OWN}: a rule of SentencePiece",
@@ -122,7 +125,7 @@ _SETTINGS = [
         SETTINGS,
         "auto_map",
         REFUSED,
-        "the tokenizer is a program of the folder, which is not run. If a class of the table below "
+        "the tokenizer is a program of the folder, which is not run. If a class that is known here "
         "gives the same ids, name it as tokenizer_class and remove auto_map",
     ),
     *_rows(
@@ -355,6 +358,24 @@ def check(file: str, content: Mapping[str, Any], where: str) -> None:
             raise UserError(
                 f"{where}: {key}: {_shown(value)} is not supported: {why or _PARTS_OUT}"
             )
+
+
+def check_known(content: Mapping[str, Any], where: str) -> None:
+    """Checks that each part, component and option of a `tokenizer.json` is in the table.
+
+    Args:
+      content: the parsed file.
+      where: the path of the file, for messages.
+
+    Raises:
+      UserError: one is not. What is refused is refused where the file is read.
+    """
+    for key, value in said(DESCRIBED, content):
+        component = BY_KEY.get((DESCRIBED, key.rpartition(".")[0]))
+        if component is not None and component.verdict == REFUSED:
+            continue
+        if (DESCRIBED, key) not in BY_KEY:
+            raise UserError(f"{where}: {key}: {_shown(value)}: {_unknown(DESCRIBED, key)}")
 
 
 _PARTS_OUT = "it cannot be computed inside a graph here"

@@ -1,4 +1,4 @@
-"""How two texts stand in a row: what is between them, their types, and who keeps an odd token.
+"""How texts stand in a row: what is between two, their types, and which end of a long one is cut.
 
 A tokenizer has one `PairForm`, and everything that puts texts into rows reads it: heads of pairs,
 questions, choices, rankings, shards, Keras layers, exports, and the files for other tools. Where
@@ -15,6 +15,9 @@ is an odd number, one text keeps a token more:
 
   first   the first one, as in BERT's release and the slow tokenizers of transformers 4
   longer  the longer one, and the second if both are equally long, as in fast tokenizers
+
+A text that is too long, alone or in a pair, loses tokens at its end (`right`) or at its beginning
+(`left`). The windows of questions and of tags begin at the beginning of a text in any case.
 """
 
 import dataclasses
@@ -24,12 +27,15 @@ from typing import Any, Self
 from official.utils.errors import UserError
 
 SEPARATORS, TYPES, ODD_TOKEN = "pair_separators", "pair_types", "pair_odd_token"  # the settings
+CUT_SIDE = "truncation_side"  # as in transformers
 TWO, ONE = "two", "one"
 FIRST, LONGER = "first", "longer"
+RIGHT, LEFT = "right", "left"
 _VALUES: dict[str, tuple[Any, ...]] = {
     SEPARATORS: (1, 2),
     TYPES: (TWO, ONE),
     ODD_TOKEN: (FIRST, LONGER),
+    CUT_SIDE: (RIGHT, LEFT),
 }
 
 
@@ -41,11 +47,13 @@ class PairForm:
       separators: the number of [SEP] between the two texts.
       types: 'two' or 'one'.
       odd_token: 'first' or 'longer'.
+      cut_side: the end of a long text that is cut, 'right' or 'left'.
     """
 
     separators: int = 1
     types: str = TWO
     odd_token: str = FIRST
+    cut_side: str = RIGHT
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], usual: Self, source: str) -> Self:
@@ -71,7 +79,8 @@ class PairForm:
 
     def settings(self) -> dict[str, Any]:
         """Returns the form as settings."""
-        return dict(zip(_VALUES, (self.separators, self.types, self.odd_token), strict=True))
+        values = (self.separators, self.types, self.odd_token, self.cut_side)
+        return dict(zip(_VALUES, values, strict=True))
 
     def differing(self, usual: Self) -> dict[str, Any]:
         """Returns the settings that another form does not have."""
@@ -81,6 +90,11 @@ class PairForm:
     def type_of(self, text: int) -> int:
         """Returns the type of the tokens of a text, 0 or 1, or of a [CLS] at the end, 2."""
         return text if self.types == TWO else 0
+
+    def kept(self, count: int, kept: int) -> slice:
+        """Returns the slice of the `kept` tokens of a text of `count` tokens."""
+        kept = max(min(kept, count), 0)
+        return slice(count - kept, count) if self.cut_side == LEFT else slice(kept)
 
     def words(self, layout: str = "cls_first") -> str:
         """Returns the form of a pair in words, for people.

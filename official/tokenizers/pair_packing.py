@@ -17,11 +17,12 @@ rows end as in pretraining (Yang et al., 2019, section 2.5; the release's classi
 These encoders use only distances, and no token attends to padding, so the amount of padding on the
 left has no effect. `no_cls` is the layout of T5's texts, whose [SEP] is the end token.
 
-Long examples are cut at the end, token by token from the text that is longer at the time (from B if
-both are equal), as in BERT's fine-tuning. With `odd_token: longer` of the form of a pair, the text
-that was longer keeps the odd token, or B if both were equal. With `cut="first"` only A is cut, and
-B only if nothing is left of A. This is for a question and a choice next to a long text.
-`cut="second"` is the same for a long text that comes second.
+Long examples are cut at the end, or at the beginning with `cut_side: left` of the form: token by
+token from the text that is longer at the time (from B if both are equal), as in BERT's fine-tuning.
+With `odd_token: longer` of the form, the text that was longer keeps the odd token, or B if both
+were equal. With `cut="first"` only A is cut, and B only if nothing is left of A. This is for a
+question and a choice next to a long text. `cut="second"` is the same for a long text that comes
+second.
 
 An encoder that reads characters gets `character_ids` beside the ids: the characters of each word,
 of `<S>` in the place of [CLS], and of `</S>` in the place of [SEP]. Padding has 0.
@@ -39,7 +40,7 @@ import tensorflow as tf
 
 from official.tokenizers import word_characters
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.pair_forms import LONGER, TWO, PairForm
+from official.tokenizers.pair_forms import LEFT, LONGER, TWO, PairForm
 from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 
@@ -125,8 +126,9 @@ def pack(
     last = tf.fill([batch, 1], tf.constant(tokenizer.sep_id, tf.int32))
     parts = [first]
     for ids, keep, after in zip(segments, kept, _separators(len(segments), tokenizer), strict=True):
-        starts = ids.row_starts()
-        positions = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
+        keep = tf.cast(keep, ids.row_splits.dtype)
+        starts = ids.row_limits() - keep if tokenizer.pairs.cut_side == LEFT else ids.row_starts()
+        positions = tf.ragged.range(starts, starts + keep)
         parts += [positions.with_values(tf.gather(ids.values, positions.values)), *[last] * after]
     shape = [None, max_length if pad else None]
     token_ids = tf.concat(parts, axis=1).to_tensor(tokenizer.pad_id, shape=shape)  # [B, T]
@@ -207,7 +209,7 @@ def pack_arrays(
     separators = _separators(len(segments), tokenizer)
     parts: list = [[tokenizer.cls_id]]
     for ids, keep, after in zip(segments, kept, separators, strict=True):
-        parts += [ids[:keep], [tokenizer.sep_id] * after]
+        parts += [ids[tokenizer.pairs.kept(len(ids), keep)], [tokenizer.sep_id] * after]
     token_ids = np.concatenate(parts).astype(np.int32)
     sizes = np.array(kept, np.int32) + np.array(separators, np.int32)
     sizes[0] += 1

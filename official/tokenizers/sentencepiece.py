@@ -34,7 +34,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import Splitter, Tokenizer, sentinels
-from official.tokenizers.file_formats import SETTINGS_FILE, find_specials, has_capitals, switch
+from official.tokenizers.file_formats import SETTINGS_FILE, capitals, find_specials, switch
 from official.tokenizers.offsets import WHITE_SPACE
 from official.tokenizers.pair_forms import SEPARATORS
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS, DigitCommas, TextRules
@@ -257,7 +257,8 @@ class SentencePiece(Tokenizer):
 
         Args:
           model: the bytes of a model file.
-          lower_case: None = lower-case unless a piece of the vocabulary has a capital letter.
+          lower_case: None = lower-case unless a piece of the vocabulary has a capital letter; marks
+            in brackets, such as `[unused1]`, are not letters.
           settings: names of special tokens other than `[PAD] …` or `<pad> …`.
           source: the name of the model in messages.
           remove_space: see `sentencepiece_rules.TextRules`.
@@ -286,7 +287,7 @@ class SentencePiece(Tokenizer):
         pieces = added_tokens.appended(base, settings, source)
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
-            lower_case = not has_capitals(pieces, specials)
+            lower_case = not capitals(base, specials)
         self.rules = splitter.rules = TextRules(
             remove_space, replace_quotes, keep_accents, lower_case, remove_marks, blanks, compose
         )

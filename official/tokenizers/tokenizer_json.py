@@ -28,7 +28,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import added_tokens, file_formats, wordpiece
+from official.tokenizers import added_tokens, folder_keys, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
@@ -68,18 +68,25 @@ _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".jo
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 
 
-def read(path: AnyPath, settings: Mapping[str, Any]) -> Tokenizer:
+def read(
+    path: AnyPath, settings: Mapping[str, Any], described: Mapping[str, Any] | None = None
+) -> Tokenizer:
     """Reads a tokenizer from a `tokenizer.json` and its settings.
 
     Args:
       path: the file.
       settings: those of `tokenizer_config.json`, and the listed tokens.
+      described: the content as a class of transformers has it; None = that of the file.
 
     Raises:
       UserError: the file is not valid, or has a component that these tokenizers do not have.
     """
+    if described is None:
+        described = json_files.read(path, "is this the file of a tokenizer?")
     try:
-        return _Reader(path, settings).tokenizer()
+        tokenizer = _Reader(path, settings, described).tokenizer()
+        folder_keys.check(FILE, described, str(path))
+        return tokenizer
     except UserError:
         raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -91,9 +98,9 @@ def read(path: AnyPath, settings: Mapping[str, Any]) -> Tokenizer:
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, path: AnyPath, settings: Mapping[str, Any]):
+    def __init__(self, path: AnyPath, settings: Mapping[str, Any], described: Mapping[str, Any]):
         self._path = path
-        self._described = json_files.read(path, "is this the file of a tokenizer?")
+        self._described = described
         self._settings = dict(settings)
         self._model = self._described.get("model")
         if not isinstance(self._model, dict):
@@ -235,15 +242,10 @@ class _Reader:
         if splits != ["BertPreTokenizer"]:
             found = self._described.get("pre_tokenizer")
             raise self._refused("pre_tokenizer", found, "BertPreTokenizer")
-        # The classes of transformers prefer their own settings.
-        given = {"lowercase": "do_lower_case", "strip_accents": "strip_accents"}
-        rules = {key: self._settings.get(name, steps[0].get(key)) for key, name in given.items()}
-        if rules["lowercase"] is None:
-            rules["lowercase"] = steps[0].get("lowercase", True)
         return WordPiece(
             self._pieces(),
-            bool(rules["lowercase"]),
-            rules["strip_accents"],
+            bool(steps[0].get("lowercase", True)),
+            steps[0].get("strip_accents"),
             self._settings,
             str(self._path),
             int(self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)),
@@ -277,9 +279,7 @@ class _Reader:
                     f"{self._path}: model.merges: merge {number} is not a pair: {merge!r}"
                 )
             merges.append(tuple(parts))
-        prefix = file_formats.switch(self._settings, "add_prefix_space", None)
-        if prefix is None:
-            prefix = bool(steps[0].get("add_prefix_space", True))
+        prefix = bool(steps[0].get("add_prefix_space", True))
         return ByteBPE(
             self._pieces(), merges, prefix, self._settings, str(self._path), nfc=bool(forms)
         )
@@ -407,6 +407,30 @@ class _Reader:
         if type(unknown) is not int or not 0 <= unknown < len(pieces):
             raise self._refused("model.unk_id", unknown, "the number of a piece")
         return list(pieces.items())
+
+
+def is_same(tokenizer: Tokenizer, model: SentencePiece) -> bool:
+    """Returns whether a tokenizer from a `tokenizer.json` is that of a SentencePiece model.
+
+    The file has less than the model: it does not tell apart some rules of blanks.
+    """
+    if not isinstance(tokenizer, SentencePiece) or tokenizer.pieces != model.pieces:
+        return False
+    ours, theirs = tokenizer.parsed(), model.parsed()
+    tables = [m.normalizer_spec.precompiled_charsmap or NO_REPLACEMENTS for m in (ours, theirs)]
+    if tables[0] != tables[1] or not model.is_unigram:
+        return False
+    rules = ("replace_quotes", "keep_accents", "lower_case", "compose")
+    if any(getattr(tokenizer.rules, rule) != getattr(model.rules, rule) for rule in rules):
+        return False
+    prefix = "always" if theirs.normalizer_spec.add_dummy_prefix else "never"
+    if tokenizer.prepend_scheme != (prefix if prefix == "never" else model.prepend_scheme):
+        return False
+    scores = zip(ours.pieces, theirs.pieces, strict=False)
+    if model.split_digit_comma:  # the file has lower scores for pieces that are split
+        scores = ((a, b) for a, b in scores if not a.piece.endswith(","))
+    normal = ((a, b) for a, b in scores if b.type == _KINDS.NORMAL)
+    return all(abs(a.score - b.score) <= 1e-4 * max(1, abs(b.score)) for a, b in normal)
 
 
 def described(tokenizer: Tokenizer, layout: str = "cls_first") -> dict[str, Any] | None:

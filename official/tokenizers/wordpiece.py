@@ -31,7 +31,7 @@ import tensorflow_text as tf_text
 
 from official.tokenizers import added_tokens, file_formats, offsets
 from official.tokenizers.base import Splitter, Tokenizer
-from official.tokenizers.file_formats import find_specials, has_capitals, switch
+from official.tokenizers.file_formats import capitals, find_specials, switch
 from official.tokenizers.word_ids import LONGEST, WordIds
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -254,7 +254,8 @@ class WordPiece(Tokenizer):
 
         Args:
           pieces: the vocabulary in the order of the ids; `##` marks pieces that continue a word.
-          lower_case: None = lower-case unless a piece of the vocabulary has a capital letter.
+          lower_case: None = lower-case unless a piece of the vocabulary has a capital letter; marks
+            in brackets, such as `[unused1]`, are not letters.
           strip_accents: None = as `lower_case`.
           settings: names of special tokens other than `[PAD] [UNK] [CLS] [SEP] [MASK]`.
           source: the name of the vocabulary in messages.
@@ -269,7 +270,7 @@ class WordPiece(Tokenizer):
         base, pieces = pieces, added_tokens.appended(pieces, settings, source)
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
-            lower_case = not has_capitals(pieces, specials)
+            lower_case = not capitals(base, specials)
         self.lower_case = lower_case
         self.strip_accents = lower_case if strip_accents is None else strip_accents
         self.max_input_chars_per_word = max_input_chars_per_word
@@ -317,14 +318,17 @@ class WordPiece(Tokenizer):
                 f"{_MAX_CHARACTERS:,}: {RELEASE_LIMIT} as in BERT's release, "
                 f"{DEFAULT_LIMIT} as in transformers"
             )
-        return cls(
-            file_formats.read_pieces(path),
+        pieces, notes = file_formats.with_one_id(file_formats.read_pieces(path), str(path))
+        tokenizer = cls(
+            pieces,
             switch(settings, "do_lower_case", None),
             switch(settings, "strip_accents", None),
             settings,
             str(path),
             limit,
         )
+        tokenizer.notes = tuple(notes)
+        return tokenizer
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns the text of ids; special tokens appear as in the vocabulary."""

@@ -320,7 +320,9 @@ class Texts:
 
 def _encode(texts: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list[Encoded]:
     """Returns the ids of some texts."""
-    return [(ids[:max_length].copy(), len(ids)) for ids in tokenizer.encode(texts)]
+    kept = tokenizer.pairs.kept
+    encoded = tokenizer.encode(texts)
+    return [(ids[kept(len(ids), max_length)].copy(), len(ids)) for ids in encoded]
 
 
 def _examples(

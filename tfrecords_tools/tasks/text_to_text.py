@@ -318,7 +318,7 @@ def _examples(
             )
             continue
         counts.truncated += len(source) + 1 > max_length
-        token_ids = np.append(source[: max_length - 1], end)
+        token_ids = np.append(source[tokenizer.pairs.kept(len(source), max_length - 1)], end)
         example = {"token_ids": token_ids, "segment_lengths": [len(token_ids)], "row": pair.row}
         counts.count(len(token_ids))
         if pair.target is None:

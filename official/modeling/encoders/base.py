@@ -119,13 +119,16 @@ class Encoder(Layer):
 
     def padding_of(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor | None:
         """Returns the padding mask [B, T] that is given, or that Keras keeps with the tokens."""
-        return keras_private.mask_of(token_ids) if padding_mask is None else padding_mask
+        if padding_mask is None:
+            return keras_private.mask_of(token_ids)
+        return masks.checked(padding_mask, "padding_mask")
 
     def masked(self, attention_mask: Tensor, padding_mask: Tensor) -> Tensor | None:
         """Returns a mask of attention without padding: bool, broadcastable to [B, N, T, S].
 
         `attention_mask` or `padding_mask` [B, T] or both may be None.
         """
+        attention_mask = masks.checked(attention_mask, "attention_mask")
         if padding_mask is None:
             return attention_mask
         return masks.combine(attention_mask, masks.padding(padding_mask))

@@ -14,6 +14,7 @@ from official.serving import generation_settings, token_choice
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator, PromptReader, Reader, beam_options
 from official.serving.signatures import inputs
+from official.tokenizers.pair_forms import LEFT
 from official.utils import seeding
 
 DEFAULT = {"generate": "a text"}
@@ -93,7 +94,8 @@ def _of_inputs(context: inputs.ServingContext, reader: Reader) -> tuple[_Rows, _
     tokenizer = context.tokenizer
 
     def rows(read):
-        cut = read[:, : context.max_length - 1]
+        room = context.max_length - 1
+        cut = read[:, -room:] if tokenizer.pairs.cut_side == LEFT else read[:, :room]
         both = tf.concat([cut, tf.fill([cut.nrows(), 1], reader.end_id)], axis=1)
         # A batch without texts has a column too.
         length = tf.maximum(tf.reduce_max(both.row_lengths()), 1)
