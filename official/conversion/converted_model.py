@@ -251,7 +251,7 @@ def _deberta_tokenizer(vocabulary: AnyPath, seen: Look) -> tokenizers.SentencePi
 
 
 def understood(converted: Converted) -> list[str]:
-    """Returns a block of lines that say how the texts of a model are read."""
+    """Returns a block of lines that say how the texts of a model are read, and other notes."""
     tokenizer, config = converted.tokenizer, converted.config
     about = dict(tokenizer.about) or {"class": "none"}
     layout = getattr(config.encoder, "text_layout", config.encoder.layout)
@@ -279,7 +279,8 @@ def understood(converted: Converted) -> list[str]:
         lines["prompts"] = ", ".join(prompts) or "none"
     case = about.get("case")
     notes = [note for note in tokenizer.notes if not (case and note.endswith(case))]
-    return ["how texts are read:", *(f"  {what}: {text}" for what, text in lines.items()), *notes]
+    block = ["how texts are read:", *(f"  {what}: {text}" for what, text in lines.items())]
+    return ["\n".join(block), *notes]
 
 
 def spare_rows(converted: Converted) -> str | None:

@@ -68,7 +68,9 @@ class _Safetensors(LazyTensors):
                 return self._handle.get_tensor(name)
         except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
             raise UserError(f"{self.source}: tensor {name} cannot be read: {error}") from None
-        raise UserError(f"{self.source}: tensor {name} is stored as {stored}: {SHORT_FLOATS}")
+        raise UserError(
+            f"{self.source}: tensor {name} cannot be read: it is stored as {stored}: {SHORT_FLOATS}"
+        )
 
     def close(self) -> None:
         self._handle = None

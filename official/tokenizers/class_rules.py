@@ -16,10 +16,10 @@ from typing import Any
 from official.tokenizers.folder_classes import TokenizerClass
 
 _SPACE = "▁"
-_QUOTES = [
+_QUOTES: list[dict[str, Any]] = [
     {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
 ]
-_COMPOSES = [
+_COMPOSES: list[dict[str, Any]] = [
     {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
     {"type": "NFC"},
     {"type": "Strip", "strip_left": False, "strip_right": True},
@@ -168,7 +168,7 @@ def _rebuilt(
         "prepend_scheme": "always" if always else without,
         "split": True,
     }
-    before = [{"type": "WhitespaceSplit"}]
+    before: list[dict[str, Any]] = [{"type": "WhitespaceSplit"}]
     if name == "DebertaV2Tokenizer":
         split = given("split_by_punct", False)
         before = [{"type": "Punctuation", "behavior": "Isolated"}] if split else []

@@ -353,11 +353,9 @@ def check(file: str, content: Mapping[str, Any], where: str) -> None:
             raise UserError(f"{where}: {key}: {_shown(value)}: {_unknown(file, key)}")
         allowed = not row.only or any(type(v) is type(value) and v == value for v in row.only)
         if row.verdict == REFUSED or not allowed:
-            only = "" if not row.only else f"only {' or '.join(map(_shown, row.only))}"
-            why = row.why if row.verdict == REFUSED else only
-            raise UserError(
-                f"{where}: {key}: {_shown(value)} is not supported: {why or _PARTS_OUT}"
-            )
+            only = f"only {' or '.join(map(_shown, row.only))}"
+            why = (row.why if row.verdict == REFUSED else only) or _PARTS_OUT
+            raise UserError(f"{where}: {key} is not supported as it is, {_shown(value)}: {why}")
 
 
 def check_known(content: Mapping[str, Any], where: str) -> None:

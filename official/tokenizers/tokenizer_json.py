@@ -102,9 +102,10 @@ class _Reader:
         self._path = path
         self._described = described
         self._settings = dict(settings)
-        self._model = self._described.get("model")
-        if not isinstance(self._model, dict):
+        model = described.get("model")
+        if not isinstance(model, dict):
             raise UserError(f"{path} has no `model`: is this the file of a tokenizer?")
+        self._model: dict[str, Any] = model
 
     def tokenizer(self) -> Tokenizer:
         # Files of earlier versions do not name the type.
@@ -334,7 +335,7 @@ class _Reader:
         extra_ids = _trailing_sentinels([piece for piece, _ in pieces])
         model = _model(
             pieces[: len(pieces) - extra_ids],
-            self._model.get("unk_id"),
+            self._model["unk_id"],
             bool(self._model.get("byte_fallback")),
             charsmap,
             {c for c, (_, token) in self._settings[added_tokens.LISTED].items() if token.special},
@@ -426,11 +427,12 @@ def is_same(tokenizer: Tokenizer, model: SentencePiece) -> bool:
     prefix = "always" if theirs.normalizer_spec.add_dummy_prefix else "never"
     if tokenizer.prepend_scheme != (prefix if prefix == "never" else model.prepend_scheme):
         return False
-    scores = zip(ours.pieces, theirs.pieces, strict=False)
-    if model.split_digit_comma:  # the file has lower scores for pieces that are split
-        scores = ((a, b) for a, b in scores if not a.piece.endswith(","))
-    normal = ((a, b) for a, b in scores if b.type == _KINDS.NORMAL)
-    return all(abs(a.score - b.score) <= 1e-4 * max(1, abs(b.score)) for a, b in normal)
+    return all(
+        abs(a.score - b.score) <= 1e-4 * max(1, abs(b.score))
+        for a, b in zip(ours.pieces, theirs.pieces, strict=False)
+        # The file has lower scores for pieces of a number and a comma, which are split.
+        if b.type == _KINDS.NORMAL and not (model.split_digit_comma and b.piece.endswith(","))
+    )
 
 
 def described(tokenizer: Tokenizer, layout: str = "cls_first") -> dict[str, Any] | None:

@@ -9,9 +9,9 @@ import safetensors.numpy
 import tensorflow as tf
 
 import official
-from official.conversion import converted_model, huggingface
+from official.conversion import converted_model, huggingface, sentence_transformers
 from official.saving import model_folder
-from official.serving import saved_model, text_vectors
+from official.serving import saved_model, search, text_vectors
 from official.serving.signatures import table
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
@@ -76,8 +76,8 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
     assert learnt.poolings == tuple(OURS[mode] for mode in modes)
     assert (learnt.normalize, learnt.weight, learnt.projection) == (normalize, 0, None)
     assert text_vectors.read(tmp_path / "model", config) == text_vectors.EmbeddingSettings(
-        tuple(OURS[mode] for mode in modes), normalize, 12, {"query": "the dog: "}, default,
-        include_prompt,
+        tuple(OURS[mode] for mode in modes), normalize, 12,
+        {"query": "the dog: ", "document": ""}, default, include_prompt,
     )  # fmt: skip
     model = official.load(tmp_path / "model")
     assert model.max_length == 12
@@ -88,6 +88,31 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
         assert both[0] == both[1]
     again = huggingface.read(tmp_path / "back")
     assert again.embedding == text_vectors.read(tmp_path / "model", config)
+
+
+def test_documents_of_a_search_have_the_prompts_that_they_have_there(golden, tmp_path):
+    """sentence-transformers 6.2 never falls back on `passage` or on the default prompt."""
+    name = "config_sentence_transformers.json"
+    for number, (prompts, default, query, document) in enumerate((
+        ({"query": "q: ", "passage": "p: ", "document": ""}, None, "q: ", ""),
+        ({"query": "q: ", "passage": "p: "}, None, "q: ", ""),
+        ({"passage": "p: "}, "passage", "", ""),
+        ({"document": "d: ", "passage": "p: "}, "passage", "", "d: "),
+        ({}, None, "", ""),
+    )):  # fmt: skip
+        changed = {name: {"prompts": prompts, "default_prompt_name": default}}
+        folder = make(tmp_path / str(number), golden, "mean", **changed)
+        settings = huggingface.read(folder).embedding
+        found = [settings.prompt(search.prompt_of(kind, settings)) for kind in search.PROMPTS]
+        assert found == [query, document], prompts
+        assert settings.prompt(None) == prompts.get(default, "")
+    # A model of ours, whose documents do have it, says so in the way of that library.
+    settings = text_vectors.EmbeddingSettings(prompts={"query": "q: ", "passage": "p: "})
+    (tmp_path / "back").mkdir()
+    encoder = huggingface.read(folder).config.encoder
+    sentence_transformers.write(settings, encoder, 12, tmp_path / "back")
+    written = json.loads((tmp_path / "back" / name).read_text())["prompts"]
+    assert written == {"query": "q: ", "passage": "p: ", "document": "p: "}
 
 
 def test_settings_that_are_given_come_first(golden, tmp_path):
