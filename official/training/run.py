@@ -20,7 +20,7 @@ from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
 from official.shards import parsing, shard_folder
 from official.tasks import beir
-from official.training import phases, reporting, resolve, resuming, trainable
+from official.training import hooks, phases, reporting, resolve, resuming, trainable
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
 from official.utils.errors import UserError
@@ -154,10 +154,8 @@ def _train_phase(
         def train_on():
             trainer = _trainer(config, source, strategy, phase, offset, allow_other_data, report)
             check_lock()
-            if held_out is not None:
-                notes.check_best(trainer.best.metric, held_out)
-                for line in notes.of_source(held_out):
-                    report(line)
+            for line in notes.of_source(held_out) if held_out is not None else ():
+                report(line)
             trainer.train(held_out)
             if strategies.is_chief(strategy):
                 model_folder.save_card(model_dir, config, source.tokenizer)
@@ -226,6 +224,7 @@ def _opened(
     if evaluate:
         held_out = _held_out(phase, resolved, source, strategy, verify)
         _take_metrics(source, held_out)
+        notes.check_best(hooks.best_metric(resolved, source.manifest.task)[0], held_out)
     return resolved, source, held_out
 
 

@@ -387,7 +387,7 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
         if counts.cut_answers:
             share = counts.cut_answers / counts.questions
             parts.append(
-                f"{counts.cut_answers:,} answers that begin or end inside a token ({share:.1%}), "
+                f"answers that begin or end inside a token: {counts.cut_answers:,} ({share:.1%}), "
                 f"so exact match cannot exceed {1 - share:.1%}"
             )
         return [*parts, *counts.left_out(), *([] if counts.labelled else ["no answers"])]
@@ -410,7 +410,8 @@ def rule_note(rule: str, answers: Sequence[str]) -> str:
         return ""
     return (
         f"{count:,} of {len(answers):,} answers have letters that are not Latin, and SQuAD's exact "
-        "match and F1 are of English: --answers names a rule for other languages ("
+        "match and F1 are of English: --answers (of finetune_questions: answer_rule) names a rule "
+        "for other languages ("
         f"{', '.join(name for name in answer_rules.RULES if name != answer_rules.DEFAULT)})"
     )
 

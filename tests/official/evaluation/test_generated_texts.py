@@ -1,5 +1,6 @@
 """Metrics and files of generated texts, from token ids that are written by hand."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.evaluation import generated_texts, notes
 from official.tasks import text_to_text as forms
+from official.training import run as training_run
 from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools.tasks import builder as task_builder
@@ -199,7 +201,7 @@ def test_a_metric_that_finds_nothing_does_not_pick_a_checkpoint(tmp_path, tokeni
     lines = "x\ty\na\t他在北京。\nb\t你在\n"
     folder = tmp_path / "a"
     task = forms.generation("x", "y", metrics=["bleu", "rouge_2"], rouge_words="unicode")
-    _scorer(folder, task, tokenizer, validation=lines)
+    _scorer(folder, task, tokenizer, train=lines, validation=lines)
     source = ShardDataset(folder / "out", CONFIG, "validation")
     assert source.task.bleu_tokenization == "intl" and source.task.rouge_words == "unicode"
     assert list(notes.of_source(source)) == [
@@ -211,7 +213,16 @@ def test_a_metric_that_finds_nothing_does_not_pick_a_checkpoint(tmp_path, tokeni
     with pytest.raises(UserError, match="bleu with the tokenization intl .* is 0 for the right"):
         notes.check_best("bleu", source)
     notes.check_best("rouge_2", source)
-    notes.check_best("loss", source)
+    run = {
+        "name": "x",
+        "encoder": {"type": "encoder_decoder", "hidden_size": 8, "num_layers": 1, "num_heads": 2},
+        "objectives": [{"type": "seq2seq_lm"}],
+    }
+    for best, refused in (("bleu", True), ("", True), ("rouge_2", False)):
+        recipe = {"steps": 1, "batch_size": 2, "best_metric": best}
+        config = configs.from_dict({**run, "recipe": recipe})
+        with pytest.raises(UserError, match="is 0 for") if refused else contextlib.nullcontext():
+            training_run.check(config, folder / "out", tmp_path / "model")
     with pytest.raises(UserError, match="no target has a letter a to z .*--rouge_words=unicode"):
         task = forms.generation("x", "y", metrics=["rouge_1"])
         _scorer(tmp_path / "b", task, tokenizer, validation=lines)

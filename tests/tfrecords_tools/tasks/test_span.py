@@ -379,7 +379,7 @@ def test_answers_that_are_not_made_of_whole_tokens_are_counted(tmp_path):
     built, (line,) = built_of(tmp_path / "a", paragraphs, words)
     assert built.totals.splits["validation"].cut_answers == 1
     assert (
-        "1 answers that begin or end inside a token (25.0%), so exact match cannot exceed 75.0%"
+        "answers that begin or end inside a token: 1 (25.0%), so exact match cannot exceed 75.0%"
         in line
     )
     config = configs.from_dict(
