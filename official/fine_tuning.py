@@ -409,7 +409,7 @@ class _Run:
         rows: _Rows,
         held_out: _Rows | None,
         max_length: int,
-        flags: Sequence[str],
+        flags: Sequence[str] = (),
     ) -> str:
         """Writes the data as files and makes their shards; returns the folder of these."""
         builder = importlib.import_module(_BUILDER)
