@@ -11,7 +11,7 @@ Shapes: B windows, T tokens.
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -227,8 +227,10 @@ def score_files(
     Raises:
       UserError: a file cannot be read, or the texts of the files differ.
     """
-    right = list(tag_files.read(gold, gold_columns, labels=labels))
+    right = _spelled(tag_files.read(gold, gold_columns, labels=labels))
     guessed = list(tag_files.read(predicted, predicted_columns, labels=labels))
+    if not marks_no_entities([_tags(record) for record in right]):
+        guessed = _spelled(guessed)
     if len(right) != len(guessed):
         raise UserError(
             f"{gold} has {len(right):,} texts and {predicted} {len(guessed):,}: give the "
@@ -245,6 +247,18 @@ def score_files(
     else:
         metrics = entity_metrics(*entities)
     return metrics | surface_metrics(*entities), len(right)
+
+
+def _spelled(records: Iterable[Record]) -> list[Record]:
+    """Returns the records of a file with their tags as BIO or BIOES."""
+    records = list(records)
+    spelling = tag_rules.spelling(tag for record in records for tag in _tags(record))
+    return [
+        record._replace(tags=spelling(record.tags))
+        if isinstance(record, TaggedWords) and record.tags is not None
+        else record
+        for record in records
+    ]
 
 
 def marks_no_entities(true: Sequence[Sequence[str]]) -> bool:

@@ -6,10 +6,15 @@ word of an entity and `S-X` for an entity of one word.
 
 An entity is (type, first word, last word + 1). Tags of which none has the form of BIO or BIOES are
 labels of single words, and there are no entities.
+
+Files also write these schemes otherwise: BILOU and BMES have other letters, `B_X` another
+separator, and B, I, O have no types. `spelling` says how the tags of files are read as these.
 """
 
+import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from official.utils.errors import UserError
 
@@ -19,7 +24,34 @@ PLAIN = "labels"  # the scheme of tags that mark no entities
 PREFIXES = {BIO: "BI", BIOES: "BIES"}
 OPEN, CONTINUING = "BI", "IE"  # an entity goes on after the first, with the second
 
+NO_TYPE = "_"  # the type of entities whose tags name none, as in seqeval
+# The letters of each scheme that a file may have, and the letter of BIO or BIOES that each one is.
+LETTERS = {
+    "BIO": {"B": "B", "I": "I"},
+    "BIOES": {"B": "B", "I": "I", "E": "E", "S": "S"},
+    "BILOU": {"B": "B", "I": "I", "L": "E", "U": "S"},
+    "BMES": {"B": "B", "M": "I", "E": "E", "S": "S"},
+}
+_FORM = re.compile(r"([BIESLUM])(?:([-_])(.+))?", re.DOTALL)
+
 Entity = tuple[str, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelling:
+    """How tags of files are read as BIO or BIOES.
+
+    Attributes:
+      names: the tag that is read in the place of another one; other tags stay as they are.
+      note: what is read in which way, for the user; "" = all tags stay as they are.
+    """
+
+    names: Mapping[str, str]
+    note: str = ""
+
+    def __call__(self, tags: Iterable[str]) -> tuple[str, ...]:
+        """Returns the tags as they are read."""
+        return tuple(self.names.get(tag, tag) for tag in tags)
 
 
 def split(tag: str) -> tuple[str, str]:
@@ -43,6 +75,64 @@ def marks(tag: str) -> bool:
     """Returns whether a tag has the form of BIO or BIOES, and is not `O`."""
     prefix, _, kind = tag.partition("-")
     return bool(kind) and prefix in tuple(PREFIXES[BIOES])
+
+
+def spelling(tags: Iterable[str]) -> Spelling:
+    """Returns how the tags of files are read as BIO or BIOES.
+
+    Read are BILOU (`L-X` ends an entity, `U-X` is an entity of one word), BMES (`M-X` is inside of
+    one), `B_X` for `B-X`, and letters alone, which are entities of the type `NO_TYPE`. If some tags
+    have none of these forms, and none is of BIO or BIOES, the tags are labels of words and stay.
+
+    Args:
+      tags: all tags of the files.
+
+    Raises:
+      UserError: the letters are those of no scheme, such as L and E together.
+    """
+    inside = {tag for tag in tags if tag != OUTSIDE}
+    forms = {tag: match.groups() for tag in sorted(inside) if (match := _FORM.fullmatch(tag))}
+    separators = {separator for _, separator, _ in forms.values()}
+    if "-" in separators:
+        if len(forms) < len(inside) and not any(map(marks, inside)):
+            return Spelling({})
+        forms = {tag: form for tag, form in forms.items() if form[1] == "-"}
+    elif len(forms) < len(inside) or len(separators) != 1:
+        return Spelling({})
+    letters = {letter for letter, _, _ in forms.values()}
+    if None in separators and not letters & {"B", "I"}:
+        return Spelling({})
+    scheme = next((name for name, known in LETTERS.items() if letters <= set(known)), None)
+    if scheme is None:
+        raise UserError(
+            f"the tags {', '.join(forms)} begin with {', '.join(sorted(letters))}, which no scheme "
+            f"has together: write all tags in one of {', '.join(LETTERS)}"
+        )
+    names = {
+        tag: f"{LETTERS[scheme][letter]}-{kind or NO_TYPE}"
+        for tag, (letter, _, kind) in forms.items()
+    }
+    return Spelling({tag: name for tag, name in names.items() if tag != name}, _note(forms, scheme))
+
+
+def _note(forms: Mapping[str, tuple[str, str | None, str | None]], scheme: str) -> str:
+    """Returns what the user is told about tags that are read otherwise than they are written."""
+    parts = []
+    letters = sorted({letter for letter, _, _ in forms.values()})
+    if others := [a for a in letters if LETTERS[scheme][a] != a]:
+        read = ", ".join(f"{letter} as {LETTERS[scheme][letter]}" for letter in others)
+        parts.append(f"the tags are {scheme}: {read}")
+    separators = {separator for _, separator, _ in forms.values()}
+    if separators == {"_"}:
+        example = min(forms)
+        parts.append(f"the tags are written with _: {example} is read as {_dashed(example)}")
+    elif separators == {None}:
+        parts.append(f"the tags name no types: all entities have the type {NO_TYPE!r}")
+    return "; ".join(parts)
+
+
+def _dashed(tag: str) -> str:
+    return tag.replace("_", "-", 1)
 
 
 def scheme(tags: Iterable[str]) -> str:

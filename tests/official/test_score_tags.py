@@ -95,3 +95,14 @@ def test_the_command_line(tmp_path):
     said = commands.run(*command, f"--predicted={tmp_path}/a.conll", status=0).stdout
     assert said.splitlines()[0].split() == ["texts", "1"]
     assert dict(map(str.split, said.splitlines()))["surface_f1"] == "1.000000"
+
+
+def test_files_in_different_spellings(tmp_path):
+    """Gold in BILOU, predictions of a model that was trained on it in BIOES; and without types."""
+    gold = "a B-X\nb L-X\nc U-Y\nd O\n"
+    metrics, _ = score(tmp_path, gold, "a B-X\nb E-X\nc S-Y\nd O\n")
+    assert metrics["f1"] == metrics["strict_f1"] == metrics["accuracy"] == 1
+    metrics, _ = score(tmp_path, "a B\nb I\nc O\nd B\n", "a B\nb I\nc O\nd O\n")
+    assert (metrics["precision"], metrics["recall"], metrics["f1__"]) == (1, 0.5, 2 / 3)
+    metrics, _ = score(tmp_path, "a B\nb V\n", "a B\nb B\n")  # labels of words
+    assert metrics["accuracy"] == 0.5 and "f1" not in metrics

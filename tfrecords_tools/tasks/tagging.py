@@ -89,6 +89,14 @@ class Builder(builder.Builder["Row", SplitCounts]):
         self._counts = {split: super(Builder, self).counts(split) for split in self.splits}
         words = {split: self._words(split) for split in self.splits}
         tags = {tag for texts in words.values() for text in texts for tag in text.tags or ()}
+        spelling = tag_rules.spelling(tags | set(self.task.labels))
+        if spelling.note:
+            self.report(spelling.note)
+            words = {split: _spelled(texts, spelling) for split, texts in words.items()}
+            tags = set(spelling(tags))
+            self.task = dataclasses.replace(
+                self.task, labels=spelling(self.task.labels), values=()
+            )
         # Where some tags mark entities, texts with others are named one by one.
         scheme = tag_rules.scheme(set(filter(tag_rules.marks, tags)) or tags)
         self._texts = {
@@ -199,6 +207,13 @@ def _alike(texts: Iterable[TaggedWords], counts: SplitCounts) -> list[TaggedWord
         result.append(text)
     counts.labelled = not result or result[0].tags is not None
     return result
+
+
+def _spelled(texts: Iterable[TaggedWords], spelling: tag_rules.Spelling) -> list[TaggedWords]:
+    """Returns the texts with the tags that are read in the place of those of the files."""
+    return [
+        text if text.tags is None else text._replace(tags=spelling(text.tags)) for text in texts
+    ]
 
 
 def _in_scheme(

@@ -413,3 +413,26 @@ def test_texts_without_words_are_left_out(tmp_path):
         build(tmp_path, {"train": rows})
     built, _ = build(tmp_path, {"train": rows}, skip_bad_rows=True)
     assert built.totals.skipped == {"no words": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "entities", "labels"),
+    [
+        ("without types", "ba B\nbe I\nbi O\nbo B\n", {"_": 2}, "O B-_ I-_"),
+        ("with _", "ba B_X\nbe I_X\nbi O\nbo B_Y\n", {"X": 1, "Y": 1}, "O B-X B-Y I-X"),
+        ("BILOU", "ba B-X\nbe L-X\nbi O\nbo U-X\n", {"X": 2}, "O B-X E-X S-X"),
+        ("BMES", "ba B-X\nbe M-X\nbi E-X\nbo S-X\n", {"X": 2}, "O B-X E-X I-X S-X"),
+    ],
+)
+def test_other_spellings_of_tags(tmp_path, name, text, entities, labels):
+    built, said = build(tmp_path, {"train": text, "validation": "ba O\n"})
+    assert built.totals.splits["train"].entities == entities
+    assert built.task.labels == tuple(labels.split())
+    assert built.task.metrics[0] == "f1"
+    assert said[0].startswith("the tags ")
+
+
+def test_labels_may_be_named_in_the_spelling_of_the_file(tmp_path):
+    task = tasks.generic("tagging", "0", label="-1", labels=["O", "U-X", "B-X", "L-X"])
+    built, _ = build(tmp_path, {"train": "ba B-X\nbe L-X\nbi U-X\n"}, task=task)
+    assert built.task.labels == ("O", "S-X", "B-X", "E-X")
