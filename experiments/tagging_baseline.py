@@ -17,7 +17,7 @@ import numpy as np
 from absl import flags
 
 from official.evaluation import tags
-from official.tasks import tag_files
+from official.tasks import tag_files, tagged_texts
 from official.tasks.named_tasks import CONLL_COLUMNS
 from official.utils import errors
 
@@ -52,7 +52,9 @@ def features(words: Sequence[str]) -> list[list[str]]:
 
 
 def train_and_score(
-    train: Sequence[tag_files.TaggedWords], evaluate: Sequence[tag_files.TaggedWords], seed: int
+    train: Sequence[tagged_texts.TaggedWords],
+    evaluate: Sequence[tagged_texts.TaggedWords],
+    seed: int,
 ) -> dict[str, float]:
     """Trains on texts in an order drawn from a seed, and returns the metrics of other texts."""
     import pycrfsuite  # of the benchmark alone

@@ -530,7 +530,7 @@ def _rows(data: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
         served_model.check_list(values, name)
         values = values.tolist() if hasattr(values, "tolist") else list(values)
         lists[name] = [value.tolist() if hasattr(value, "tolist") else value for value in values]
-    served_model.same_length(**lists)
+    served_model.check_lengths(**lists)
     if not len(lists[names[0]]):
         raise UserError(f"{names[0]}: the list is empty: give at least two examples")
     for name, values in lists.items():

@@ -35,7 +35,7 @@ that do not; and pairs with scores or labels:
     --tokenizer=DIR --output=DIR
   python -m tfrecords_tools.build_task_shards --task=stsb --embed_as=scores --input=DIR \
     --tokenizer=DIR --output=DIR
-Words and tags (CoNLL, or JSON Lines):
+Words and tags (CoNLL, CoNLL-U, JSON Lines, and exports of annotation tools):
   python -m tfrecords_tools.build_task_shards --task=tagging --train_file=train.conll \
     --validation_file=dev.conll --tokenizer=DIR --output=DIR
 Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
@@ -62,6 +62,7 @@ from official.tasks import (
     answer_rules,
     best_rows,
     choice,
+    conllu,
     embeddings,
     find,
     generic,
@@ -198,6 +199,8 @@ def _plan_generic(
             metrics=() if options.embed_as else options.metrics or (),
             header=options.header,
         )
+        if options.task == "regression":
+            task = dataclasses.replace(task, score_range=_score_range(options))
     names = {split: name for split, name in given.items() if name}
     if not names:
         raise UserError(
@@ -306,8 +309,8 @@ def _check_kind(options: flags.FlagValues, task: Task) -> None:
                 raise UserError(
                     f"--{name} is for {', '.join(owners)}, not for --task={options.task}"
                 )
-    if options.format == "conll" and task.kind != "tagging":
-        raise UserError(f"--format=conll is for tagging, not for --task={options.task}")
+    if options.format in ("conll", "conllu") and task.kind != "tagging":
+        raise UserError(f"--format={options.format} is for tagging, not for --task={options.task}")
     if options["format"].present and task.kind == "span":
         raise UserError(
             f"--format is for tasks of TSV, CSV or JSON Lines, not for --task={options.task}"
@@ -423,7 +426,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     one_of(
         "format",
         None,
-        ["tsv", "csv", "jsonl", "parquet", "trec", "conll"],
+        ["tsv", "csv", "jsonl", "parquet", "trec", "conll", "conllu"],
         "format of the files; default: by the file name",
     )
     boolean(
@@ -468,7 +471,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "score_range",
         None,
         "embedding: lowest and highest score in the files, which become 0 and 1; default: 0,1, of "
-        "stsb 0,5",
+        "stsb 0,5; regression: the same, of scores that stay as they are (-1 outside is no score)",
     )
     text(
         "task_name",
@@ -538,6 +541,14 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "refuse",
         ["refuse", "innermost", "outermost"],
         "tagging: which of nested spans are kept; the others are counted",
+    )
+    one_of(
+        "multiword_tokens",
+        conllu.WORDS,
+        list(conllu.MULTIWORD),
+        "tagging, CoNLL-U: what is read of words that stand as one in the text (al = a + il): the "
+        "words, or the one on the surface, whose tag is that of its line, or those of the words "
+        "joined by + (of entities: the first one)",
     )
     boolean("skip_bad_rows", False, "leave out and count rows that cannot be used")
 

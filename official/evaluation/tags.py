@@ -23,7 +23,7 @@ from official.evaluation.rows import nothing_to_compare
 from official.shards import side_texts
 from official.tasks import tag_files
 from official.tasks import tags as tag_rules
-from official.tasks.tag_files import Record, TaggedWords
+from official.tasks.tagged_texts import Record, TaggedWords
 from official.tasks.task import Columns
 from official.utils import atomic, paths
 from official.utils.errors import UserError

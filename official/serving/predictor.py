@@ -129,7 +129,7 @@ class Predictor:
 
     def classify(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Sequence[tuple[str, str]],
         second: Sequence[str] | None = None,
         batch_size: int = 32,
         task: str | None = None,
@@ -137,8 +137,9 @@ class Predictor:
         """Labels texts with the objective `classification` or `multi_label`.
 
         Args:
-          texts: any number of texts. Texts longer than `max_length` are cut.
-          second: the second text of each pair, if the model takes pairs.
+          texts: any number of texts, or of pairs of texts (tuples or lists), if the model takes
+            pairs. Texts longer than `max_length` are cut.
+          second: the second text of each pair, if `texts` are the first ones.
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
           task: the name of the head, for a model of several tasks.
 
@@ -148,7 +149,8 @@ class Predictor:
 
         Raises:
           UserError: the model has no such objective, no names of labels, or no head of this name;
-            a single text is given instead of a list; the lists have different lengths.
+            a single text is given instead of a list; the lists have different lengths; a value is
+            no text.
         """
         head = self._objective("classify", task)
         rows = self._rows(head, "probabilities", served_model.pairs(texts, second), batch_size)
@@ -169,7 +171,7 @@ class Predictor:
 
     def score(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Sequence[tuple[str, str]],
         second: Sequence[str] | None = None,
         batch_size: int = 32,
         task: str | None = None,
@@ -205,7 +207,8 @@ class Predictor:
         head = self._objective("rank")
         served_model.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        pairs = served_model.pairs(queries, documents)
+        query, documents = served_model.same_length(query=queries, documents=documents)
+        pairs = [query, documents]
         if head.config.type == "candidate_lm":
             _check_candidates(pairs, self.tokenizer, self.max_length)
         return self._rows(head, "scores", pairs, batch_size)
@@ -274,12 +277,16 @@ class Predictor:
             has no choices.
         """
         head = self._objective("choose")
-        contexts, questions, choices = served_model.same_length(
-            contexts=contexts, questions=questions, choices=choices
-        )
+        served_model.check_lengths(contexts=contexts, questions=questions, choices=choices)
+        contexts = served_model.plain(contexts, "contexts")
+        questions = served_model.plain(questions, "questions")
         for number, several in enumerate(choices):
-            if isinstance(several, str) or not several:
+            if isinstance(several, str) or not hasattr(several, "__len__") or not len(several):
                 raise UserError(f"choices: row {number} has no list of choices: {several!r}")
+        choices = [
+            served_model.plain(several, f"choices: row {number}")
+            for number, several in enumerate(choices)
+        ]
         graph = self._signature(head, "choose")
         results: dict[int, Choice] = {}
         # The questions of a batch have the same number of choices.

@@ -76,7 +76,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="score",
         generic=True,
-        flags=("unlabelled_train",),
+        flags=("unlabelled_train", "score_range"),
     ),
     "ranking": Kind(
         targets=(),
@@ -159,7 +159,7 @@ KINDS = {
         scorer="official.evaluation.tags",
         signatures="official.serving.signatures.tagging",
         generic=True,
-        flags=("repair_tags", "split_words", "nested_spans"),
+        flags=("repair_tags", "split_words", "nested_spans", "multiword_tokens"),
     ),
     "text_to_text": Kind(
         targets=("target_ids",),

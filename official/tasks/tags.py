@@ -115,7 +115,7 @@ def spelling(tags: Iterable[str]) -> Spelling:
     return Spelling({tag: name for tag, name in names.items() if tag != name}, _note(forms, scheme))
 
 
-def _note(forms: Mapping[str, tuple[str, str | None, str | None]], scheme: str) -> str:
+def _note(forms: Mapping[str, tuple], scheme: str) -> str:
     """Returns what the user is told about tags that are read otherwise than they are written."""
     parts = []
     letters = sorted({letter for letter, _, _ in forms.values()})

@@ -1,7 +1,7 @@
 """Files that are read as a whole, because their parts cannot be read alone: .gz, .zst, .parquet.
 
 `unpacked` has the bytes of the text or the JSON Lines in them. The column `text` of a Parquet file
-is read as JSON Lines, a line for each row.
+is read as JSON Lines, a line for each row. Its values are strings of any kind, or bytes in UTF-8.
 """
 
 import gzip
@@ -10,10 +10,13 @@ import io
 import json
 import zlib
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+
+if TYPE_CHECKING:
+    import pyarrow
 
 COMPRESSED = (".gz", ".zst")
 PARQUET = ".parquet"
@@ -137,17 +140,33 @@ def _parquet(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
         table = parquet.ParquetFile(file, buffer_size=1 << 20)
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path}: not a Parquet file: {error}") from error
-    kinds = {field.name: str(field.type) for field in table.schema_arrow}
-    if kinds.get("text") not in ("string", "large_string"):
+    kinds = {field.name: field.type for field in table.schema_arrow}
+    if "text" not in kinds or not _is_text(kinds["text"]):
         columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
         raise UserError(f"{path}: no column `text` of strings; it has: {columns[:200]}")
     try:
         for batch in table.iter_batches(_ROWS_AT_ONCE, columns=["text"], use_threads=False):
-            yield b"".join(
-                map(_json_line, batch.column(0).cast(pyarrow.large_binary()).to_pylist())
-            )
+            column = batch.column(0)
+            if pyarrow.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            # A view is not cast to bytes, which need not be UTF-8 as those of a string.
+            views = {"string_view": pyarrow.string(), "binary_view": pyarrow.binary()}
+            column = column.cast(views.get(str(column.type), column.type))
+            yield b"".join(map(_json_line, column.cast(pyarrow.large_binary()).to_pylist()))
     except pyarrow.ArrowException as error:
         raise Damaged(str(error)) from error
+
+
+def _is_text(kind: "pyarrow.DataType") -> bool:
+    """Returns whether a column has texts: strings of any kind, or bytes, as Spark writes texts."""
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    return str(kind) in (
+        *("string", "large_string", "string_view"),
+        *("binary", "large_binary", "binary_view"),
+    )
 
 
 def _json_line(text: bytes | None) -> bytes:

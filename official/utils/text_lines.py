@@ -27,6 +27,8 @@ class BadRows:
 
     Attributes:
       counts: the number of rows left out, by reason.
+      unread: the number of rows with each key that nobody reads.
+      notes: what else is to be said of the rows, each once.
     """
 
     def __init__(self, skip: bool = False, known: Collection[str] = ()):
@@ -34,6 +36,8 @@ class BadRows:
         self.skip = skip
         self.known = known
         self.counts: collections.Counter[str] = collections.Counter()
+        self.unread: collections.Counter[str] = collections.Counter()
+        self.notes: list[str] = []
 
     def __call__(self, reason: str, message: str) -> None:
         """Counts a bad row.
@@ -48,6 +52,15 @@ class BadRows:
         if not self.skip and reason not in self.known:
             raise UserError(f"{message}; --skip_bad_rows leaves such rows out")
         self.counts[reason] += 1
+
+    def leave_out(self, reason: str) -> None:
+        """Counts a row that is no fault of its file, and is not to be used."""
+        self.counts[reason] += 1
+
+    def note(self, text: str) -> None:
+        """Keeps what is to be said of the rows."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def __str__(self) -> str:
         """Returns the counts as text."""

@@ -29,7 +29,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 from tfrecords_tools.pretraining import sentence_rows, stream_rows, streams
-from tfrecords_tools.pretraining.counts import Counts, advice, summary
+from tfrecords_tools.pretraining.counts import Counts, advice, alone, summary
 from tfrecords_tools.pretraining.sentence_rows import SentenceRows
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.stream_rows import StreamRows
@@ -94,6 +94,8 @@ def build(
     report(summary(output, built.shards, counts, settings, corpus.bytes, seconds))
     if wasteful := advice(counts, settings):
         errors.warn(wasteful)
+    if of_one := alone(counts, settings):
+        errors.warn(of_one)
     if settings.config is not None:
         with _as_warnings():
             shard_folder.check_memory(str(output), settings.config, built)

@@ -218,6 +218,19 @@ def advice(counts: Counts, settings: Settings) -> str:
     )
 
 
+def alone(counts: Counts, settings: Settings) -> str:
+    """Returns a warning if second segments of other documents are of the same one; "" otherwise."""
+    segments = settings.segments
+    random = segments.relation == "next_sentence" and segments.random_next_prob > 0
+    if counts.read != 1 or not (random or segments.random_negatives):
+        return ""
+    return (
+        "the corpus is one document, so segments that should be from another document are from "
+        "elsewhere in it, and a model learns less from telling them apart: put a blank line "
+        "between documents, use more documents, or set segments.relation: none"
+    )
+
+
 def _never_matched(counts: Counts, settings: Settings) -> dict[str, list[str]]:
     """Returns the lines of each lexicon that have no match."""
     return {

@@ -58,7 +58,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             )
         if task.form not in ("texts", "margins", "scores") and not task.labels:
             self.task = labelled_text.with_labels_of_train_file(
-                task, self.files, self.format, self.skip_bad_rows
+                task, self.files, self.format, self.skip_bad_rows, self.report
             )
             embeddings.check_labels(self.task)
         self._texts: dict[str, int] = {}  # of an example, by split

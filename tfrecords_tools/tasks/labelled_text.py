@@ -8,13 +8,10 @@ The feature `row` is the number of the row in the file, which assigns prediction
 
 import dataclasses
 import functools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from official.tasks import KINDS, Task, best_rows, nearest
+from official.tasks import KINDS, Columns, Task, best_rows, missing_labels
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
@@ -22,6 +19,7 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, tables
+from tfrecords_tools.tasks.label_cells import Labels
 from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
 MAX_INFERRED_LABELS = 1000
@@ -56,7 +54,7 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
                 "--labels, in the teacher's order"
             )
         self.task = with_labels_of_train_file(
-            self.task, self.files, self.format, self.skip_bad_rows
+            self.task, self.files, self.format, self.skip_bad_rows, self.report
         )
 
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
@@ -104,9 +102,20 @@ def _parts(task: Task) -> int:
 
 
 def with_labels_of_train_file(
-    task: Task, files: Mapping[str, AnyPath], format: str | None, skip_bad_rows: bool
+    task: Task,
+    files: Mapping[str, AnyPath],
+    format: str | None,
+    skip_bad_rows: bool,
+    report: Callable[[str], None] = print,
 ) -> Task:
     """Returns a classification task with the labels that its train file has.
+
+    Args:
+      task: the task.
+      files: the file of each split.
+      format: the format of the files; None = by their names.
+      skip_bad_rows: whether rows that cannot be used are left out.
+      report: takes a line about values that are no labels.
 
     Raises:
       UserError: there is no train file, or it has less than two labels or too many, or not those
@@ -123,13 +132,14 @@ def with_labels_of_train_file(
     several = task.kind == "multi_label"
     rows = tables.read(
         files["train"],
-        [column],
+        [],
+        column,
         header=columns.header,
         format=format,
         bad=bad,
         lists=SEPARATOR if several else None,
     )
-    cells = ((row, row.cells[0].split(SEPARATOR) if several else row.cells) for row in rows)
+    cells = ((row, _cells(row.label, several)) for row in rows)
     for row, label in ((row, label.strip()) for row, names in cells for label in names):
         if set(label) & set("\t\r\n"):
             where = tables.location(files["train"], row.line)
@@ -145,6 +155,12 @@ def with_labels_of_train_file(
                 f"{column!r}: is that the label? Name the labels with --labels, or use "
                 "--task=regression for scores"
             )
+    if unlabelled := missing_labels.among(values) - {""}:
+        values -= unlabelled
+        report(
+            f"{files['train']}: rows with {' or '.join(map(repr, sorted(unlabelled)))} in column "
+            f"{column!r} have no label; --labels names what is one"
+        )
     if len(values) < (1 if several else 2):
         shown = ", ".join(map(repr, values)) or "nothing"
         raise UserError(
@@ -159,6 +175,13 @@ def with_labels_of_train_file(
     if task.best:
         best_rows.check_labels(task)
     return task
+
+
+def _cells(label: str | None, several: bool) -> Sequence[str]:
+    """Returns the labels of a row."""
+    if label is None:
+        return ()
+    return label.split(SEPARATOR) if several else (label,)
 
 
 def _examples(
@@ -243,7 +266,8 @@ def located(
         labels=task.labels,
         lists=_SEPARATORS.get(task.kind),
     )
-    ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
+    requested = labelled and columns.label is not None
+    labels = Labels(task, test, lambda: _cells_of(task, columns, path, format))
     for number, line, cells, cell in rows:
         texts = list(cells[: len(text_columns)])
         if title_columns:
@@ -255,50 +279,29 @@ def located(
         empty = [c for c, text in zip(text_columns, texts, strict=True) if not text.strip()]
         if empty and not test:
             bad("empty text", f"{where}: column {empty[0]!r} is empty")
-        elif label is None:
+        elif not requested:
             yield (number, texts, None), where
-        elif (value := _value(task, label, ids)) is not None:
+        elif label is None or (reason := labels.missing(label)):
+            if labels.are_none:
+                yield (number, texts, None), where
+            else:
+                bad.leave_out(missing_labels.WITHOUT if label is None else reason)
+        elif (value := labels.value(label)) is not None:
             yield (number, texts, value), where
-        elif task.kind == "multi_label":
-            unknown = next(name for name in _several(label) if name not in ids)
-            bad(
-                "label not in the set",
-                f"{where}: label {unknown!r} in column {columns.label!r} is not one of "
-                f"{', '.join(map(repr, task.values))}{nearest(unknown, task.values)}; "
-                f"{SEPARATOR!r} separates the labels of a text",
-            )
-        elif task.has_scores:
-            bad(
-                "score not a number",
-                f"{where}: {label!r} in column {columns.label!r} is not a number",
-            )
+        elif labels.are_none:
+            yield (number, texts, None), where
         else:
-            bad(
-                "label not in the set",
-                f"{where}: label {label!r} in column {columns.label!r} is not one of "
-                f"{', '.join(map(repr, task.values))}{nearest(label, task.values)}",
-            )
+            bad(*labels.fault(label, columns.label, where))
+    for note in labels.notes:
+        bad.note(note)
 
 
-def _several(cell: str) -> list[str]:
-    """Returns the labels of a text that may have any number of them."""
-    return [name for part in cell.split(SEPARATOR) if (name := part.strip())]
-
-
-def _value(task: Task, label: str, ids: Mapping[str, int]) -> int | float | list[int] | None:
-    """Returns the class, the score or the flags of a label; None if it is none."""
-    if task.kind == "multi_label":
-        numbers = [ids.get(name) for name in _several(label)]
-        return None if None in numbers else [int(i in numbers) for i in range(len(task.labels))]
-    if not task.has_scores:
-        return ids.get(label)
-    score = _score(label)
-    return score if math.isfinite(score) else None
-
-
-def _score(text: str) -> float:
-    try:
-        with np.errstate(over="ignore"):
-            return float(np.float32(float(text)))  # Stored as float32: 1e39 is infinite.
-    except ValueError:
-        return math.nan
+def _cells_of(
+    task: Task, columns: Columns, path: AnyPath, format: str | None
+) -> Iterator[str | None]:
+    """Yields the labels or scores of the rows of a file; None for rows without."""
+    rows = tables.read(
+        path, [], columns.label, optional=True, header=columns.header, format=format,
+        bad=BadRows(skip=True), labels=task.labels, lists=_SEPARATORS.get(task.kind),
+    )  # fmt: skip
+    return (None if row.label is None else row.label.strip() for row in rows)

@@ -43,7 +43,7 @@ class Builder(ranking.TripleBuilder):
         self.check_max_length(2)
         if not self.task.labels:
             self.task = labelled_text.with_labels_of_train_file(
-                self.task, self.files, self.format, self.skip_bad_rows
+                self.task, self.files, self.format, self.skip_bad_rows, self.report
             )
         self._compared: dict[str, list[side_texts.ComparedRow]] = {}
 

@@ -106,7 +106,7 @@ class Builder(builder.Builder[Compared, SplitCounts]):
             )
         if not self.task.labels:
             self.task = labelled_text.with_labels_of_train_file(
-                self.task, self.files, self.format, self.skip_bad_rows
+                self.task, self.files, self.format, self.skip_bad_rows, self.report
             )
         self._compared: dict[str, list[side_texts.ComparedRow]] = {}
         # The candidates of each pronoun in all files, by their text in lower case. Bad rows are

@@ -84,6 +84,7 @@ class SplitCounts:
             mine, others = getattr(self, field.name), getattr(other, field.name)
             if isinstance(mine, BadRows):
                 mine.counts.update(others.counts)
+                mine.unread.update(others.unread)
             elif isinstance(mine, collections.Counter):
                 mine.update(others)
             elif isinstance(mine, list):
@@ -108,8 +109,12 @@ class SplitCounts:
         return SplitTotals(**counts, skipped=dict(sorted(self.bad.counts.items())), **more)
 
     def left_out(self) -> list[str]:
-        """Returns what was left out, as a part of a summary; none if nothing was."""
-        return [f"left out: {self.bad}"] if self.bad.counts else []
+        """Returns what was left out and what was not read, as parts of a summary."""
+        parts = [f"left out: {self.bad}"] if self.bad.counts else []
+        if self.bad.unread:
+            shown = (f"{key!r} ({count:,})" for key, count in sorted(self.bad.unread.items()))
+            parts.append(f"keys that are not read: {', '.join(shown)}")
+        return [*parts, *self.bad.notes]
 
     def shares(self, max_labels: int = 20) -> str:
         """Returns the number and the share of examples of each label, as text."""

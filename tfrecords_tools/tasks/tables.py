@@ -2,9 +2,10 @@
 
 TSV is read as GLUE distributes it: tabs separate columns, line ends separate rows, and every other
 character is part of the text, quotation marks too. CSV is read with its quoting, so a quoted cell
-may span several lines. JSON Lines has one object on each line. All three are UTF-8, may begin with
-a byte-order mark and may be compressed (.gz). Blank lines are not rows. A row of Parquet is read
-as an object of JSON Lines; its line is its number from 1.
+may span several lines. JSON Lines has one object on each line; a file that begins with `[` is one
+list of objects. All are UTF-8, may begin with a byte-order mark and may be compressed (.gz). Blank
+lines are not rows. A row of Parquet is read as an object of JSON Lines; its line is its number from
+1. Rows that an annotation tool marks as not to be used are left out (`official.tasks.annotations`).
 
 A folder has a folder for each label, with one text in each file (aclImdb's `train/pos/0_9.txt`).
 The columns are `label` and `text`. A line of a `.label` file is `COARSE:fine question`. The columns
@@ -12,13 +13,15 @@ are `label` (COARSE), `fine_label` (COARSE:fine) and `text`.
 """
 
 import csv
+import decimal
 import json
+import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from official.tasks import nearest
+from official.tasks import annotations, label_studio, nearest
 from official.utils import packed_files, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -43,7 +46,8 @@ class Row(NamedTuple):
       number: the number of the row, from 0; the header and blank lines are not counted.
       line: the number of its first line in the file, from 1; for a folder, the name of the file.
       cells: the values of the requested columns.
-      label: the value of the requested label; None where it is missing, or not requested.
+      label: the value of the requested label; None where it is not requested, and in rows without
+        one: of a file without labels, or with null as their label.
     """
 
     number: int
@@ -93,7 +97,8 @@ def read(
       format: "tsv", "csv", "jsonl", "parquet", "trec" or "folders"; None = by the file name.
       labels: the labels of a folder whose texts are read; empty = all.
       bad: is called with rows that have the wrong number of columns, are not UTF-8 or not JSON.
-      lists: joins the texts of a list in JSON Lines; None = a list is refused.
+      lists: joins the texts or the numbers of a list in JSON Lines; None = a list is refused, but a
+        label may be the only one of a list.
 
     Raises:
       UserError: the file or a column is missing, the file is empty, or a row is bad.
@@ -103,10 +108,12 @@ def read(
     rows = 0
     if format in ("jsonl", "parquet"):
         more = [] if label is None else [label]
+        read = [*columns, *more]
         if format == "jsonl":
-            objects = text_lines.objects(path, bad)
+            objects = annotations.objects(path, bad, not optional, read)
         else:
-            objects = _parquet(path, [*columns, *more], [*columns, *([] if optional else more)])
+            required = columns if optional else read
+            objects = _unmarked(_parquet(path, read, required, bad), read, not optional, bad)
         source = _objects(objects, path, columns, label, optional, bad, lists)
     else:
         source = _cells(path, columns, label, optional, header, format, bad, labels)
@@ -140,6 +147,7 @@ def _cells(
     names: Sequence[str] | None = None
     indices: list[int] | None = None
     label_index: int | None = None
+    marks: dict[str, int] = {}
     width = number = 0
     for line, cells in source:
         if indices is None:
@@ -151,6 +159,7 @@ def _cells(
             if label is not None and not (optional and _lacks(label, names, width)):
                 label_index = _column_index(path, label, names, width)
             if header:
+                marks = _marks(names or (), [*columns, *([] if label is None else [label])])
                 continue
         if damaged:
             bad("not UTF-8", f"{location(path, damaged[0])}: not UTF-8: convert the file")
@@ -167,10 +176,29 @@ def _cells(
                 f"{path}, line {line}: {_count(len(cells))} where the "
                 f"{'header' if header else 'first line'} has {width}",
             )
+        elif reason := annotations.mark({key: cells[i] for key, i in marks.items()}, not optional):
+            bad.leave_out(reason)
         else:
             text = None if label_index is None else cells[label_index]
             yield Row(number, line, tuple(cells[i] for i in indices), text)
         number += 1
+
+
+def _marks(names: Sequence[str], read: Sequence[str]) -> dict[str, int]:
+    """Returns the columns of a header that may mark a row, but for those that are read."""
+    known = (*annotations.MARKS, annotations.ANNOTATION)
+    return {name: i for i, name in enumerate(names) if name in known and name not in read}
+
+
+def _unmarked(
+    rows: Iterable[tuple[int, int, dict]], read: Sequence[str], labelled: bool, bad: BadRows
+) -> Iterator[tuple[int, int, dict]]:
+    """Yields the rows that are not marked as not to be used."""
+    for number, line, value in rows:
+        if reason := annotations.mark(value, labelled, read):
+            bad.leave_out(reason)
+        else:
+            yield number, line, {key: value[key] for key in read if key in value}
 
 
 def _count(columns: int) -> str:
@@ -205,9 +233,17 @@ def _column_index(path: AnyPath, column: str, names: Sequence[str] | None, width
 
 
 def _parquet(
-    path: AnyPath, columns: Sequence[str], required: Sequence[str]
+    path: AnyPath, columns: Sequence[str], required: Sequence[str], bad: BadRows
 ) -> Iterator[tuple[int, int, dict]]:
     """Yields the number, the number from 1 and the columns of each row of a Parquet file.
+
+    Columns of binary values are texts in UTF-8, as Spark, Hive and Impala write them.
+
+    Args:
+      path: the file.
+      columns: the columns that are read where the file has them, with those that mark rows.
+      required: the columns that the file must have.
+      bad: is called with rows whose binary values are no UTF-8.
 
     Raises:
       UserError: the package that reads it is not installed, the file is damaged, or it has no such
@@ -217,7 +253,6 @@ def _parquet(
     import pyarrow
     from pyarrow import parquet
 
-    plain = (str, int, float, bool, list, dict, type(None))
     number = 0
     try:
         with path.open("rb") as stream:
@@ -225,16 +260,29 @@ def _parquet(
             names = table.schema_arrow.names
             for column in required:
                 _column_index(path, column, names, 0)
-            known = [name for name in columns if name in names]
+            wanted = {*columns, *annotations.MARKS, annotations.ANNOTATION}
+            known = [name for name in names if name in wanted]
             for batch in table.iter_batches(_ROWS_AT_ONCE, columns=known, use_threads=False):
                 for row in batch.to_pylist():
-                    values = {k: v if isinstance(v, plain) else str(v) for k, v in row.items()}
-                    yield number, number + 1, values
+                    try:
+                        yield number, number + 1, {key: _decoded(row[key]) for key in row}
+                    except UnicodeDecodeError:
+                        where = location(path, number + 1)
+                        bad("not UTF-8", f"{where}: a binary value is not UTF-8: write texts")
                     number += 1
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as Parquet behind row {number}: {error}") from error
+
+
+def _decoded(value: Any) -> Any:
+    """Returns a value of Parquet as one of JSON; dates and times stay, which are neither."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    return str(value) if isinstance(value, decimal.Decimal) else value
 
 
 def _objects(
@@ -248,43 +296,72 @@ def _objects(
 ) -> Iterator[Row]:
     wanted = [*columns] if label is None else [*columns, label]
     absent: set[str] | None = None  # The optional columns that the first row lacks.
-    for number, line, value in objects:
+    for number, line, row in objects:
+        where = f"{path}, line {line}"
         if absent is None:
-            absent = {label} if label and optional and value.get(label) is None else set()
+            absent = {label} if label and optional and label not in row else set()
+        value = {key: row[key] for key in wanted if key in row}
+        if label is not None and label in value:
+            value[label] = _single(label_studio.plain(value[label]), lists)
         if lists is not None:
             value = {key: _joined(part, lists) for key, part in value.items()}
         missing = {column for column in wanted if value.get(column) is None}
-        nested = [c for c in wanted if isinstance(value.get(c), (list, dict))]
-        if missing - absent:
-            column = next(c for c in wanted if c in missing - absent)
+        if lacking := missing - absent - {label if label in value else None}:
+            column = next(c for c in wanted if c in lacking)
             bad(
                 "missing key",
-                f"{path}, line {line}: no {column!r}{nearest(column, value)}: "
-                f"its keys are {', '.join(map(repr, value))}",
+                f"{where}: no {column!r}{nearest(column, row)}: "
+                f"its keys are {', '.join(map(repr, row))}",
             )
         elif absent - missing:
             given = ", ".join(map(repr, sorted(absent - missing)))
             bad(
                 "labelled among unlabelled",
-                f"{path}, line {line}: has {given}, which the first row lacks: give it in all rows "
-                "or in none",
+                f"{where}: has {given}, which the first row lacks: give it in all rows or in none",
             )
-        elif nested:
-            bad(
-                "not a text",
-                f"{path}, line {line}: {nested[0]!r} is a {type(value[nested[0]]).__name__}, "
-                "not a text or a number",
-            )
+        elif others := [c for c in wanted if not _is_cell(value.get(c))]:
+            bad("not a text", f"{where}: {others[0]!r} is {_kind(value[others[0]])}")
         else:
-            text = None if label is None or label in missing else _text(value[label])
+            bad.unread.update(annotations.unread(row, wanted))
+            found = None if label is None else value.get(label)
+            text = None if found is None else _text(found)
             yield Row(number, line, tuple(_text(value[column]) for column in columns), text)
 
 
+def _single(value: Any, lists: str | None) -> Any:
+    """Returns the only label of a list, as tools write it, where a text has one label; or None."""
+    if lists is not None or not isinstance(value, list) or len(value) > 1:
+        return value
+    return value[0] if value else None
+
+
+def _is_cell(value: Any) -> bool:
+    """Returns whether a value is a text, a number or missing."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, str | int)
+
+
+def _kind(value: Any) -> str:
+    """Returns what a value is that is neither a text nor a number, for messages."""
+    if isinstance(value, float):
+        return f"{value}, which is no number: leave the value out, or write null"
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__}, not a text or a number"
+    return f"{value!r}, a {type(value).__name__}: write it as a text"
+
+
 def _joined(value: Any, separator: str) -> Any:
-    """Returns a list of texts without the separator as one text, and other values as they are."""
-    if isinstance(value, list) and all(isinstance(x, str) and separator not in x for x in value):
-        return separator.join(value)
-    return value
+    """Returns a list of texts or whole numbers as one text, and other values as they are.
+
+    A list with the separator in a text stays.
+    """
+    if not isinstance(value, list):
+        return value
+    if not all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
+        return value
+    texts = [str(item) for item in value]
+    return value if any(separator in text for text in texts) else separator.join(texts)
 
 
 def _text(value: str | float | bool) -> str:

@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from official.shards import side_texts
-from official.tasks import Task, nearest, tag_files
+from official.tasks import Task, conllu, nearest, tag_files
 from official.tasks import tags as tag_rules
-from official.tasks.tag_files import Span, TaggedWords, TextWithSpans
+from official.tasks.tagged_texts import Record, Span, TaggedWords, TextWithSpans
 from official.tokenizers import Tokenizer, pair_packing, text_words, windows
 from official.tokenizers.base import characters, chunks
 from official.utils import word_rules
@@ -72,10 +72,13 @@ class Builder(builder.Builder["Row", SplitCounts]):
       repair_tags: whether tags that do not follow their scheme are repaired and counted, and spans
         that cut a word are widened.
       nested_spans: which of nested spans are kept; one of `NESTED`.
+      multiword_tokens: of CoNLL-U, how words that stand as one in the text are read; one of
+        `conllu.MULTIWORD`.
     """
 
     repair_tags: bool = False
     nested_spans: str = "refuse"
+    multiword_tokens: str = conllu.WORDS
 
     counts_type = SplitCounts
     rows_at_once = TEXTS_AT_ONCE
@@ -94,9 +97,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             self.report(spelling.note)
             words = {split: _spelled(texts, spelling) for split, texts in words.items()}
             tags = set(spelling(tags))
-            self.task = dataclasses.replace(
-                self.task, labels=spelling(self.task.labels), values=()
-            )
+            self.task = dataclasses.replace(self.task, labels=spelling(self.task.labels), values=())
         # Where some tags mark entities, texts with others are named one by one.
         scheme = tag_rules.scheme(set(filter(tag_rules.marks, tags)) or tags)
         self._texts = {
@@ -118,7 +119,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
         counts, labelled = self._counts[split], not split.startswith("test")
         records = tag_files.read(
             self.files[split], self.task.columns_for(split), self.format, labelled, counts.bad,
-            self.task.labels,
+            self.task.labels, self.multiword_tokens,
         )  # fmt: skip
         texts = as_words(
             records, self.tokenizer, self._rule, counts.bad, self.nested_spans,
@@ -403,7 +404,7 @@ def _running(
 
 
 def as_words(
-    records: Iterable[tag_files.Record],
+    records: Iterable[Record],
     tokenizer: Tokenizer,
     rule: str,
     bad: BadRows,

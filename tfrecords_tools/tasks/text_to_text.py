@@ -7,7 +7,7 @@ answers are kept beside the shards as texts (`official.shards.side_texts`).
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ class Builder(builder.Builder["Pair", SplitCounts]):
                 f"--max_length={self.max_length} leaves no room for the input: the least is 2"
             )
         self.task = _with_labels(
-            self.task, self.files, self.tokenizer, self.format, self.skip_bad_rows
+            self.task, self.files, self.tokenizer, self.format, self.skip_bad_rows, self.report
         )
         self._first_answers: list[str] = []
 
@@ -148,6 +148,7 @@ def _with_labels(
     tokenizer: Tokenizer,
     format: str | None,
     skip_bad_rows: bool,
+    report: Callable[[str], None],
 ) -> Task:
     """Returns the task with its labels, which are checked."""
     if task.answers == "choice":
@@ -156,7 +157,9 @@ def _with_labels(
     if task.answers == "classification":
         if not task.labels:
             plain = dataclasses.replace(task, kind="classification", metrics=())
-            plain = labelled_text.with_labels_of_train_file(plain, files, format, skip_bad_rows)
+            plain = labelled_text.with_labels_of_train_file(
+                plain, files, format, skip_bad_rows, report
+            )
             task = dataclasses.replace(task, labels=plain.labels, values=plain.values)
         text_to_text.check_labels(task.labels)
     names = text_to_text.label_names(task.answers, task.labels)

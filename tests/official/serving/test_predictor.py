@@ -231,3 +231,54 @@ def test_lists_that_cannot_be_are_refused(tmp_path):
     for none in ([], "bc"):
         with pytest.raises(UserError, match="choices: row 0 has no list of choices"):
             loaded.choose(["a"], ["a"], [none])
+
+
+NO_TEXTS = [None, float("nan"), 3, b"a"]
+
+
+def test_values_that_are_no_texts_are_refused_with_their_number(tmp_path):
+    loaded = load(
+        tmp_path, {"type": "classification", "labels": ["a", "b"]}, {"type": "regression"},
+        {"type": "ranking"}, {"type": "span_answer"}, {"type": "multiple_choice"},
+        {"type": "masked_lm"}, {"type": "token_classification", "labels": ["O", "B-X"]},
+    )  # fmt: skip
+    for value in NO_TEXTS:
+        texts, pairs = ["ok", value], [("a", "b"), ("a", value)]
+        for method, arguments, name in (
+            (loaded.classify, (texts,), "texts"),
+            (loaded.score, (["a", "b"], texts), "second"),
+            (loaded.classify, (pairs,), "texts"),
+            (loaded.rank, ("a", texts), "documents"),
+            (loaded.rank, (texts, ["a", "b"]), "query"),
+            (loaded.answer, (texts, "a"), "questions"),
+            (loaded.answer, (["a", "b"], texts), "contexts"),
+            (loaded.choose, (texts, ["a", "b"], [["a"], ["b"]]), "contexts"),
+            (loaded.choose, (["a"], ["a"], [texts]), "choices: row 0"),
+            (loaded.encode, (texts,), "texts"),
+            (loaded.tokens, (texts,), "texts"),
+            (loaded.search, (["a"], texts), "texts"),
+            (loaded.fill_mask, (texts,), "fill_mask: texts"),
+        ):
+            with pytest.raises(UserError, match=f"^{name}: text 1 is not a string: "):
+                method(*arguments)
+        with pytest.raises(UserError, match="text 1 is neither a string nor a list of words"):
+            loaded.tag(texts)
+    with pytest.raises(UserError, match="texts: give a list, such as .text., not None"):
+        loaded.classify(None)
+
+
+@pytest.mark.slow
+def test_pairs_as_tuples_and_halves_of_surrogate_pairs(tmp_path):
+    """Pairs are those of two lists; a half is U+FFFD, as vectors of texts have it."""
+    loaded = load(tmp_path, {"type": "classification", "labels": ["a", "b"]})
+    first, second = ["The cat", "dog"], ["ran", "on a mat"]
+    expected = loaded.classify(first, second)
+    assert loaded.classify(list(zip(first, second, strict=True))) == expected
+    assert loaded.classify([list(pair) for pair in zip(first, second, strict=True)]) == expected
+    with pytest.raises(UserError, match="texts: text 1 is no pair, as the first one is: 'dog'"):
+        loaded.classify([("a", "b"), "dog"])
+    with pytest.raises(UserError, match="texts: text 1 is not a string: "):
+        loaded.classify(["dog", ("a", "b")])
+    assert loaded.classify(["a \ud83d b"]) == loaded.classify(["a \ufffd b"])
+    vectors = [loaded.encode([f"a {half} b"]) for half in ("\ud83d", "\ufffd")]
+    np.testing.assert_allclose(*vectors, **CLOSE)

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -155,6 +156,7 @@ def test_pairs_are_cut_from_the_longer_text(tmp_path, tokenizer):
 
 def test_regression_scores(tmp_path, tokenizer):
     task = tasks.generic("regression", "text", label="score")
+    task = dataclasses.replace(task, score_range=(-1, 5))
     files = _files(
         tmp_path,
         train="text\tscore\na\t3.2\nbad\t-1\ngood\t 5e0\n",
@@ -408,12 +410,12 @@ def test_bad_rows_are_left_out_and_counted_on_request(tmp_path, tokenizer):
     assert built.totals.skipped == {
         "empty text": 1,
         "wrong number of columns": 1,
-        "label not in the set": 1,
+        "without a label (-)": 1,
         "not UTF-8": 1,
     }
     assert lines == [
-        "train: 2 examples; 6 tokens; 0 cut at 128 tokens; left out: 1 empty text, "
-        "1 label not in the set, 1 not UTF-8, 1 wrong number of columns; 0 1 (50.0%), 1 1 (50.0%)"
+        "train: 2 examples; 6 tokens; 0 cut at 128 tokens; left out: 1 empty text, 1 not UTF-8, "
+        "1 without a label (-), 1 wrong number of columns; 0 1 (50.0%), 1 1 (50.0%)"
     ]
 
 
@@ -433,7 +435,7 @@ def test_progress(tmp_path, tokenizer, monkeypatch):
             "{path}, line 3: label 'Pos' in column 'label' is not one of 'neg', 'pos' "
             "(did you mean 'pos'?); --skip_bad_rows leaves such rows out",
         ),
-        ("text\tlabel\nfine\t\n", "{path}, line 2: label '' in column 'label' is not one of"),
+        ("text\tlabel\nfine\t\n", "{path}: no row can be used: 1 without a label"),
         ("text\tlabel\nfine\tpos\n  \tneg\n", "{path}, line 3: column 'text' is empty"),
         ("text\tlabel\nfine\tpos\nfilm\n", "{path}, line 3: 1 column where the header has 2"),
         (b"text\tlabel\n\xe9\tpos\n", "{path}, line 2: not UTF-8: convert the file"),
@@ -450,7 +452,7 @@ def test_errors_of_rows(tmp_path, tokenizer, train, message):
     assert [p.name for p in tmp_path.iterdir()] == ["train.tsv"]  # nothing half-written
 
 
-@pytest.mark.parametrize("score", ["", "good", "nan", "inf", "1e39", "3,5"])
+@pytest.mark.parametrize("score", ["good", "nan", "inf", "1e39", "3,5"])
 def test_scores_that_are_no_numbers(tmp_path, tokenizer, score):
     files = _files(tmp_path, train=f"text\tscore\nfine\t1.5\nfilm\t{score}\n")
     task = tasks.generic("regression", "text", label="score")
@@ -566,3 +568,143 @@ def test_labels_that_look_alike_are_named(tmp_path, tokenizer):
     )  # fmt: skip
     with pytest.raises(UserError, match=r"\('socie\\u0301te\\u0301' in Unicode, where 'soci\\xe9t"):
         _build(SENTIMENT, files, tokenizer, tmp_path / "two")
+
+
+def _objects(tmp_path, *rows, name="train.jsonl"):
+    path = tmp_path / name
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _labelled(*labels):
+    return [{"text": f"the {i}", "label": label} for i, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "skipped"),
+    [
+        ([0, 2, 1, -1, 0], ("0", "1", "2"), {"without a label (-1)": 1}),
+        (["a", "b", -1, "-", "", None], ("a", "b"), None),
+        (["-", "+", "+"], ("+", "-"), {}),
+        ([-1, 1, 1], ("-1", "1"), {}),
+        ([["a"], ["b"], []], ("a", "b"), {"without a label": 1}),
+    ],
+)
+def test_rows_without_a_label_are_left_out_and_counted(
+    tmp_path, tokenizer, labels, classes, skipped
+):
+    """-1 and - are what `datasets` and SNLI write; a list of one label is that of doccano."""
+    lines = []
+    files = {"train": _objects(tmp_path, *_labelled(*labels))}
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", report=lines.append)
+    assert built.task.labels == classes
+    if skipped is None:
+        skipped = {"without a label": 2, "without a label (-)": 1, "without a label (-1)": 1}
+    assert built.totals.skipped == skipped
+    assert ("have no label; --labels names what is one" in lines[0]) == any(
+        "(" in s for s in skipped
+    )
+
+
+def test_labels_that_are_named_are_labels(tmp_path, tokenizer):
+    files = {"train": _objects(tmp_path, *_labelled(-1, 0, 1, 1))}
+    with pytest.raises(UserError, match="the labels are -1, 0 and 1: name them. --labels=-1,0,1"):
+        _build(SENTIMENT, files, tokenizer, tmp_path / "out")
+    for labels, skipped in [(["-1", "0", "1"], {}), (["0", "1"], {"without a label (-1)": 1})]:
+        task = tasks.generic("classification", "text", label="label", labels=labels)
+        built = _build(task, files, tokenizer, tmp_path / f"out{len(labels)}")
+        assert built.totals.skipped == skipped
+
+
+def test_a_test_file_without_labels_is_predicted(tmp_path, tokenizer):
+    """GLUE's test splits, as `datasets` writes them; of a file with some labels these count."""
+    train = _objects(tmp_path, *_labelled("a", "b"))
+    test = _objects(tmp_path, *_labelled(-1, -1, -1), name="test.jsonl")
+    built = _build(SENTIMENT, {"train": train, "test": test}, tokenizer, tmp_path / "out")
+    assert built.task.unlabelled == ("test",) and built.totals.splits["test"].examples == 3
+    test = _objects(tmp_path, *_labelled(-1, "a", None), name="test.jsonl")
+    built = _build(SENTIMENT, {"train": train, "test": test}, tokenizer, tmp_path / "out2")
+    assert built.task.unlabelled == () and built.totals.splits["test"].examples == 1
+    assert built.totals.skipped == {"without a label": 1, "without a label (-1)": 1}
+
+
+def test_scores_of_minus_one(tmp_path, tokenizer):
+    files = {"train": _objects(tmp_path, *_labelled(3.2, -1.0, 5, 0))}
+    task = tasks.generic("regression", "text", label="label")
+    message = r"line 2: '-1.0' in column 'label': no other score .* --score_range=LOWEST,HIGHEST"
+    with pytest.raises(UserError, match=message):
+        _build(task, files, tokenizer, tmp_path / "out")
+    ranged = dataclasses.replace(task, score_range=(0, 5))
+    built = _build(ranged, files, tokenizer, tmp_path / "out")
+    assert built.totals.skipped == {"without a label (-1.0)": 1}
+    below = {"train": _objects(tmp_path, *_labelled(3.2, -1.0, -0.5))}
+    assert _build(task, below, tokenizer, tmp_path / "out2").totals.examples == 3
+    with pytest.raises(UserError, match="line 3: '-0.5' in column 'label' is not from 0 to 5"):
+        _build(ranged, below, tokenizer, tmp_path / "out3")
+    test = {**files, "test": _objects(tmp_path, *_labelled(-1.0, -1.0), name="test.jsonl")}
+    built = _build(ranged, test, tokenizer, tmp_path / "out4")
+    assert built.task.unlabelled == ("test",)
+
+
+def test_numbers_of_labels_that_are_named(tmp_path, tokenizer):
+    """The form of go_emotions: a list of numbers for each text."""
+    task = tasks.generic("multi_label", "text", label="labels", labels=["joy", "anger", "fear"])
+    rows = [
+        {"text": "a", "labels": [0, 2]},
+        {"text": "bad", "labels": []},
+        {"text": "c", "labels": [1]},
+    ]
+    files = {"train": _objects(tmp_path, *rows)}
+    lines = []
+    _build(task, files, tokenizer, tmp_path / "out", report=lines.append)
+    assert [r["label_flags"] for r in _records(tmp_path / "out")] == [
+        [1, 0, 1],
+        [0, 0, 0],
+        [0, 1, 0],
+    ]
+    assert "labels are numbers: 0 is 'joy', 2 is 'fear'" in lines[0]
+    files = {"train": _objects(tmp_path, {"text": "a", "labels": [3]})}
+    with pytest.raises(UserError, match="line 1: label '3' in column 'labels' is not one of 'joy'"):
+        _build(task, files, tokenizer, tmp_path / "out2")
+    task = tasks.generic("multi_label", "text", label="labels")
+    files = {
+        "train": _objects(tmp_path, {"text": "a", "labels": [3, 10]}, {"text": "b", "labels": [2]})
+    }
+    built = _build(task, files, tokenizer, tmp_path / "out3")
+    assert built.task.labels == ("2", "3", "10")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_labels_and_texts_that_are_no_numbers(tmp_path, tokenizer, value):
+    for row in ({"text": "a", "label": value}, {"text": value, "label": "x"}):
+        files = {"train": _objects(tmp_path, *_labelled("x", "y"), row)}
+        with pytest.raises(UserError, match=r"line 3: '\w+' is (nan|inf), which is no number"):
+            _build(SENTIMENT, files, tokenizer, tmp_path / "out")
+
+
+def test_rows_that_annotators_rejected(tmp_path, tokenizer):
+    rows = [
+        {"text": "a", "label": "x", "answer": "accept", "_input_hash": 1, "note": "n"},
+        {"text": "b", "label": "x", "answer": "reject"},
+        {"text": "c", "label": "y", "answer": "ignore"},
+        {"text": "d", "label": "y", "status": "Discarded"},
+        {"text": "e", "label": "y", "is_gold": False},
+        {"text": "f", "label": "y", "status": "open", "answer": None},
+    ]
+    lines = []
+    files = {"train": _objects(tmp_path, *rows)}
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", report=lines.append)
+    skipped = {
+        "marked answer=ignore": 1, "marked answer=reject": 1, "marked is_gold=False": 1,
+        "marked status=Discarded": 1,
+    }  # fmt: skip
+    assert built.totals.skipped == skipped and built.totals.examples == 2
+    assert "keys that are not read: 'note' (1)" in lines[0]
+    # A column that is asked for is data.
+    task = tasks.generic("classification", "text", label="answer", labels=["accept", "reject"])
+    files = {"train": _objects(tmp_path, *rows[:2])}
+    assert _build(task, files, tokenizer, tmp_path / "out2").totals.examples == 2
+    table = "text,label,answer\na,x,accept\nb,x,reject\nc,y,\n"
+    (tmp_path / "train.csv").write_text(table)
+    built = _build(SENTIMENT, {"train": tmp_path / "train.csv"}, tokenizer, tmp_path / "out3")
+    assert built.totals.skipped == {"marked answer=reject": 1}
