@@ -302,6 +302,8 @@ def _file_name(task: Task, split: str, folder: str) -> str:
 def _check_kind(options: flags.FlagValues, task: Task) -> None:
     """Checks that the kind of task has the flags that are given, but for those of text to text."""
     own = KINDS[task.kind].flags
+    if options.task == "regression":  # The range of the scores of named tasks is known.
+        own = (*own, "score_range")
     for kind, row in KINDS.items():
         for name in row.flags:
             if options[name].present and kind != "text_to_text" and name not in own:

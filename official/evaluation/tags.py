@@ -102,6 +102,8 @@ class Scorer:
         metrics = compute(true, predicted)
         if marks_no_entities(true):
             return metrics
+        if any(each.text.spans is not None for each in results):
+            return metrics | _of_spans(results)
         words = [each.text.words for each in results]
         true_entities = [surface_entities(*pair) for pair in zip(words, true, strict=True)]
         predicted_entities = [
@@ -247,6 +249,45 @@ def score_files(
     else:
         metrics = entity_metrics(*entities)
     return metrics | surface_metrics(*entities), len(right)
+
+
+def _of_spans(results: Sequence[Result]) -> dict[str, float]:
+    """Returns the metrics of entities by characters, of texts whose tags have them widened.
+
+    A gold entity that ends inside of a word is found by no tags: it is missed.
+    """
+    scheme = tag_rules.scheme(tag for each in results for tag in each.text.tags or ())
+    true = [_characters(each.text, each.text.tags or ()) for each in results]
+    predicted = [_characters(each.text._replace(spans=None), each.tags) for each in results]
+    strict = [
+        _characters(each.text._replace(spans=None), _in_order(each.tags, scheme))
+        for each in results
+    ]
+    metrics = entity_metrics(true, predicted)
+    kinds = [value for name, value in metrics.items() if name.startswith("f1_")]
+    metrics["macro_f1"] = float(np.mean(kinds)) if kinds else 0.0
+    metrics["strict_f1"] = entity_metrics(true, strict)["f1"]
+    return metrics | surface_metrics(true, predicted)
+
+
+def _characters(text: side_texts.TaggedText, tags: Sequence[str]) -> list[SurfaceEntity]:
+    """Returns the entities of a text by their characters: its spans, or those of tags."""
+    whole = text.text or ""
+    spans = text.spans
+    if spans is None:
+        found = tag_rules.entities(tags)
+        spans = tuple((text.offsets[a][0], text.offsets[b - 1][1], kind) for kind, a, b in found)
+    return [(kind, start, end, whole[start:end]) for start, end, kind in spans]
+
+
+def _in_order(tags: Sequence[str], scheme: str) -> list[str]:
+    """Returns tags without the entities whose tags do not follow the scheme."""
+    kept = []
+    for entity in tag_rules.entities(tags):
+        _, start, end = entity
+        if tag_rules.write([entity], len(tags), scheme)[start:end] == list(tags[start:end]):
+            kept.append(entity)
+    return tag_rules.write(kept, len(tags), scheme)
 
 
 def _spelled(records: Iterable[Record]) -> list[Record]:

@@ -150,6 +150,7 @@ class SplitTotals:
       without_token: of tagging, words that have no token.
       repaired_tags: of tagging, tags that were changed to follow their scheme.
       nested_spans: of tagging, spans left out because of others inside or around them.
+      widened_spans: of tagging, spans that were widened to whole words.
       left_out: of a ranking, queries that were left out, by reason.
     """
 
@@ -171,6 +172,7 @@ class SplitTotals:
     without_token: int | None = omitted()
     repaired_tags: int | None = omitted()
     nested_spans: int | None = omitted()
+    widened_spans: int | None = omitted()
     left_out: Mapping[str, int] | None = omitted()
 
 

@@ -151,12 +151,15 @@ class TaggedText(NamedTuple):
       tags: the tag of each word; None = they are not known.
       text: the text that was split into the words; None = the words were given.
       offsets: the first character of each word in `text`, and the character after its last one.
+      spans: the start, the end and the type of each entity in characters, where the tags have some
+        of them widened to whole words; None = the tags have them as they are.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     text: str | None = None
     offsets: tuple[tuple[int, int], ...] = ()
+    spans: tuple[tuple[int, int, str], ...] | None = None
 
 
 def write_tagged(
@@ -176,6 +179,8 @@ def _tagged_record(text: TaggedText) -> dict[str, Any]:
         record["tags"] = text.tags
     if text.text is not None:
         record |= {"text": text.text, "offsets": text.offsets}
+    if text.spans is not None:
+        record["spans"] = text.spans
     return record
 
 
@@ -192,6 +197,7 @@ def read_tagged(folder: str | os.PathLike, split: str, content: Manifest) -> lis
             tuple(each["tags"]) if "tags" in each else None,
             each.get("text"),
             tuple(map(tuple, each.get("offsets", ()))),
+            tuple(map(tuple, each["spans"])) if "spans" in each else None,
         )
         for each in _read(folder, f"words-{split}.jsonl", content, advice)
     ]

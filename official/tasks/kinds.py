@@ -76,7 +76,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="score",
         generic=True,
-        flags=("unlabelled_train", "score_range"),
+        flags=("unlabelled_train",),
     ),
     "ranking": Kind(
         targets=(),

@@ -33,7 +33,7 @@ KEYS = {
     "type": ("type", "label", "labels"),
 }
 _SPACE = re.compile(r"[ \t\r\n]")
-_LINE_BREAK = re.compile(r"[\r\n]")
+_BLANKS = re.compile(r"\s|\\n")
 
 
 class _Row(NamedTuple):
@@ -230,9 +230,12 @@ def _span(value: dict | list, text: str, tokens: Sequence[dict], where: str) -> 
 
 
 def _is_same(part: str, own: str) -> bool:
-    r"""Returns whether a part of a text is what a span says, in which line breaks may be \n."""
-    own = _clean(own)
-    return part == own or _LINE_BREAK.sub(r"\\n", part) == own
+    r"""Returns whether a part of a text is what a span says, but for blanks and line breaks.
+
+    A text that was selected in a browser may have other ones, and Label Studio writes a line break
+    as the two characters \n.
+    """
+    return _BLANKS.sub("", part) == _BLANKS.sub("", _clean(own))
 
 
 def _difference(span: Span, text: str, own: str) -> str:

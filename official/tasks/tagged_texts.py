@@ -3,6 +3,18 @@
 from typing import NamedTuple
 
 
+class Span(NamedTuple):
+    """An entity: its first character, the character after its last one, and its type."""
+
+    start: int
+    end: int
+    type: str
+
+    def __str__(self) -> str:
+        """Returns the span for messages."""
+        return f"{self.start}-{self.end} ({self.type})"
+
+
 class TaggedWords(NamedTuple):
     """A text that is split into words.
 
@@ -14,6 +26,9 @@ class TaggedWords(NamedTuple):
       text: the text that was split into the words; None = the file has the words.
       offsets: the first character of each word in `text`, and the character after its last one.
       left_out: the number of spans that were left out because of others inside or around them.
+      spans: the entities in characters, where the tags have some of them widened to whole words;
+        None = the tags have them as they are.
+      widened: the number of entities that are widened.
     """
 
     words: tuple[str, ...]
@@ -23,18 +38,8 @@ class TaggedWords(NamedTuple):
     text: str | None = None
     offsets: tuple[tuple[int, int], ...] = ()
     left_out: int = 0
-
-
-class Span(NamedTuple):
-    """An entity: its first character, the character after its last one, and its type."""
-
-    start: int
-    end: int
-    type: str
-
-    def __str__(self) -> str:
-        """Returns the span for messages."""
-        return f"{self.start}-{self.end} ({self.type})"
+    spans: tuple[Span, ...] | None = None
+    widened: int = 0
 
 
 class TextWithSpans(NamedTuple):

@@ -116,7 +116,7 @@ def read(
             objects = _unmarked(_parquet(path, read, required, bad), read, not optional, bad)
         source = _objects(objects, path, columns, label, optional, bad, lists)
     else:
-        source = _cells(path, columns, label, optional, header, format, bad, labels)
+        source = _cells(path, columns, label, optional, header, format, bad, labels, lists)
     for row in source:
         rows += 1
         yield row
@@ -133,6 +133,7 @@ def _cells(
     format: str,
     bad: BadRows,
     labels: Sequence[str],
+    lists: str | None,
 ) -> Iterator[Row]:
     damaged: list[Any] = []  # lines, or names of the files of a folder
     source: Iterable[tuple[Any, Any]]
@@ -180,6 +181,8 @@ def _cells(
             bad.leave_out(reason)
         else:
             text = None if label_index is None else cells[label_index]
+            if text is not None and (plain := label_studio.plain(text)) != text:
+                text = str(_joined(plain, lists) if lists is not None else plain)
             yield Row(number, line, tuple(cells[i] for i in indices), text)
         number += 1
 

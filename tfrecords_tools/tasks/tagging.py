@@ -50,6 +50,7 @@ class SplitCounts(splits.SplitCounts):
       labels: the number of words of each tag, where tags mark no entities.
       repaired_tags: the number of tags that were changed to follow their scheme.
       nested_spans: the number of spans left out because of others inside or around them.
+      widened_spans: the number of spans that were widened to whole words.
     """
 
     texts: int = 0
@@ -59,6 +60,7 @@ class SplitCounts(splits.SplitCounts):
     without_token: int = 0
     repaired_tags: int = 0
     nested_spans: int = 0
+    widened_spans: int = 0
 
 
 @dataclasses.dataclass
@@ -167,6 +169,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             "without_token": counts.without_token,
             "repaired_tags": counts.repaired_tags,
             "nested_spans": counts.nested_spans or None,
+            "widened_spans": counts.widened_spans or None,
         }
 
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
@@ -191,6 +194,12 @@ class Builder(builder.Builder["Row", SplitCounts]):
             parts.append(f"{counts.repaired_tags:,} tags repaired")
         if counts.nested_spans:
             parts.append(f"{counts.nested_spans:,} nested spans left out")
+        if counts.widened_spans:
+            share = counts.widened_spans / counts.entities.total()
+            told = "" if split == "train" else ", and count as missed in metrics"
+            parts.append(
+                f"{counts.widened_spans:,} spans ({share:.1%}) widened to whole words{told}"
+            )
         return [*parts, *counts.left_out()]
 
 
@@ -246,7 +255,8 @@ def _in_scheme(
         counts.texts += 1
         counts.words += len(text.words)
         counts.nested_spans += text.left_out
-        result.append(side_texts.TaggedText(text.words, tags, text.text, text.offsets))
+        counts.widened_spans += text.widened
+        result.append(side_texts.TaggedText(text.words, tags, text.text, text.offsets, text.spans))
     return result
 
 
@@ -447,14 +457,15 @@ def _split(
     if not offsets:
         raise Unusable("no words", f"{where}: the text has no words")
     words = tuple(text[start:end] for start, end in offsets)
-    tags, left_out = None, 0
+    tags, left_out, spans, widened = None, 0, None, 0
     if record.spans is not None:
         kept = _chosen(record.spans, nested, where)
         left_out = len(record.spans) - len(kept)
-        found = _entities(kept, offsets, record, widen)
+        found, widened = _entities(kept, offsets, record, widen)
         tags = tuple(tag_rules.write(found, len(words), tag_rules.BIO))
+        spans = tuple(kept) if widened else None
     lines = (record.line,) * len(words)
-    return TaggedWords(words, tags, where, lines, text, tuple(offsets), left_out)
+    return TaggedWords(words, tags, where, lines, text, tuple(offsets), left_out, spans, widened)
 
 
 def _chosen(spans: Sequence[Span], nested: str, where: str) -> list[Span]:
@@ -495,10 +506,11 @@ def _contains(outer: Span, inner: Span) -> bool:
 
 def _entities(
     spans: Sequence[Span], offsets: Sequence[tuple[int, int]], record: TextWithSpans, widen: bool
-) -> list[tag_rules.Entity]:
-    """Returns the words of each span."""
+) -> tuple[list[tag_rules.Entity], int]:
+    """Returns the words of each span, and the number of spans that are widened to them."""
     where, text = record.location, record.text
     found: list[tag_rules.Entity] = []
+    widened = 0
     taken: dict[int, Span] = {}  # word → its span
     starts, ends = zip(*offsets, strict=True)
     for span in spans:
@@ -508,9 +520,11 @@ def _entities(
                 "span without a word",
                 f"{where}: span {span} covers no word: correct its positions",
             )
-        for i in (inside[0], inside[-1]):
+        cut = [i for i in (inside[0], inside[-1]) if _cuts(span, offsets[i])]
+        widened += bool(cut)
+        for i in cut:
             a, b = offsets[i]
-            if (a < span.start or b > span.end) and not widen:
+            if not widen:
                 raise Unusable(
                     "span that cuts a word",
                     f"{where}: span {span} ({text[span.start : span.end]!r:.60}) cuts the word "
@@ -523,4 +537,9 @@ def _entities(
             raise Unusable("spans that share a word", message)
         taken |= dict.fromkeys(inside, span)
         found.append((span.type, inside.start, inside.stop))
-    return found
+    return found, widened
+
+
+def _cuts(span: Span, word: tuple[int, int]) -> bool:
+    """Returns whether a span begins or ends inside of a word that it shares characters with."""
+    return word[0] < span.start or word[1] > span.end

@@ -143,3 +143,25 @@ def test_metrics_of_tags_that_mark_no_entities():
     each = f1_score(*flat, average=None, labels=labels)
     assert [mine[f"f1_{label}"] for label in labels] == pytest.approx(each.tolist())
     assert set(mine) == {"accuracy", "macro_f1", *(f"f1_{label}" for label in labels)}
+
+
+def test_gold_spans_that_are_widened_in_tags_are_missed():
+    """The words are those of the text, and the first entity ends inside of its word."""
+    text, places = "abcd ef gh", ((0, 4), (5, 7), (8, 10))
+    gold = ("B-X", "B-Y", "O")
+    widened = TaggedText(("abcd", "ef", "gh"), gold, text, places, ((0, 2, "X"), (5, 7, "Y")))
+    outputs = {
+        "row": np.array([0]),
+        "word_ids": np.array([range(3)]),
+        "tags": np.array([[1, 2, 0]]),
+        "tag_probabilities": np.full((1, 3), 0.5),
+        "example_weights": np.ones(1),
+    }
+    metrics = scorer([widened]).metrics(outputs)
+    assert (metrics["f1"], metrics["precision"], metrics["recall"]) == (0.5, 0.5, 0.5)
+    assert (metrics["f1_X"], metrics["f1_Y"], metrics["macro_f1"]) == (0, 1, 0.5)
+    assert metrics["strict_f1"] == metrics["surface_f1"] == 0.5 and metrics["accuracy"] == 1
+    assert scorer([widened._replace(spans=None)]).metrics(outputs)["f1"] == 1
+    outputs["tags"] = np.array([[0, 4, 0]])  # I-Y begins an entity, but not in strict mode
+    metrics = scorer([widened]).metrics(outputs)
+    assert (metrics["precision"], metrics["recall"], metrics["strict_f1"]) == (1, 0.5, 0)

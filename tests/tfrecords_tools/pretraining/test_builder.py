@@ -958,3 +958,12 @@ def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
     assert parts["phrase", "phrase"] == 0 < wholes["phrase", "phrase"]
     assert parts["phrase", "entity"] > 5
     assert parts["entity", "entity"] == 0 < wholes["entity", "entity"]
+
+
+@pytest.mark.slow
+def test_second_segments_of_the_only_document_are_told(tmp_path, tokenizer, capsys):
+    for number, text in enumerate(["ba be\nbi bo\nbu da\n", "ba be\nbi bo\n\nbu da\n"]):
+        (tmp_path / "a.txt").write_text(text)
+        build(tokenizer, tmp_path / "a.txt", tmp_path / f"{number}", report=[].append)
+        warned = "warning: the corpus is one document" in capsys.readouterr().err
+        assert warned == (number == 0)

@@ -641,7 +641,8 @@ def test_scores_of_minus_one(tmp_path, tokenizer):
     assert _build(task, below, tokenizer, tmp_path / "out2").totals.examples == 3
     with pytest.raises(UserError, match="line 3: '-0.5' in column 'label' is not from 0 to 5"):
         _build(ranged, below, tokenizer, tmp_path / "out3")
-    test = {**files, "test": _objects(tmp_path, *_labelled(-1.0, -1.0), name="test.jsonl")}
+    test = {"train": _objects(tmp_path, *_labelled(3.2, 0))}
+    test["test"] = _objects(tmp_path, *_labelled(-1.0, -1.0), name="test.jsonl")
     built = _build(ranged, test, tokenizer, tmp_path / "out4")
     assert built.task.unlabelled == ("test",)
 

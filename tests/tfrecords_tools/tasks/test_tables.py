@@ -1,3 +1,4 @@
+import datetime
 import gzip
 import json
 
@@ -274,3 +275,73 @@ def test_parquet_is_read_as_json_lines(tmp_path):
         list(tables.read(tmp_path / "bad.parquet", ["b"]))
     with pytest.raises(UserError, match="there is no file .*none.parquet"):
         list(tables.read(tmp_path / "none.parquet", ["b"]))
+
+
+def test_bytes_and_dates_of_parquet(tmp_path):
+    """Spark writes texts as bytes; a date is neither a text nor a number."""
+    path = tmp_path / "t.parquet"
+    day = datetime.date(2024, 1, 2)
+    columns = {
+        "a": pyarrow.array(["é".encode(), b"\xff", b"z"], pyarrow.binary()),
+        "b": pyarrow.array([b"x", b"y", b"x"]).dictionary_encode(),
+        "c": [day, day, day],
+        "d": pyarrow.array([1.5, None, 2], pyarrow.decimal128(3, 1)),
+        "e": [0.5, float("nan"), 1.0],
+        "answer": ["accept", "accept", "reject"],
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+    bad = BadRows(skip=True)
+    assert [row.cells for row in tables.read(path, ["a", "b"], bad=bad)] == [("é", "x")]
+    assert bad.counts == {"not UTF-8": 1, "marked answer=reject": 1}
+    with pytest.raises(UserError, match="line 2: a binary value is not UTF-8: write texts"):
+        list(tables.read(path, ["a"]))
+    with pytest.raises(
+        UserError, match=r"line 1: 'c' is datetime.date\(2024, 1, 2\), a date: write"
+    ):
+        list(tables.read(path, ["c"]))
+    assert [row.label for row in tables.read(path, ["b"], "d")] == ["1.5", None]
+    with pytest.raises(UserError, match="line 2: 'e' is nan, which is no number"):
+        list(tables.read(path, ["b"], "e"))
+
+
+def test_label_studio_tables(tmp_path):
+    """JSON, JSON-MIN and CSV of one project, as label-studio-sdk 2.1.2 writes them."""
+    texts = ["Ada ran.", "Nobody is here.", "Not yet done."]
+    results = [["News"], ["News", "Sport"]]
+    tasks = [
+        {"id": i, "data": {"text": text}, "annotations": [], "predictions": []}
+        for i, text in enumerate(texts)
+    ]
+    for task, choices in zip(tasks, results, strict=False):
+        value = {"from_name": "topic", "type": "choices", "value": {"choices": choices}}
+        stars = {"from_name": "stars", "type": "rating", "value": {"rating": 4}}
+        task["annotations"] = [{"id": 9, "result": [value, stars], "was_cancelled": False}]
+    small = [
+        {"text": texts[0], "topic": "News", "stars": [{"rating": 4}], "annotation_id": 9},
+        {
+            "text": texts[1],
+            "topic": {"choices": results[1]},
+            "stars": [{"rating": 4}],
+            "annotation_id": 9,
+        },
+        {"text": texts[2], "annotation_id": None},
+    ]
+    cells = ['"News","9"', '"{""choices"":[""News"",""Sport""]}","9"', '"",""']
+    table = "".join(f'"{text}",{more}\n' for text, more in zip(texts, cells, strict=True))
+    files = [
+        _file(tmp_path, "full.json", json.dumps(tasks, indent=2)),
+        _file(tmp_path, "min.json", json.dumps(small)),
+        _file(tmp_path, "a.csv", "text,topic,annotation_id\n" + table),
+    ]
+    for path in files:
+        bad = BadRows()
+        rows = list(tables.read(path, ["text"], "topic", bad=bad, lists="|"))
+        assert [(row.cells[0], row.label) for row in rows] == [
+            (texts[0], "News"), (texts[1], "News|Sport")
+        ], path  # fmt: skip
+        assert bad.counts == {"without an annotation": 1}
+    for path in files[:2]:
+        rows = list(tables.read(path, ["text"], "stars"))
+        assert [row.label for row in rows] == ["4", "4"]
+    with pytest.raises(UserError, match="line 1: 'topic' is a list, not a text or a number"):
+        list(tables.read(_file(tmp_path, "b.json", json.dumps(tasks[1:2])), ["text"], "topic"))

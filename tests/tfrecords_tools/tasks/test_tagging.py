@@ -436,3 +436,18 @@ def test_labels_may_be_named_in_the_spelling_of_the_file(tmp_path):
     task = tasks.generic("tagging", "0", label="-1", labels=["O", "U-X", "B-X", "L-X"])
     built, _ = build(tmp_path, {"train": "ba B-X\nbe L-X\nbi U-X\n"}, task=task)
     assert built.task.labels == ("O", "S-X", "B-X", "E-X")
+
+
+def test_widened_spans_are_counted_and_gold_is_kept(tmp_path):
+    rows = [
+        {"text": "baba bebo", "spans": [[0, 2, "X"], [5, 9, "Y"]]},
+        {"text": "ba be", "spans": [[0, 2, "X"]]},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    built, said = build(tmp_path, {"train": text, "validation": text}, repair_tags=True)
+    assert built.totals.splits["train"].widened_spans == 1
+    assert "1 spans (33.3%) widened to whole words" in said[0] and "missed" not in said[0]
+    assert "1 spans (33.3%) widened to whole words, and count as missed in metrics" in said[1]
+    first, second = side_texts.read_tagged(tmp_path / "shards", "validation", built)
+    assert first.tags == ("B-X", "B-Y") and first.spans == ((0, 2, "X"), (5, 9, "Y"))
+    assert second.spans is None

@@ -129,3 +129,17 @@ def test_a_long_line_of_a_frame_that_unpacks_to_much(tmp_path, monkeypatch):
         read(path)
     (found,) = list(file_ranges.read_packed(path, 1 << 20, skip_long_lines=True))
     assert found.data == b"\nshort\n" and found.long_lines == 1
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "string_view", "binary", "binary_view"])
+def test_kinds_of_texts_in_parquet(tmp_path, kind):
+    """One rule with tables: Spark writes texts as bytes, pandas categories as dictionaries."""
+    array = pyarrow.array(TEXTS)
+    if kind == "dictionary":
+        array = array.dictionary_encode()
+    elif kind == "string_view":
+        array = pyarrow.array(TEXTS, pyarrow.string_view())
+    else:
+        array = pyarrow.array([text.encode() for text in TEXTS], getattr(pyarrow, kind)())
+    expected = read(write_parquet(tmp_path / "a.parquet", TEXTS), 1 << 30)
+    assert read(write_parquet(tmp_path / "b.parquet", array), 1 << 30) == expected
