@@ -613,9 +613,23 @@ def _classes(labels: list) -> list:
             labels[number] = int(label)
         elif not isinstance(label, str | int) or not str(label).strip():
             raise UserError(f"label {number}: {label!r} is neither a text nor a whole number")
+    _check_minus_one(labels)
     if len(set(map(type, labels))) > 1:
         labels[:] = map(str, labels)
     return labels
+
+
+def _check_minus_one(labels: list) -> None:
+    """Raises UserError for -1 in the place of a label; classes have names or other numbers."""
+    if any(type(label) is int and label == -1 for label in labels):
+        others = {label for label in labels if label != -1}
+        numbers = {label for label in others if type(label) is int}
+        if len(others) > 1 and (not numbers or numbers == set(range(len(others)))):
+            raise UserError(
+                f"label {labels.index(-1)}: -1 beside {', '.join(sorted(map(str, others))[:3])} is "
+                "what `datasets` writes for a text without a label: leave these texts out, or, if "
+                "it is a class, give the labels as texts"
+            )
 
 
 def _check_scores(labels: Sequence[Any]) -> None:

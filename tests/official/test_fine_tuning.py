@@ -246,6 +246,8 @@ def test_data_that_cannot_be_used(init, tmp_path):
         ((two, ["x", None]), {}, "label 1: None: every text needs a label"),
         ((two, [0.5, float("nan")]), {}, "label 1: nan: every text needs a label"),
         ((two, ["x", "x"]), {}, "label: all are 'x': expected at least two classes"),
+        ((["ba"] * 3, [0, 1, -1]), {}, "label 2: -1 beside 0, 1 is what `datasets` writes for a"),
+        ((["ba"] * 3, ["x", "y", -1]), {}, "label 2: -1 beside x, y is what `datasets` writes"),
         ((two, [1.0, 0.0]), {}, "label: 1.0 may be a class or a score: give task="),
         ((two, two), {"task": "ranking"}, "task: 'ranking' is none of 'classification', 'multi"),
         ((two, two), {"task": "multi_label"}, "label 0: 'ba' is not a list of labels: a text"),

@@ -27,7 +27,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from official.tasks import LETTERS, Description, Task, choice_text
+from official.tasks import LETTERS, Description, Task, annotations, choice_text
 from official.tokenizers import Tokenizer, pair_packing
 from official.tokenizers.base import strings
 from official.utils import text_lines
@@ -345,7 +345,7 @@ def _lines(
     if path.with_suffix("" if path.suffix == ".gz" else path.suffix).suffix not in SUFFIXES:
         folder = "a folder of articles or " if race else ""
         raise UserError(f"{path}: expected {folder}a file of JSON Lines (.jsonl)")
-    for number, line, value in text_lines.objects(path, bad):
+    for number, line, value in annotations.objects(path, bad, labelled=False, read=("answer",)):
         keys = ("example_id", "question_id") if race else ("id",)
         parts = [value.get(key) for key in keys]
         identity = None if None in parts else " ".join(map(str, parts))

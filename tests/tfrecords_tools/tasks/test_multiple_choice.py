@@ -486,3 +486,16 @@ def test_a_question_that_leaves_no_room(tmp_path, tokenizer):
         )  # fmt: skip
     with pytest.raises(UserError, match="--max_length=4 leaves no room for the text"):
         build(tasks.choice(), {"train": path}, tokenizer, output, max_length=4)
+
+
+def test_questions_that_are_marked_are_left_out(tmp_path):
+    rows = [
+        {"context": "c", "question": "q", "choices": ["x", "y"], "answer": 0, "status": status}
+        for status in ("done", "rejected")
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = dataclasses.replace(tasks.choice(), labels=("A", "B"))
+    bad = tables.BadRows()
+    assert len(list(multiple_choice.read(task, path, False, bad))) == 1
+    assert bad.counts == {"marked status=rejected": 1}
