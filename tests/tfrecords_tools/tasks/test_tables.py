@@ -1,4 +1,5 @@
 import datetime
+import decimal
 import gzip
 import json
 
@@ -285,7 +286,7 @@ def test_bytes_and_dates_of_parquet(tmp_path):
         "a": pyarrow.array(["é".encode(), b"\xff", b"z"], pyarrow.binary()),
         "b": pyarrow.array([b"x", b"y", b"x"]).dictionary_encode(),
         "c": [day, day, day],
-        "d": pyarrow.array([1.5, None, 2], pyarrow.decimal128(3, 1)),
+        "d": pyarrow.array([decimal.Decimal("1.5"), None, decimal.Decimal("2.0")]),
         "e": [0.5, float("nan"), 1.0],
         "answer": ["accept", "accept", "reject"],
     }
