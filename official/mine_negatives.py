@@ -105,6 +105,10 @@ def main(argv: list[str]) -> None:
     else:
         embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
         found = negatives.by_vectors(embedder, pairs, top_k, FLAGS.batch_size, progress.say)
+    if found.nothing:
+        print(
+            f"{found.nothing:,} queries share no word with a document: BM25 finds nothing for them"
+        )
     lines, positive, negative = negatives.write(pairs, found, settings, FLAGS.output)
     for reason, count in sorted(pairs.left_out.items()):
         print(f"left out: {count:,} pairs {reason}")

@@ -339,7 +339,7 @@ def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]
       The number of queries of each split.
 
     Raises:
-      UserError: a split has no queries.
+      UserError: a split has no queries, or none that shares a word with a document.
     """
     sizes = {}
     with atomic.folder(folder, "qrels") as temporary:
@@ -352,8 +352,12 @@ def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]
             trec.write_qrels(stream, collection.qrels)
         for split in (s for s in SPLITS if s in collection.splits):
             run = rank(collection, collection.splits[split], depth)
+            if not run and collection.splits[split]:
+                raise UserError(f"no query of the {split} split shares a word with a document")
             if not run:
                 raise UserError(f"the {split} split has no queries: increase its share")
+            without = len(collection.splits[split]) - len(run)
+            collection.left_out[f"queries of {split} that share no word with a document"] += without
             sizes[split] = len(run)
             with open(temporary / f"{split}.run", "w", encoding="utf-8") as stream:
                 trec.write_run(stream, run, "bm25")

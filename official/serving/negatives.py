@@ -86,6 +86,11 @@ class Found:
     scores: list[np.ndarray]
     positives: np.ndarray
 
+    @property
+    def nothing(self) -> int:
+        """The number of queries that find no document."""
+        return sum(not len(numbers) for numbers in self.numbers)
+
 
 class Pairs:
     """Different pairs, with their queries and all documents.

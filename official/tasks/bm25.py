@@ -1,5 +1,8 @@
 """BM25 (Robertson and Zaragoza, 2009) over words of letters and digits.
 
+The words are those of `official.utils.unicode_words.terms`: with their marks, and of scripts
+without blanks between words the letters and the pairs of neighbours.
+
 Shapes: Q queries that are scored at once, D documents, W words.
 """
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from official.utils import unicode_words
 from official.utils.batched import batched
 from official.utils.errors import UserError
 
@@ -27,7 +31,7 @@ class Scorer:
     def __init__(self, documents: Iterable[str]):
         from sklearn.feature_extraction.text import CountVectorizer  # of the extra `eval`
 
-        self._vectorizer = CountVectorizer(token_pattern=r"(?u)\w+", dtype=np.float64)
+        self._vectorizer = CountVectorizer(analyzer=unicode_words.terms, dtype=np.float64)
         try:
             counts = self._vectorizer.fit_transform(documents).tocsr()  # [D, W]
         except ValueError:

@@ -2,17 +2,26 @@
 
 `official.utils.word_rules.RULES` names the rules:
 
+  unicode     "Ada's York-based, 3.5%" → Ada 's York - based , 3.5%
   words       "Ada's York-based, 3.5%" → Ada 's York - based , 3.5%
   edges       "Ada's York-based, 3.5%" → Ada's York-based , 3.5%
   blanks      "Ada's York-based, 3.5%" → Ada's York-based, 3.5%
   basic       "Ada's York-based, 3.5%" → Ada ' s York - based , 3 . 5 %
   characters  "é👍🏽 ก็" → é 👍🏽 ก็
+  graphemes   "é👍🏽 ก็" → é 👍🏽 ก็
   tokens      the tokens of the tokenizer, those of the same characters joined
 
 With `words` and `edges`, opening, closing and sentence marks at either end of a run are words of
 their own; inside a run they stay, as in U.S, 3.5, don't and http://x.y/z. With `words`, hyphens and
 slashes inside a run are words too, but before a digit that follows no letter (1/2, 3-4), and 's
 begins a word at its end. Web and mail addresses stay whole. Each CJK ideograph is a word.
+
+`unicode` is `words` for all scripts. Its marks are those of Unicode, and most of them are words
+inside a run too: `.`, `:` and apostrophes stay there, commas between digits. Endings of names and
+numbers are words (Ankara'nın → Ankara 'nın), and so are elided ones before a capital (l'Europe →
+l' Europe). A zero-width blank ends a word, and characters without a sign are in no word at its
+ends. `graphemes` is `characters` with decomposed Hangul and flags, and with vowel signs that are
+letters in Unicode.
 
 One function does this in a graph. Python calls it eagerly.
 
@@ -27,7 +36,9 @@ import tensorflow as tf
 from official.tokenizers import base, offsets, wordpiece
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.offsets import WHITE_SPACE
+from official.utils import unicode_tables as unicode
 from official.utils import word_rules
+from official.utils.character_sets import inside_class, minus
 from official.utils.strict import one_of
 
 _MARKS = r"""[.,;:!?…"'。、，！？：；\p{Ps}\p{Pe}\p{Pi}\p{Pf}]"""
@@ -37,6 +48,22 @@ _APOSTROPHE = r"['\x{2019}]"
 # Characters that belong to the one before: marks, the joiner of emoji, and the tones of their skin.
 _ATTACHED = r"[\pM\x{200d}\x{1f3fb}-\x{1f3ff}]"
 _JOINER = "\u200d"
+# Of the rule "unicode": all marks, those that are words inside a run too, and those of them that
+# stay between digits or letters.
+_ENDS = rf"""[.,;:!?"'()\[\]{{}}{inside_class(unicode.MARKS)}]"""
+_CUTS = rf"""[,;!?"()\[\]{{}}{inside_class(minus(unicode.MARKS, unicode.MARKS_AT_ENDS))}]"""
+_IN_NUMBERS = f"[,;{inside_class(unicode.MARKS_IN_NUMBERS)}]"
+_IN_WORDS = f"[{inside_class(unicode.MARKS_IN_WORDS)}]"
+_INVISIBLE = f"[{inside_class(unicode.INVISIBLE)}]"
+_ZERO_WIDTH_BLANK = "\u200b"  # between words of Khmer, Burmese and others
+_HYPHENS = r"[-/\x{2010}\x{2011}\x{2212}\x{ff0f}]"  # not dashes, which stand between two numbers
+_ALL_JOINTS = r"[-/\p{Pd}\x{2212}\x{ff0f}\x{ff5e}]"
+# Of the rule "graphemes".
+_EXTENDING = f"[{inside_class(unicode.EXTENDING)}]"
+_LEADING = r"[\x{1100}-\x{115f}\x{a960}-\x{a97c}]"  # consonants of Hangul
+_VOWEL = r"[\x{1160}-\x{11a7}\x{d7b0}-\x{d7c6}]"
+_TRAILING = r"[\x{11a8}-\x{11ff}\x{d7cb}-\x{d7fb}]"
+_FLAG = r"[\x{1f1e6}-\x{1f1ff}]"  # two of these letters are a flag
 
 
 def split(
@@ -148,13 +175,100 @@ def _words(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
     return inside, (begins | possessive) & ~text.before(possessive)
 
 
+def _unicode(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
+    inside = text.inside & ~tf.equal(text.values, _ZERO_WIDTH_BLANK)
+    follows = text.before(inside)
+    letter, digit = text.are(_LETTER), text.are(_DIGIT)
+    alphanumeric = letter | digit
+    invisible = text.are(_INVISIBLE)
+    attached = text.are(r"\pM") & follows & ~text.before(invisible)  # to the character before
+    bases = _last(~attached)
+
+    def are(pattern: str) -> tf.Tensor:
+        return tf.gather(text.are(pattern), bases)
+
+    ideograph, mark = are(f"[{wordpiece.IDEOGRAPHS}]"), are(_ENDS)
+    cut = text.are(_CUTS)
+    cut &= ~(text.are(_IN_NUMBERS) & text.before(digit) & text.after(digit))
+    cut &= ~(text.are(_IN_WORDS) & text.before(letter) & text.after(letter))
+    whole = _addresses(text, alphanumeric)
+    cut &= ~(text.are("[ -~]") & whole)
+    alone = ideograph | tf.gather(cut, bases)
+    joint = text.are(_ALL_JOINTS) & ~whole
+    joint &= ~(text.are(_HYPHENS) & text.after(digit) & ~text.before(letter))
+    starts = inside & ~attached & (~follows | alone | text.before(alone))
+    starts |= joint != text.before(joint)
+    begun, ended = _at_apostrophes(text, starts, alphanumeric, digit)
+    begun, ended = begun & ~whole, ended & ~whole
+    starts |= begun | text.before(ended)
+    # An apostrophe that begins or ends a word is no mark.
+    position, first, last = _ends(starts, inside & ~ideograph & ~(mark & ~ended) & ~invisible)
+    outer = (position < first) | (position > last)
+    inside &= ~(outer & invisible)
+    begins = inside & ~attached & (outer | (position == first))
+    return inside, (begins | begun) & ~text.before(begun)
+
+
+def _at_apostrophes(
+    text: _Characters, starts: tf.Tensor, alphanumeric: tf.Tensor, digit: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns where apostrophes begin a word, and the characters that are the last of a word.
+
+    's begins a word at the end of a part, as with the rule "words". In languages of Latin letters,
+    so does an ending of a name or a number: Ankara'nın, 1944'teki, Kennedy'ego, but not don't,
+    O'Brien and l'eau. Such a part begins with a capital or a digit, and small letters follow. What
+    is left out before a capital ends a word: l'Europe, dell'Unione.
+
+    Args:
+      text: the characters.
+      starts: whether a character begins a run, bool [C].
+      alphanumeric: bool [C].
+      digit: bool [C].
+    """
+    apostrophe = text.are(_APOSTROPHE) & text.before(alphanumeric)
+    latin = text.are(r"\p{Latin}")
+    upper, lower = latin & text.are(r"\p{Lu}"), latin & text.are(r"\p{Ll}")
+    position, first, _ = _ends(starts, alphanumeric)
+    first = tf.minimum(first, position)
+    name = tf.gather(upper, first) & (position - first > 1)
+    final = ~text.after(alphanumeric)  # of a part
+    negated = text.before(text.are("[nN]")) & text.after(text.are("[tT]") & final)
+    suffix = apostrophe & text.after(lower) & (name | tf.gather(digit, first)) & ~negated
+    s = text.are("[sS]") & final
+    possessive = text.are(_APOSTROPHE) & text.after(s)
+    possessive &= text.before(alphanumeric) | ~text.before(text.inside)
+    elided = apostrophe & text.after(upper) & text.before(lower | text.are("[LD]"))
+    elided &= tf.gather(lower, first) | (position - first == 1)
+    return possessive | suffix, (s & text.before(possessive)) | elided
+
+
+def _graphemes(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
+    leading, vowel, trailing = text.are(_LEADING), text.are(_VOWEL), text.are(_TRAILING)
+    syllable = text.are(r"[\x{ac00}-\x{d7a3}]")
+    attached = text.are(_EXTENDING) | text.before(tf.equal(text.values, _JOINER))
+    attached |= (leading | vowel | syllable) & text.before(leading)
+    attached |= vowel & text.before(vowel) | trailing & text.before(vowel | trailing | syllable)
+    flag = text.are(_FLAG)
+    number = tf.range(tf.size(text.rows, tf.int64)) - _last(~(flag & text.before(flag)))
+    attached |= tf.equal(number % 2, 1)  # only flags have numbers above 0
+    return text.inside, text.inside & ~(attached & text.follows)
+
+
 _RULES = {
+    "unicode": _unicode,
     "words": _words,
     "edges": _edges,
     "blanks": _blanks,
     "basic": _basic,
     "characters": _characters,
+    "graphemes": _graphemes,
 }
+
+
+def _last(flags: tf.Tensor) -> tf.Tensor:
+    """Returns the position of the last true flag up to each one, int64 [C]; the first is true."""
+    places = tf.reshape(tf.where(flags), [-1])
+    return tf.gather(places, tf.cumsum(tf.cast(flags, tf.int32)) - 1)
 
 
 def _ends(starts: tf.Tensor, kept: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -80,6 +80,21 @@ def test_case_and_longest_phrase(tmp_path):
     assert set(lower) == {"new york", "york city", "city x", "city y"}
 
 
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        # Letters of a script without blanks are words, and the phrase has no blanks.
+        ("我在北京大学读书。\n他去北京大学。\n", ["北京大学"]),
+        ("हिन्दी भाषा सीखो\nयह हिन्दी भाषा है\n", ["हिन्दी भाषा"]),
+        ("Kia Élan’s x\ny Kia Élan’s\n", ["Kia Élan’s"]),
+    ],
+)
+def test_phrases_of_all_scripts(tmp_path, text, expected):
+    (tmp_path / "a.txt").write_text(text * 20)
+    built = phrases.build(str(tmp_path / "a.txt"), tmp_path / "out", min_count=40)
+    assert [phrase for phrase in built if len(phrase) == max(map(len, built))] == expected
+
+
 def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
     monkeypatch.setattr(corpus, "MIN_RANGE_BYTES", 4000)

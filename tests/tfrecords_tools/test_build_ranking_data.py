@@ -144,6 +144,27 @@ def test_bm25_is_that_of_a_loop():
     assert set(build_ranking_data.rank(result, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
 
 
+def test_words_of_all_scripts_are_found(tmp_path):
+    documents = {
+        "hi": "किताब मेज़ पर है", "hi2": "की बात", "zh": "北京今天的天气很好。",
+        "zh2": "上海的电影节明天开始。", "th": "กรุงเทพมหานครเป็นเมืองหลวง", "th2": "ภาษาไทย",
+    }  # fmt: skip
+    queries = {"hi": "किताब", "zh": "北京天气", "zh2": "电影节", "th": "เมืองหลวง", "none": "xyz"}
+    result = build_ranking_data.Collection(queries, documents, {})
+    run = build_ranking_data.rank(result, dict.fromkeys(queries), depth=2)
+    assert {query: next(iter(ranked)) for query, ranked in run.items()} == {
+        query: query for query in queries if query != "none"
+    }
+    assert list(run["hi"]) == ["hi"]
+    # A query that finds nothing is counted.
+    result.splits = {"train": dict.fromkeys(queries)}
+    assert build_ranking_data.write(result, tmp_path / "a", 2) == {"train": 4}
+    assert result.left_out == {"queries of train that share no word with a document": 1}
+    result.splits["test"] = {"none": None}
+    with pytest.raises(UserError, match="no query of the test split shares a word with a document"):
+        build_ranking_data.write(result, tmp_path / "b", 2)
+
+
 def dense(result, wanted, depth):
     """The ranking from a matrix of all queries and documents."""
     vectorizer = CountVectorizer(token_pattern=r"(?u)\w+", dtype=np.float64)

@@ -62,7 +62,7 @@ def test_wnut17_has_the_names_of_its_release(tmp_path):
     for name in released:
         (tmp_path / name).touch()
     task, files = _plan("--task=wnut17", f"--input={tmp_path}")
-    assert [path.name for path in files.values()] == released and task.split_words == "words"
+    assert [path.name for path in files.values()] == released and task.split_words == "unicode"
     (tmp_path / "dev.conll").touch()
     task, files = _plan("--task=wnut17", f"--input={tmp_path}", "--split_words=tokens")
     assert files["validation"].name == "dev.conll" and task.split_words == "tokens"

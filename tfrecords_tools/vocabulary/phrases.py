@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from official.shards.text_filters import TextFilters
-from official.utils import atomic, paths
+from official.utils import atomic, paths, unicode_tables, unicode_words
+from official.utils.character_sets import inside_python_class
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.text import documents, filters
@@ -28,7 +29,7 @@ from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
 from tfrecords_tools.vocabulary.word_counts import Counts, Passes, Report
 from tfrecords_tools.writing.execution import Execution
 
-_WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+_ASCII_WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]", re.ASCII)
 MAX_WORDS = 5_000_000  # different words that are kept when twice as many are counted
 MAX_RUNS = 20_000_000  # different runs that are counted at the same time
 _SUMMED_AT_ONCE = 1 << 22
@@ -142,7 +143,35 @@ def _lines(chunk: DocumentChunk, lower_case: bool) -> Iterator[list[str]]:
     """Yields the words of each line."""
     for document in chunk.documents:
         for line in documents.cleaned(document.text):
-            yield _WORD.findall(line.lower() if lower_case else line)
+            yield _split(line.lower() if lower_case else line)
+
+
+def _split(line: str) -> list[str]:
+    """Returns the words and signs of a line.
+
+    A word is a run of letters, numbers and marks, with apostrophes and hyphens inside, or a letter
+    of a script without blanks between words, as in `pretraining.lexicon`.
+    """
+    return (_ASCII_WORD if line.isascii() else _word()).findall(line)
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    letter, alone = (
+        inside_python_class(codes) for codes in (unicode_words.spaced(), unicode_tables.UNSPACED)
+    )
+    mark = inside_python_class(unicode_tables.COMBINING)
+    word = f"[_{letter}][_{letter}{mark}]*"
+    return re.compile(rf"{word}(?:['’-]{word})*|[{alone}][{mark}]*|[^\s]")
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Returns words as a phrase, without blanks between letters of scripts that have none."""
+    alone = [unicode_words.classes()[ord(word[0])] == unicode_words.ALONE for word in words]
+    text = words[0]
+    for i, word in enumerate(words[1:], 1):
+        text += word if alone[i - 1] and alone[i] else f" {word}"
+    return text
 
 
 def _frequent_runs(
@@ -183,7 +212,7 @@ def _phrases(
     """Returns the runs whose score reaches the threshold, the highest score first."""
     scores = {run: _score(run, counts, total) for run in counts if len(run) > 1}
     phrases = sorted(
-        (-score, " ".join(words[i] for i in run))
+        (-score, _joined([words[i] for i in run]))
         for run, score in scores.items()
         if score >= threshold
     )

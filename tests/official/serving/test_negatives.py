@@ -157,6 +157,7 @@ def test_what_cannot_be_is_refused(tmp_path):
 @pytest.mark.slow
 def test_the_command(tmp_path):
     lines = ["question\tanswer", "ba be\tba da", "ba be\tbe bi", "di\tdi du", "ba\t "]
+    lines += ["zz\tba da"]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
     (tmp_path / "more.txt").write_text("ba ba\n\nbe\ndi ba\n")
     output = tmp_path / "out.jsonl"
@@ -173,8 +174,9 @@ def test_the_command(tmp_path):
     ]
     assert written[0]["negatives"] == written[1]["negatives"] == ["be"]
     assert written[2]["negatives"] == ["di ba"]
+    assert "1 queries share no word with a document: BM25 finds nothing" in done.stdout
     assert "left out of" in done.stdout and "1 empty text" in done.stdout
-    assert "3 pairs with 1 negatives each, of 2 queries and 6 documents" in done.stdout
+    assert "3 pairs with 1 negatives each, of 3 queries and 6 documents" in done.stdout
     # It is what shards of the kind "embedding" are made of.
     small.tokenizer_folder(tmp_path / "tokenizer")
     done = commands.run(

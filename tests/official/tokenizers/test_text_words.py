@@ -15,8 +15,10 @@ ODD = [
     *"aZß9.,;:!?…\"'。、，！？：；()[]{}«»“”‘’„‚「」（）-_@#/&%",
     *"漢字𠀀豈かな한글שלוםمرحباé\u0301\u0323😀👩🇬🇧\ufffd\ue000\U0010ffff\u202e\u200f",
     "don't", "U.S.", "3.5", "@user", "http://x.y/z?", "👩‍👩‍👧", "...", "''", "Ada's", "X-1", "a/b",
+    "L'A", "Xi'an", "।", "،", "3،5", "・", "\ufe0f", "각", "Ada\u200f",
 ]  # fmt: skip
 BLANKS = {c for c in ODD if len(c) == 1 and c.isspace()}
+INVISIBLE = set("\ufeff\u200b\u200d\u00ad\u202e\u200f")  # those of ODD
 
 
 def parts(text, rule, tokenizer=None):
@@ -60,6 +62,39 @@ def test_words(text, words):
     assert parts(text, "words") == words
 
 
+UNICODE = [
+    # The stops, commas and question marks of all scripts, with a blank after them or without.
+    ("मैं दिल्ली। गया।वह", "मैं|दिल्ली|।|गया|।|वह"),
+    ("ذهب إلى لندن، ثم هل؟ (3،5)", "ذهب|إلى|لندن|،|ثم|هل|؟|(|3،5|)"),
+    ("لاہور۔ ភ្នំពេញ។ ရန်ကုန်၊ အ။", "لاہور|۔|ភ្នំពេញ|។|ရန်ကုန်|၊|အ|။"),
+    ("አዲስ፡አበባ፣ ናት። Երևան։ Ինչո՞ւ", "አዲስ|፡|አበባ|፣|ናት|።|Երևան|։|Ինչո՞ւ"),
+    ("ｱﾌﾘｶ､アフリカ・アジア ＡＢＣ．次", "ｱﾌﾘｶ|､|アフリカ|・|アジア|ＡＢＣ|．|次"),
+    ("قال«أحمد»ثم ３．５ １０：３０", "قال|«|أحمد|»|ثم|３．５|１０|：|３０"),
+    # Characters without a sign are in no word at its ends, and hide no mark.
+    ("(باريس)\u200f \ufeff\u200eAda.\u200e می\u200cخواهم", "(|باريس|)|Ada|.|می\u200cخواهم"),
+    ("ភាសា\u200bខ្មែរ a\u200bb \u200d", "ភាសា|ខ្មែរ|a|b"),
+    # Endings of names and numbers, and elided words.
+    ("Ankara'nın 1944'teki Kennedy’ego 5'i", "Ankara|'nın|1944|'teki|Kennedy|’ego|5|'i"),
+    ("don't Don't O'Brien's I'm l'eau", "don't|Don't|O'Brien|'s|I'm|l'eau"),
+    ("l'Europe L'Aquila, dell'Unione D’A", "l'|Europe|L'|Aquila|,|dell'|Unione|D’|A"),
+    ("Лук'яненко צ׳ ג״י col·lega", "Лук'яненко|צ׳|ג״י|col·lega"),
+    # As with "words".
+    ("Mr. Smith's U.S. bank (3.5%).", "Mr|.|Smith|'s|U.S|.|bank|(|3.5%|)|."),
+    ("@user #tag Q&A 5% 2,500 -5 X-1", "@user|#tag|Q&A|5%|2,500|-5|X|-|1"),
+    ("http://x.y/a(b),c's we,you f(x)", "http://x.y/a(b),c's|we|,|you|f|(|x|)"),
+    ("2017-18 1185–1226 東京〜大阪", "2017-18|1185|–|1226|東|京|〜|大|阪"),
+    # Marks and variants belong to the character before them.
+    ("葛\U000e0100城。\ufe00ア\u0301", "葛\U000e0100|城|。\ufe00|ア\u0301"),
+    ("🏴\U000e0067\U000e007f 👩‍👩‍👧\ufe0fb", "🏴\U000e0067\U000e007f|👩‍👩‍👧\ufe0fb"),
+]
+
+
+def test_unicode():
+    found = text_words.spans([text for text, _ in UNICODE], "unicode")
+    for (text, words), spans in zip(UNICODE, found, strict=True):
+        assert "|".join(text[a:b] for a, b in spans) == words
+
+
 @pytest.mark.parametrize(
     "rule, text, words",
     [
@@ -68,6 +103,13 @@ def test_words(text, words):
         ("characters", "é e\u0301 東京タワーに", "é|e\u0301|東|京|タ|ワ|ー|に"),
         ("characters", "서울에서 ก็ไทย", "서|울|에|서|ก็|ไ|ท|ย"),
         ("characters", "👍🏽a👩‍👩‍👧\ufe0fb", "👍🏽|a|👩‍👩‍👧\ufe0f|b"),
+        ("graphemes", "👍🏽a👩‍👩‍👧\ufe0fb กำ ก็ไ", "👍🏽|a|👩‍👩‍👧\ufe0f|b|กำ|ก็|ไ"),
+        (
+            "graphemes",
+            "한\u1112\u1161\u11ab가\u11ab가\u1161",
+            "한|\u1112\u1161\u11ab|가\u11ab|가|\u1161",
+        ),
+        ("graphemes", "🇬🇧🇫🇷🇬 🇧🇬a", "🇬🇧|🇫🇷|🇬|🇧🇬|a"),
     ],
 )
 def test_other_rules(rule, text, words):
@@ -96,16 +138,17 @@ def test_words_are_all_characters_but_blanks(rule):
     texts += ["x" * 10_000, "." * 10_000, "漢" * 3_000, " " * 10_000, "", "(" * 5_000 + "a"]
     found = text_words.split(tf.constant(texts, tf.string), rule)
     columns = (part.to_list() for part in (found.starts, found.ends, found.texts))
+    left_out = BLANKS | (INVISIBLE if rule == "unicode" else set())
     for text, starts, ends, words in zip(texts, *columns, strict=True):
         covered = [i for a, b in zip(starts, ends, strict=True) for i in range(a, b)]
         assert covered == sorted(set(covered))
         left = {text[i] for i in set(range(len(text))) - set(covered)}
-        assert left <= BLANKS and all(a < b for a, b in zip(starts, ends, strict=True))
+        assert left <= left_out and all(a < b for a, b in zip(starts, ends, strict=True))
         spelled = [text[a:b].encode() for a, b in zip(starts, ends, strict=True)]
         assert words == spelled
     assert text_words.spans([], rule) == []
 
 
 def test_other_names_of_rules_are_refused():
-    with pytest.raises(ValueError, match="split_words: 'word' is not one of words, edges"):
+    with pytest.raises(ValueError, match="split_words: 'word' is not one of unicode, words"):
         text_words.split(tf.constant(["a"]), "word")

@@ -66,6 +66,8 @@ def test_all_characters_as_a_loop_has_them():
     ranges = [(0, 0x250), (0x300, 0x370), (0x900, 0xF00), (0x1000, 0x10A0), (0x2000, 0x2100)]
     ranges += [(0x3041, 0x3097), (0x4E00, 0x4F00), (0xAC00, 0xAD00), (0x1F600, 0x1F650)]
     codes = np.concatenate([np.arange(*each) for each in ranges])
+    # Python's version of Unicode is an earlier one.
+    codes = [code for code in codes.tolist() if unicodedata.category(chr(code)) != "Cn"]
     texts = ["".join(map(chr, rng.choice(codes, rng.integers(0, 30)))) for _ in range(2000)]
     measured = words.measure(texts, hashed=True)
     expected = [split(text) for text in texts]
