@@ -110,6 +110,7 @@ class PretrainingTotals:
       longest_memory: of a stream, tokens of the longest text before a row.
       short_documents_joined: of a stream, documents that were too short for a row of their own.
       cut_words: of a stream of sentences, words of more bytes than an encoder reads.
+      at_blanks: sentences that end at a blank, of text without stops, as Thai is.
       skipped: how much was left out, by reason.
       lexicons: counts of each lexicon, by the feature that it gives.
     """
@@ -123,6 +124,7 @@ class PretrainingTotals:
     longest_memory: int | None = omitted()
     short_documents_joined: int | None = omitted()
     cut_words: int | None = omitted()
+    at_blanks: int | None = omitted()
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     lexicons: Mapping[str, LexiconTotals] | None = omitted()
 

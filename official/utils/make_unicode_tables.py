@@ -100,8 +100,8 @@ def text() -> str:
 
 def version() -> str:
     """Returns the version of Unicode that the package `regex` has."""
-    about = metadata.metadata("regex").get_payload()
-    return re.findall(r"supports Unicode (\d+\.\d+\.\d+)", str(about))[0]
+    about = metadata.distribution("regex").read_text("METADATA") or ""
+    return re.findall(r"supports Unicode (\d+\.\d+\.\d+)", about)[0]
 
 
 def ranges(characters: Iterable[str]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def ranges(characters: Iterable[str]) -> Iterator[str]:
 
 def _having(*properties: str) -> set[str]:
     """Returns the characters that have one of some properties."""
-    import regex  # type: ignore[import-untyped]
+    import regex
 
     return set(regex.findall(f"[{''.join(properties)}]", _every_character()))
 

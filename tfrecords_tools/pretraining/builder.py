@@ -201,7 +201,7 @@ class _Build:
             Counts,
             counted,
         )
-        counts.check(self.corpus.paths)
+        counts.check(self.corpus.paths, settings.split_sentences)
         return written, counts
 
     def _with_token_counts(self, settings: Settings, groups: Sequence[Group]) -> Settings:

@@ -90,8 +90,12 @@ class Counts:
             f"{self.totals['examples'] / seconds:,.0f} examples/s"
         )
 
-    def check(self, paths: Sequence[AnyPath]) -> None:
+    def check(self, paths: Sequence[AnyPath], split_sentences: bool) -> None:
         """Checks that there are examples.
+
+        Args:
+          paths: the files of the corpus.
+          split_sentences: whether paragraphs were split into sentences.
 
         Raises:
           UserError: there are none.
@@ -100,11 +104,15 @@ class Counts:
             return
         where = f"in the input ({', '.join(map(str, paths[:3]))})"
         if alone := self.skipped["documents of one sentence"]:
+            lines = (
+                "a sentence a line (--split_sentences finds no stop in these)"
+                if split_sentences
+                else "a sentence a line (--split_sentences does it)"
+            )
             raise UserError(
                 f"{alone} documents of one sentence and no others {where}: they have no order, "
-                "which segments.relation: sentence_order needs; give longer documents, a "
-                "sentence a line (--split_sentences does it), or set "
-                "segments.random_negatives: true"
+                f"which segments.relation: sentence_order needs; give longer documents, {lines}, "
+                "or set segments.random_negatives: true"
             )
         raise UserError(f"no text {where}: no examples{dropped.note(self.skipped)}")
 
@@ -187,6 +195,11 @@ def summary(
 
         lines.append(
             f"  {totals['cut_words']:,} words of over {MAX_BYTES} bytes: their characters were cut"
+        )
+    if totals["at_blanks"]:
+        lines.append(
+            f"  {totals['at_blanks']:,} sentences end at a blank: their script has no stops, so "
+            "they are pieces of some length"
         )
     if counts.long:
         lines.append(

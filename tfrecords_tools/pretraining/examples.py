@@ -85,7 +85,7 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
     """Returns the examples of a chunk, and the counts."""
     tools = _tools(settings)
     tokenizer = tools.tokenizer
-    tokens = _tokenized(chunk, settings, tokenizer)
+    tokens, at_blanks = _tokenized(chunk, settings, tokenizer)
     matches = [lexicon.find(tokens) for lexicon in tools.lexicons]
     text = _separated(tokens, settings, tokenizer.sep_id)
     examples, copies = _cut(text, chunk, settings, tokenizer.pair_separators)
@@ -108,7 +108,7 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
         columns = _columns(settings, tokenizer, text, flags, examples[chosen], parts, mask)
         serialized += example_bytes.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
-    counts = _counted(chunk, tokens, tokenizer)
+    counts = _counted(chunk, tokens, tokenizer, at_blanks)
     counts.totals.update(examples=len(serialized), cut_tokens=int(examples.cut.sum()))
     counts.skipped.update(pairs.left_out(tokens, settings.segments))
     if left_out := pairs.left_out_tokens(tokens, settings.segments):
@@ -122,8 +122,8 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
 def tokenize_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[TokenizedDocuments, Counts]:
     """Returns the tokens of a chunk, and the counts."""
     tokenizer = _tools(settings).tokenizer
-    tokens = _tokenized(chunk, settings, tokenizer)
-    return tokens, _counted(chunk, tokens, tokenizer)
+    tokens, at_blanks = _tokenized(chunk, settings, tokenizer)
+    return tokens, _counted(chunk, tokens, tokenizer, at_blanks)
 
 
 def tokenize_words(
@@ -135,12 +135,12 @@ def tokenize_words(
     """
     tokenizer = _tools(settings).tokenizer
     assert isinstance(tokenizer, tokenizers.Characters)  # The builder has checked it.
-    texts = _texts(chunk, settings, tokenizer)
+    texts, at_blanks = _texts(chunk, settings, tokenizer)
     ids, row_splits, words = tokenizer.encode_words([part for text in texts for part in text])
     tokens = TokenizedDocuments.from_sentences(
         ids, row_splits, list(map(len, texts)), chunk.documents
     )
-    return tokens, words, _counted(chunk, tokens, tokenizer)
+    return tokens, words, _counted(chunk, tokens, tokenizer, at_blanks)
 
 
 def count_group(group: Group, settings: Settings, reading: Reading) -> np.ndarray:
@@ -148,18 +148,25 @@ def count_group(group: Group, settings: Settings, reading: Reading) -> np.ndarra
     tokenizer = _tools(settings).tokenizer
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     for chunk in corpus.read_chunks(group, reading, shared=False):
-        counts += _counts(_tokenized(chunk, settings, tokenizer), tokenizer)
+        tokens, _ = _tokenized(chunk, settings, tokenizer)
+        counts += _counts(tokens, tokenizer)
     return counts
 
 
 def _counted(
-    chunk: DocumentChunk, tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer
+    chunk: DocumentChunk,
+    tokens: TokenizedDocuments,
+    tokenizer: tokenizers.Tokenizer,
+    at_blanks: int,
 ) -> Counts:
     """Returns the counts of the text of a chunk."""
+    totals = collections.Counter(
+        documents=tokens.begun, sentences=len(tokens.sentences) - 1, tokens=len(tokens.ids)
+    )
+    if at_blanks:
+        totals["at_blanks"] = at_blanks
     return Counts(
-        totals=collections.Counter(
-            documents=tokens.begun, sentences=len(tokens.sentences) - 1, tokens=len(tokens.ids)
-        ),
+        totals=totals,
         skipped=chunk.read_counts.skipped.copy(),
         read=chunk.read_counts.documents,
         long=chunk.read_counts.long,
@@ -173,22 +180,27 @@ def _counts(tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> np.n
 
 def _texts(
     chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
-) -> Sequence[list[str]]:
-    """Returns the sentences of each document."""
+) -> tuple[Sequence[list[str]], int]:
+    """Returns the sentences of each document, and how many end at a blank, without a stop."""
     lines = documents.slices if tokenizer.keeps_space else documents.cleaned
     texts = [lines(document.text) for document in chunk.documents]
-    if settings.split_sentences:
-        texts = [[s for line in lines for s in sentences.split(line)] for lines in texts]
-    return texts
+    if not settings.split_sentences:
+        return texts, 0
+    split = [[sentences.find(line) for line in lines] for lines in texts]
+    return (
+        [[text for found in of_lines for text in found.texts] for of_lines in split],
+        sum(found.at_blanks for of_lines in split for found in of_lines),
+    )
 
 
 def _tokenized(
     chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
-) -> TokenizedDocuments:
-    texts = _texts(chunk, settings, tokenizer)
+) -> tuple[TokenizedDocuments, int]:
+    """Returns the tokens of a chunk, and how many sentences end at a blank, without a stop."""
+    texts, at_blanks = _texts(chunk, settings, tokenizer)
     ids, row_splits = tokenizer.encode_slices(texts)
     counts = [len(slices) for slices in texts]
-    return TokenizedDocuments.from_sentences(ids, row_splits, counts, chunk.documents)
+    return TokenizedDocuments.from_sentences(ids, row_splits, counts, chunk.documents), at_blanks
 
 
 def _separated(

@@ -196,6 +196,28 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     )
     with pytest.raises(UserError, match=message):
         build(tokenizer, tmp_path / "a.txt", tmp_path / "none", ordered)
+    message = (
+        r"a sentence a line \(--split_sentences finds no stop in these\), or set segments.random"
+    )
+    with pytest.raises(UserError, match=message):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "c", ordered, split_sentences=True)
+
+
+@pytest.mark.slow
+def test_sentences_of_other_scripts_have_an_order(tmp_path, tokenizer):
+    """Documents of a line each: Urdu with its stops, and Thai, which has none."""
+    ordered = small.config(segments__relation="sentence_order", objectives=[{"type": "masked_lm"}])
+    clause = "มนุษย์ทั้งปวงเกิดมามีอิสระและเสมอภาคกันในศักดิ์ศรีและสิทธิ"
+    lines = ["وہ ba آیا۔ وہ be گئے۔", " ".join([clause] * 8)]
+    (tmp_path / "a.txt").write_text("\n\n".join(lines))
+    said = []
+    built = build(
+        tokenizer, tmp_path / "a.txt", tmp_path / "out", ordered, report=said.append,
+        split_sentences=True,
+    )  # fmt: skip
+    assert (built.totals.documents, built.totals.sentences) == (2, 6)
+    assert built.totals.at_blanks == 3 and not built.totals.skipped
+    assert "3 sentences end at a blank: their script has no stops" in said[-1]
 
 
 def test_the_seed_decides(tmp_path, tokenizer):
