@@ -210,7 +210,9 @@ def test_questions(init, tmp_path):
     )
     assert model.task["no_answers"] and model.answer(["ba"], ["bo du fa"])[0].null_odds is not None
     given = Table(question=["ba"] * 21, context=contexts[3:], answer=answers[3:])
+    options["answer_rule"] = "characters"
     model = official.finetune_questions(given, **options, model_dir=tmp_path / "one")
+    assert model.task["answer_rule"] == "characters"
     assert not model.task["no_answers"] and checkpoints.best(tmp_path / "one") is None
 
 
@@ -277,6 +279,8 @@ def test_data_that_cannot_be_used(init, tmp_path):
         (("bo", 0), "answer 0: 'bo' is not at 0 of its context"),
     ):
         assert message in refused(official.finetune_questions, ["ba"], ["ba bo"], [answer])
+    message = refused(official.finetune_questions, ["ba"], ["ba bo"], ["bo"], answer_rule="cmr")
+    assert "answer_rule: 'cmr' is not known (did you mean 'cmrc'?): expected one of" in message
     with pytest.raises(TypeError, match="epoch"):
         official.finetune(two, two, init=init, model_dir=tmp_path / "model", epoch=3)
     with pytest.raises(AttributeError, match="no attribute 'fine_tune'"):
