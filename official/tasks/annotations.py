@@ -25,6 +25,14 @@ MARKS: Mapping[str, tuple[str | bool, ...]] = {
     "was_cancelled": (True,),  # Label Studio
     "skipped": (True,),
 }
+# The values that say that a row is to be used; a key with any other value is one that nobody reads.
+USED: Mapping[str, tuple[str | bool, ...]] = {
+    "answer": ("accept",),
+    "status": ("accepted", "approved", "validated", "submitted", "completed"),
+    "is_gold": (True,),
+    "was_cancelled": (False,),
+    "skipped": (False,),
+}
 ANNOTATION = "annotation_id"
 BOOKKEEPING = frozenset(
     (
@@ -71,12 +79,8 @@ def mark(row: Mapping[str, Any], labelled: bool = True, read: Collection[str] = 
       read: the keys that are read as texts or labels.
     """
     for key, values in MARKS.items():
-        if key in row and key not in read:
-            value = row[key]
-            given = value.lower() if isinstance(value, str) else value
-            given = {"true": True, "false": False}.get(given, given)
-            if isinstance(given, str | bool) and given in values:
-                return f"marked {key}={value}"
+        if key in row and key not in read and _is_one_of(row[key], values):
+            return f"marked {key}={row[key]}"
     # Label Studio exports a task without an annotation as a row whose annotation has no id.
     if labelled and ANNOTATION in row and row[ANNOTATION] in (None, "") and ANNOTATION not in read:
         return label_studio.WITHOUT
@@ -85,4 +89,15 @@ def mark(row: Mapping[str, Any], labelled: bool = True, read: Collection[str] = 
 
 def unread(row: Mapping[str, Any], read: Collection[str]) -> list[str]:
     """Returns the keys of a row that nobody reads."""
-    return [key for key in row if key not in read and key not in BOOKKEEPING and key not in MARKS]
+    return [
+        key
+        for key, value in row.items()
+        if key not in read and key not in BOOKKEEPING and not _is_one_of(value, USED.get(key, ()))
+    ]
+
+
+def _is_one_of(value: Any, known: tuple[str | bool, ...]) -> bool:
+    """Returns whether a value is a known one; capitals and the texts of booleans do not matter."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower(), value.lower())
+    return isinstance(value, str | bool) and value in known

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from official.tasks import nearest, tags
+from official.tasks import missing_labels, nearest, tags
 from official.tasks.conll import Line, blocks
 from official.tasks.tagged_texts import TaggedWords
 from official.tasks.task import Columns
@@ -88,7 +88,7 @@ def read(
             bad(*fault.args)
             continue
         if record.tags is None and labelled:
-            bad.leave_out("without tags")
+            bad.leave_out(missing_labels.WITHOUT_TAGS)
             continue
         yield record
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from official.utils.errors import UserError
 
 NONE = ("", "-", "-1", "-1.0")
-WITHOUT = "without a label"
+WITHOUT, WITHOUT_TAGS = "without a label", "without tags"
 _MINUS_ONE = ("-1", "-1.0")
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from official.tasks import annotations
+from official.tasks import annotations, missing_labels
 from official.tasks.conll import checked_tag
 from official.tasks.tagged_texts import Record, Span, TaggedWords, TextWithSpans
 from official.tasks.task import Columns
@@ -80,6 +80,9 @@ def read(
         except Unusable as fault:
             bad(*fault.args)
             continue
+        if labelled and (record.tags if isinstance(record, TaggedWords) else record.spans) is None:
+            bad.leave_out(missing_labels.WITHOUT_TAGS)
+            continue
         bad.unread.update(annotations.unread(value, row.read))
         yield record
 
@@ -130,7 +133,7 @@ def _words_and_tags(row: _Row) -> TaggedWords:
         raise Unusable("no words", f"{where}: the text has no words")
     lines = (row.line,) * len(words)
     key = row.key("tags")
-    if key is None and not row.labelled:
+    if row.value[key] is None if key else not row.labelled:
         return TaggedWords(tuple(map(_clean, words)), None, where, lines)
     tags = _list(row.value, key or "tags", str | int, where)
     if len(tags) != len(words):
@@ -171,7 +174,7 @@ def _text_with_spans(row: _Row) -> TextWithSpans:
     tokens = _token_objects(value)
     row.read.update(("tokens", "words", "tags", "options") if tokens or "words" in value else ())
     key = row.key("spans") or _regions(row)
-    if key is None and not row.labelled:
+    if value[key] is None if key else not row.labelled:
         return TextWithSpans(text, None, where, row.line)
     if key is None and (value.get("answer") == "accept" or annotations.ANNOTATION in value):
         return TextWithSpans(text, (), where, row.line)  # An annotator found no span.

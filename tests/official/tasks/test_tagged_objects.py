@@ -204,3 +204,18 @@ def test_keys_may_be_named(tmp_path):
     words = {"w": ["Ada", "ran"], "t": ["B-PER", "O"]}
     (record,) = read(tmp_path, words, columns=Columns("w", None, "t", header=False))
     assert record.tags == ("B-PER", "O")
+
+
+def test_texts_without_tags_are_counted(tmp_path):
+    rows = [
+        {"text": "Ada ran", "spans": None},
+        {"tokens": ["Ada"], "tags": None},
+        {"text": "Ada ran", "spans": [[0, 3, "PER"]]},
+    ]
+    bad = BadRows()
+    assert spans(read(tmp_path, *rows, bad=bad)) == [[("PER", "Ada")]]
+    assert bad.counts == {"without tags": 2}
+    first, second = read(tmp_path, *rows[:2], labelled=False)
+    assert first.spans is None and second.tags is None
+    with pytest.raises(UserError, match="line 1: 'spans' is None, expected a list of objects"):
+        read(tmp_path, {"text": "Ada ran"})

@@ -700,7 +700,7 @@ def test_rows_that_annotators_rejected(tmp_path, tokenizer):
         "marked status=Discarded": 1,
     }  # fmt: skip
     assert built.totals.skipped == skipped and built.totals.examples == 2
-    assert "keys that are not read: 'note' (1)" in lines[0]
+    assert "keys that are not read: 'answer' (1), 'note' (1), 'status' (1)" in lines[0]
     # A column that is asked for is data.
     task = tasks.generic("classification", "text", label="answer", labels=["accept", "reject"])
     files = {"train": _objects(tmp_path, *rows[:2])}
