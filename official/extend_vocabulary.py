@@ -20,6 +20,7 @@ old pieces that spell it.
 """
 
 import glob
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ def main(argv: list[str]) -> None:
     if FLAGS.tokenizer is not None:
         new = tokenizers.load(FLAGS.tokenizer)
         sources = extension.spelled_by(tokenizer, new)
-        lines = _kept(sources, tokenizer, new)
+        lines = itertools.chain(new.notes, _kept(sources, tokenizer, new))
     else:
         extended = extension.extend(tokenizer, _words(tokenizer), FLAGS.pieces)
         if not extended.words:
@@ -93,7 +94,7 @@ def main(argv: list[str]) -> None:
             raise UserError(f"no word can be added: {reasons or 'there is none'}")
         new = extended.tokenizer
         sources = derived_models.grown_rows(size, new.vocab_size, extended.rows)
-        lines = _added(tokenizer, extended)
+        lines = itertools.chain(_added(tokenizer, extended))
     grown, variables = derived_models.with_rows(config, variables, sources)
     model_folder.write_new(
         grown,

@@ -42,6 +42,8 @@ RELEASES = {
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Variables of training: those of the releases' own Adam, and of TensorFlow's.
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
+_PATTERN = "*?[\\"  # characters of a path that TensorFlow takes for a pattern
+_PLAIN = "model.ckpt"  # the name of a copy of a checkpoint, or of a link to one
 _SLOT = "_slot_"  # of Mesh TensorFlow
 _COUNTERS = ("global_step", "beta1_power", "beta2_power")
 # TensorFlow's reader raises some of its errors as Python's.
@@ -125,21 +127,29 @@ class Checkpoint(LazyTensors):
         """Finds and opens the checkpoint."""
         prefixes = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
         # The file `checkpoint` may contain the path of another machine.
-        latest = (folder / "checkpoint").is_file() and tf.train.latest_checkpoint(folder)
-        if latest and str(folder / PurePosixPath(latest).name) in prefixes:
-            prefixes = [str(folder / PurePosixPath(latest).name)]
+        state = (folder / "checkpoint").is_file() and tf.train.get_checkpoint_state(str(folder))
+        latest = PurePosixPath(state.model_checkpoint_path).name if state else ""
+        if latest and str(folder / latest) in prefixes:
+            prefixes = [str(folder / latest)]
         if not prefixes:
             raise UserError(f"{folder} has no checkpoint: expected a file *.ckpt.index")
         if len(prefixes) > 1:
             names = ", ".join(sorted(PurePosixPath(prefix).name for prefix in prefixes))
             raise UserError(f"{folder} has several checkpoints ({names}): keep only one")
         self.source = paths.path(prefixes[0])
-        self._copies = tempfile.TemporaryDirectory() if paths.is_remote(folder) else None
+        remote = paths.is_remote(folder)
+        # TensorFlow takes the path for a pattern, which a folder `run[1]` does not match.
+        pattern = bool(set(_PATTERN) & set(str(self.source)))
+        self._copies = tempfile.TemporaryDirectory() if remote or pattern else None
         for path in self._files(folder, ".*"):
             paths.check_file(path, max_bytes=None)
             if self._copies:
-                paths.copy(path, os.path.join(self._copies.name, path.name))
-        prefix = os.path.join(self._copies.name if self._copies else folder, self.source.name)
+                named = path.name.replace(self.source.name, _PLAIN, 1)
+                copy = os.path.join(self._copies.name, named)
+                paths.copy(path, copy) if remote else os.symlink(os.path.abspath(path), copy)
+        prefix = str(self.source)
+        if self._copies:
+            prefix = os.path.join(self._copies.name, _PLAIN)
         try:
             self._reader = tf.train.load_checkpoint(prefix)
         except _READ_ERRORS as error:

@@ -5,7 +5,9 @@ asked for, the special tokens. The rules are those of the `tokenizers` package: 
 from the left, the longest one of those that begin at the same character, and each part of the text
 between them is split as a separate text. Tokens with `normalized` are searched for in these parts
 after they are normalized (lower-cased, for example), in their normalized form. White space that
-belongs to another token is not part of them.
+belongs to another token is not part of them. Of several with the same normalized form, a special
+one counts, or else the one with the lowest id, as in tokenizers 0.22 (0.23.3 takes any of them, and
+another one in the next process).
 
 One function does this in a graph. Python calls it eagerly.
 
@@ -310,10 +312,15 @@ class Finder(tf.Module):
         self._strips_right = tf.constant([token.rstrip for token in flags], tf.bool)
         self._strips = any(token.lstrip or token.rstrip for token in flags)
         self._searches = []
+        # Of tokens that are equal when they are normalized the first counts: special ones come
+        # before the others, and then their ids decide.
+        ordered = sorted(
+            enumerate(tokens.items()), key=lambda entry: (not entry[1][1].special, entry[1][0])
+        )
         for normalized in (False, True):
             numbers = {
                 token.content: number
-                for number, token in enumerate(flags)
+                for number, (_, token) in ordered
                 if token.normalized == normalized
             }
             single = [number for number, token in enumerate(flags) if token.single_word]
@@ -380,7 +387,10 @@ class _Search(tf.Module):
         contents = [content.encode("utf-8", "replace") for content in numbers]
         if normalizer is not None:
             contents = normalizer.normalized(tf.constant(contents)).numpy().tolist()
-        forms = {form: i for form, i in zip(contents, numbers.values(), strict=True) if form}
+        forms: dict[bytes, int] = {}
+        for form, number in zip(contents, numbers.values(), strict=True):
+            if form:
+                forms.setdefault(form, number)
         # RE2 takes the first alternative that matches, so longer ones come first.
         escaped = [re.escape(form) for form in sorted(forms, key=len, reverse=True)]
         self._pattern = b"|".join(escaped) or rb"[^\x{0}-\x{10ffff}]"

@@ -148,6 +148,8 @@ class _Build:
         """Fills the folder; returns the manifest and the counts."""
         copy = functools.partial(_copy_tokenizer, settings=self.settings)
         facts = self.runner.call(copy, self.folder)
+        for note in facts.notes:
+            self.report(note)
         config = self.settings.config
         if config is not None and config.encoder is not None:
             with _as_warnings():  # --override may set another size
@@ -299,6 +301,7 @@ class _TokenizerFacts(NamedTuple):
     eod_id: int | None
     pair_separators: int
     vocab_size: int
+    notes: tuple[str, ...]
 
 
 def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
@@ -330,6 +333,7 @@ def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
         tokenizer.eod_id,
         tokenizer.pair_separators,
         tokenizer.vocab_size,
+        tokenizer.notes,
     )
 
 

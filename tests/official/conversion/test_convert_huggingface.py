@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+import tensorflow as tf
 
 import official
 from official.conversion import converted_model, huggingface
@@ -504,3 +505,37 @@ def test_the_output_must_not_be_there(folders, tmp_path):
 def test_writing_wants_a_model_folder(tmp_path):
     with pytest.raises(UserError, match=r"not a model folder: there is no config\.yaml in it"):
         huggingface.write(tmp_path, tmp_path / "out", "best")
+
+
+@pytest.mark.slow
+def test_the_side_and_the_length_at_which_the_tokenizer_cuts(tmp_path):
+    """All doors read the last tokens, and no more than the tokenizer of the folder allows."""
+    folder = tmp_path / "theirs"
+    shutil.copytree(GOLDEN / "classification", folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings |= {"truncation_side": "left", "model_max_length": 9}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    official.convert(folder, tmp_path / "model", source="hf")
+    model = official.load(tmp_path / "model")
+    assert model.max_length == 9
+    words = [p for p in model.tokenizer.pieces if p.isalpha() and not p.startswith("[")][:12]
+    assert len(words) == 12
+    long, last, first = " ".join(words), " ".join(words[-7:]), " ".join(words[:7])
+    vectors = model.encode([long, last, first])
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+    assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
+    (tokens,) = model.tokens([long])
+    assert [long[a:b] for a, b in zip(tokens.starts, tokens.ends, strict=True)] == words[-7:]
+    official.export(tmp_path / "model", tmp_path / "saved")
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    answers = served(tf.constant([long, last, first])).values()
+    rows = next(value for value in answers if value.dtype.is_floating).numpy()
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-6)
+    # The folder keeps both, and one from before the setting has the length of its encoder.
+    path = tmp_path / "model" / "tokenizer" / "tokenizer_config.json"
+    kept = json.loads(path.read_text())
+    assert (kept["truncation_side"], kept["max_tokens"], kept["model_max_length"]) == ("left", 9, 9)
+    for key in ("max_tokens", "truncation_side", "fingerprint"):
+        del kept[key]
+    path.write_text(json.dumps(kept))
+    assert official.load(tmp_path / "model").max_length == 24

@@ -255,6 +255,17 @@ def test_a_damaged_checkpoint_is_named(release):
         tf1.read(release)
 
 
+@pytest.mark.parametrize("name", ["run [1]", "run*", "what?"])
+def test_a_folder_whose_name_is_a_pattern(release, name):
+    """TensorFlow matches paths of checkpoints with files, and finds none."""
+    folder = release.rename(release.with_name(name))
+    (folder / "checkpoint").write_text('model_checkpoint_path: "bert_model.ckpt"\n')
+    (folder / "other.ckpt.index").write_bytes(b"")
+    tensors = tf1.Checkpoint(folder)
+    for key, tensor in release_tensors().items():
+        np.testing.assert_array_equal(tensors[key], tensor)
+
+
 def test_a_checkpoint_file_leads_nowhere_else(release):
     outside = release.parent / "outside"
     outside.mkdir()

@@ -85,6 +85,26 @@ def test_white_space_of_a_token_is_no_token():
         assert flat.tolist() == expected and bounds[-1] == len(expected)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        # Those of tokenizers 0.22.2 for "xyz"; 17 is the first id after the vocabulary.
+        ([("Xyz", False), ("xYZ", False)], 17),
+        ([("xYZ", False), ("Xyz", False)], 17),
+        ([("Xyz", False), ("xYZ", True)], 18),
+        ([("XYZ", False), ("a", False)], 17),
+        # A piece of the vocabulary that is listed, and a token that is lower-cased to it.
+        ([("A", False), ("a", False)], 5),
+    ],
+)
+def test_of_tokens_that_meet_in_lower_case_the_first_counts(tokens, expected):
+    made = [AddedToken(text, normalized=True, special=special) for text, special in tokens]
+    text = "xyz" if expected > 5 else "a"
+    tokenizer = wordpiece(*made)
+    assert tokenizer.encode([text])[0].tolist() == [expected]
+    assert tokenizer.tokenize(tf.constant([text])).to_list() == [[expected]]
+
+
 def test_without_added_tokens_nothing_changes():
     plain, added = wordpiece(), wordpiece(MARK, WORD)
     # As before there were added tokens.

@@ -206,3 +206,24 @@ def test_one_text_alone_is_cut(max_length, special, cut):
         )
     with pytest.raises(ValueError, match="cut: 'both' is not one of longer, first, second"):
         pack_arrays(arrays, special, max_length, cut="both")
+
+
+def test_the_left_is_cut_where_the_tokenizer_says_so():
+    """As transformers cuts with `truncation_side` left: as many tokens, but from the left."""
+    left = types.SimpleNamespace(**{**vars(IDS), "pairs": PairForm(cut_side="left")})
+    texts = [[10, 11, 12, 13, 14], [20, 21, 22]]
+    rows = {
+        (6, 1): [2, 11, 12, 13, 14, 3],
+        (7, 2): [2, 13, 14, 3, 21, 22, 3],
+        (20, 2): [2, 10, 11, 12, 13, 14, 3, 20, 21, 22, 3],
+    }
+    for (length, count), expected in rows.items():
+        segments = [np.array(text, np.int32) for text in texts[:count]]
+        ids, lengths = pack_arrays(segments, left, length)
+        assert ids.tolist() == expected and lengths.sum() == len(expected)
+        batch = [tf.RaggedTensor.from_row_lengths(s, [len(s)]) for s in segments]
+        packed = pack(batch, left, length)
+        assert packed["token_ids"].numpy().tolist() == [expected]
+    only = pack_arrays([np.arange(10, 15), np.arange(20, 23)], left, 8, "first")[0]
+    assert only.tolist() == [2, 13, 14, 3, 20, 21, 22, 3]
+    assert [left.pairs.kept(5, n) for n in (0, 2, 9)] == [slice(5, 5), slice(3, 5), slice(0, 5)]
