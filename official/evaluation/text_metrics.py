@@ -20,6 +20,7 @@ ROUGE takes the one with the best F1.
 import functools
 import importlib.util
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +29,10 @@ import numpy as np
 
 from official.tasks import Description, metric_settings
 from official.utils import paths
+from official.utils import unicode_tables as unicode
+from official.utils.character_sets import inside_python_class, minus
 from official.utils.errors import UserError
+from official.utils.unicode_words import spaced
 
 _ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeLsum"}
 # The least number of words of a text that a metric can tell from others.
@@ -203,18 +207,22 @@ def unicode_words(text: str) -> list[str]:
     """Returns the words of a text of any script, in lower case.
 
     A word is a run of letters, marks and digits. A letter of a script without blanks between words
-    is a word with its marks.
+    is a word with its marks. Characters without width, such as joiners, are left out.
     """
-    return _pattern().findall(unicodedata.normalize("NFC", text).lower())
+    word, ignored = _patterns()
+    return word.findall(ignored.sub("", unicodedata.normalize("NFC", text).lower()))
 
 
 @functools.cache
-def _pattern() -> Any:
-    import regex  # which sacrebleu needs, too
-
-    scripts = ("Hani", "Hira", "Kana", "Thai", "Laoo", "Khmr", "Mymr")
-    alone = "(?=[" + "".join(rf"\p{{scx={script}}}" for script in scripts) + r"])\p{L}"
-    return regex.compile(rf"{alone}\p{{M}}*|(?:(?!{alone})[\p{{L}}\p{{N}}]\p{{M}}*)+")
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Returns what finds words, and what finds characters that are left out."""
+    alone, mark = inside_python_class(unicode.UNSPACED), inside_python_class(unicode.COMBINING)
+    word = inside_python_class(spaced())
+    ignored = inside_python_class(minus(unicode.FORMATS, "200b"))  # a zero-width blank ends a word
+    return (
+        re.compile(f"[{alone}][{mark}]*+|(?:[{word}][{mark}]*+)++"),
+        re.compile(f"[{ignored}]"),
+    )
 
 
 class _UnicodeTokenizer:

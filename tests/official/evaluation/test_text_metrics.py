@@ -77,6 +77,7 @@ def test_words_of_all_scripts():
     assert words("e\u0301te\u0301") == ["été"]
     assert words("किताब यह।") == ["किताब", "यह"] and words("좋은 책") == ["좋은", "책"]
     assert words("東京タワーでOK") == [*"東京タワーで", "ok"]
+    assert words("می\u200cروم کتاب") == ["میروم", "کتاب"]
     assert words("ดีมาก") == ["ดี", "ม", "า", "ก"] and words("၁၉၄၇ မြန်မာ")[0] == "၁၉၄၇"
 
 
