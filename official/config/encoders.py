@@ -353,8 +353,9 @@ class TransformerXLConfig(EncoderConfig):
       scale_embeddings: whether embeddings are multiplied by sqrt(D) (Transformer-XL).
       query_stream: whether there is an initial vector for the query stream (XLNet).
       pooler: whether there is a pooled output, tanh of a dense layer on one position.
-      pooled_position: the position that is pooled: 'last' = the last real one (XLNet), or
-        'first'.
+      pooled_position: the position that is pooled: 'last' = the last real one, [CLS] (XLNet);
+        'first_of_text' = the first real one of rows that end with [CLS] (`summary_type: first` of
+        transformers); 'first' = [CLS], which then begins the rows.
       initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
         (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
         Transformer-XL).
@@ -415,7 +416,7 @@ class TransformerXLConfig(EncoderConfig):
         one_of("activation", self.activation, ACTIVATIONS)
         one_of("initializer", self.initializer, INITIALIZERS)
         one_of("attention", self.attention, ["bi", "uni"])
-        one_of("pooled_position", self.pooled_position, ["last", "first"])
+        one_of("pooled_position", self.pooled_position, ["last", "first", "first_of_text"])
         one_of("segment_types", self.segment_types, [0, 2])
         if self.same_length and (self.attention != "uni" or not self.memory_length):
             raise ValueError("same_length: only supported with attention: uni and a memory_length")
@@ -423,15 +424,16 @@ class TransformerXLConfig(EncoderConfig):
             raise ValueError(
                 "reuse_length: not supported without memory_length: set it, or remove reuse_length"
             )
-        if self.attention == "uni" and self.pooled_position == "first":
+        if self.attention == "uni" and self.pooled_position != "last":
             raise ValueError(
-                "pooled_position: first sees no other position where attention is uni: take last"
+                f"pooled_position: {self.pooled_position} sees no other position where attention "
+                "is uni: take last"
             )
 
     @property
     def layout(self) -> str:
         """The layout of a task's texts; see `official.tokenizers.pair_packing`."""
-        return f"cls_{self.pooled_position}"
+        return "cls_first" if self.pooled_position == "first" else "cls_last"
 
     @property
     def causal(self) -> bool:

@@ -48,7 +48,7 @@ class EncoderConfig(Part):
       max_positions: the largest number of tokens in a sequence.
       segment_types: rows of the segment table; 0 = no table.
       pooler: whether there is a pooled output.
-      pooled_position: the position that is pooled, `first` or `last`.
+      pooled_position: the position that is pooled, `first`, `first_of_text` or `last`.
       layout: the layout of a task's texts; see `official.tokenizers.pair_packing`.
       initializer: the distribution of the initial weights, of heads as well.
       initializer_range: its standard deviation.

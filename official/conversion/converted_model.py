@@ -10,7 +10,7 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.config.compatibility import check_encoder
-from official.conversion import mapping
+from official.conversion import mapping, pair_rules
 from official.conversion.heads import kind_of
 from official.conversion.mapping import LazyTensors
 from official.conversion.system import System, naming
@@ -91,6 +91,8 @@ def read(
     encoder = system.encoder_config(described, str(source), heads, **system.fields_of(names, heads))
     objectives = system.objectives(heads, described, str(source))
     tokenizer = tokenizer_of(folder, encoder.vocab_size, source, system)
+    if not system.release:
+        tokenizer = pair_rules.with_form(tokenizer, folder, encoder)
     name = folder.resolve().name
     config = config_of(name, encoder, objectives, system, tokenizer.max_tokens)
     try:

@@ -270,6 +270,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         if learnt is not None and learnt.poolings == embedding.pooling:
             dense = learnt.kept_projection
     layout = getattr(config.encoder, "text_layout", config.encoder.layout)
+    segment_types = getattr(config.encoder, "segment_types", 0) or 0
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:
             length = embedding.max_length or model_folder.max_length(model_dir, config)
@@ -280,7 +281,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             folder = temporary / name
             folder.mkdir(exist_ok=True)
             _save_tokenizer(tokenizer, folder, system)
-            described_tokenizer = tokenizer_json.described(tokenizer, layout)
+            described_tokenizer = tokenizer_json.described(tokenizer, layout, segment_types)
             if described_tokenizer is not None:
                 text = json.dumps(described_tokenizer, ensure_ascii=False, indent=1)
                 (folder / tokenizer_json.FILE).write_text(text + "\n", "utf-8")

@@ -26,6 +26,9 @@ from official.conversion.system import EncoderKeys, System
 from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
+# `summary_type` of transformers: `first` is the first token of the text, as [CLS] is the last one.
+_POOLED = {"last": "last", "first": "first_of_text"}
+_SUMMARIES = {ours: theirs for theirs, ours in _POOLED.items()}
 # The biases of an attention layer, in the encoder and in files.
 BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}
 
@@ -105,17 +108,35 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "reuse_length": (config.get("reuse_len") or 0) if memory else 0,
         "clamp_length": max(config.get("clamp_len", -1), 0),
         "attention": config.get("attn_type", "bi"),
-        "pooled_position": config.get("summary_type", "last"),
+        "pooled_position": _pooled(config.get("summary_type", "last")),
         "untie_biases": not config.get("shared_biases", False),
     }
+
+
+def _pooled(summary: Any) -> str:
+    """Returns the pooled position of a `summary_type`.
+
+    Raises:
+      ValueError: the encoder has none for it.
+    """
+    if summary not in _POOLED:
+        known = " or ".join(map(repr, _POOLED))
+        raise ValueError(f"summary_type: {summary!r} is not supported, only {known}")
+    return _POOLED[summary]
 
 
 def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
     """Returns the keys of config.json for these fields.
 
     Raises:
-      UserError: the size of heads is not that of an XLNet.
+      UserError: the size of heads, or the place of [CLS], is not that of an XLNet.
     """
+    if encoder.pooled_position not in _SUMMARIES:
+        raise UserError(
+            f"encoder.pooled_position: {encoder.pooled_position} puts [CLS] before the text, and "
+            "an XLNet of transformers has it at the end: train with pooled_position: last, or with "
+            "first_of_text"
+        )
     size = encoder.hidden_size // encoder.num_heads
     if encoder.head_size not in (None, size):
         raise UserError(f"encoder.head_size: an XLNet has {size} here, not {encoder.head_size}")
@@ -124,7 +145,7 @@ def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
         "reuse_len": encoder.reuse_length or None,
         "clamp_len": encoder.clamp_length or -1,
         "attn_type": encoder.attention,
-        "summary_type": encoder.pooled_position,
+        "summary_type": _SUMMARIES[encoder.pooled_position],
         "summary_use_proj": True,
         "summary_activation": "tanh",
         "bi_data": False,

@@ -8,6 +8,7 @@ ragged dimension is written None.
 """
 
 import abc
+import copy
 import dataclasses
 import functools
 import itertools
@@ -281,18 +282,33 @@ class Tokenizer(abc.ABC):
         vocabulary = {
             name: checksums.hash_bytes(data) for name, data in self._vocabulary_files().items()
         }
+        self._sign(vocabulary)
+
+    def _sign(self, vocabulary: Mapping[str, str]) -> None:
+        """Computes the fingerprint, and the checksums of all files from those of the vocabulary."""
         decides = {
             **self._decides(),
-            "special_ids": [id_of.get(key) for key in file_formats.SPECIALS],
+            # In the order of `file_formats.SPECIALS`.
+            "special_ids": [self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id],
             **vocabulary,
         }
         decides |= self.packing()
-        listed = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
+        listed = [*self.added, *(i for i in self.special_ids if i >= self.num_base_pieces)]
         if listed:
             decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(listed)]
         self.fingerprint = checksums.hash_bytes(file_formats.json_bytes(decides))
         digest = checksums.hash_bytes(self._settings_file())
         self.files = {**vocabulary, file_formats.SETTINGS_FILE: digest}
+
+    def with_pairs(self, pairs: PairForm) -> Self:
+        """Returns this tokenizer with another form of a pair."""
+        made = copy.copy(self)
+        made.pairs = pairs
+        made._settings = {**self._settings, **pairs.settings()}
+        made._sign(
+            {name: d for name, d in self.files.items() if name != file_formats.SETTINGS_FILE}
+        )
+        return made
 
     def _listed(
         self, numbers: dict[str, int], controls: Sequence[str]

@@ -28,12 +28,13 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import added_tokens, folder_keys, wordpiece
+from official.tokenizers import added_tokens, folder_keys, post_processors, wordpiece
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.composition import NFC
-from official.tokenizers.pair_forms import SEPARATORS
+from official.tokenizers.pair_forms import ONE, SEPARATORS
+from official.tokenizers.post_processors import PostProcessor
 from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 from official.tokenizers.word_starts import BLANK
@@ -172,36 +173,20 @@ class _Reader:
     def _template(self) -> tuple[str | None, str | None, int | None]:
         """Returns the first and the last special token of a text, and the separators of a pair."""
         name = "post_processor"
-        steps = [step for step in self._steps(name, "processors") if step["type"] != "ByteLevel"]
-        if not steps:
-            return None, None, None
-        step = steps[0]
-        if len(steps) == 1 and step["type"] in ("BertProcessing", "RobertaProcessing"):
-            return step["cls"][0], step["sep"][0], 1 + (step["type"] == "RobertaProcessing")
-        if len(steps) > 1 or step["type"] != "TemplateProcessing":
+        said = post_processors.read(self._steps(name, "processors"))
+        if said is None:
             types = "BertProcessing or RobertaProcessing or TemplateProcessing"
             raise self._refused(name, self._described[name], types)
-        single, pair = ([_inside(part)["id"] for part in step[key]] for key in ("single", "pair"))
-        marks = {
-            _inside(part)["id"]
-            for key in ("single", "pair")
-            for part in step[key]
-            if "SpecialToken" in part
-        }
-        if not marks:
+        if not said.adds_tokens:
             return None, None, None
-        at = single.index("A")
-        before, after = single[:at], single[at + 1 :]
-        # `<cls> A <sep>`, `A <sep> <cls>` (XLNet) or `A </s>` (T5).
-        last = after[0] if after else None
-        first = before[0] if before else after[1] if len(after) == 2 else None
-        forms = [[first, "A", last], ["A", last, first], ["A", last]]
-        between = pair[pair.index("A") + 1 : pair.index("B")]
-        if single not in forms or not between or set(between) != {last}:
-            raise self._refused(
-                f"{name} (single)", single, "<cls> A <sep>, A <sep> <cls> or A </s>"
+        form = said.form()
+        if form is None:
+            wanted = (
+                "<cls> A <sep>, A <sep> <cls> or A </s>, and a pair of the same form with one or "
+                "two <sep> between its texts"
             )
-        return first, last, len(between)
+            raise self._refused(f"{name} (single and pair)", said.words(), wanted)
+        return form.cls, form.sep, form.separators
 
     def _pieces(self) -> list[str]:
         """Returns the vocabulary by id; added tokens fill its holes.
@@ -435,12 +420,15 @@ def is_same(tokenizer: Tokenizer, model: SentencePiece) -> bool:
     )
 
 
-def described(tokenizer: Tokenizer, layout: str = "cls_first") -> dict[str, Any] | None:
+def described(
+    tokenizer: Tokenizer, layout: str = "cls_first", segment_types: int = 1
+) -> dict[str, Any] | None:
     """Returns the content of a `tokenizer.json` for a tokenizer.
 
     Args:
       tokenizer: the tokenizer.
       layout: how texts are packed, one of `pair_packing.LAYOUTS`.
+      segment_types: the number of types that the encoder reads.
 
     Returns:
       The content; None = `tokenizers` has no such tokenizer.
@@ -460,7 +448,7 @@ def described(tokenizer: Tokenizer, layout: str = "cls_first") -> dict[str, Any]
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": i, **dataclasses.asdict(tokens[i])} for i in sorted(tokens)],
-        "post_processor": _post_processor(tokenizer, layout),
+        "post_processor": _post_processor(tokenizer, layout, segment_types > 1),
         **parts,
     }
 
@@ -572,45 +560,27 @@ def _sequence(steps: list[dict[str, Any]]) -> dict[str, Any] | None:
     return steps[0] if steps else None
 
 
-def _post_processor(tokenizer: Tokenizer, layout: str) -> dict[str, Any]:
-    cls, sep = (
-        {"SpecialToken": {"id": tokenizer.pieces[i], "type_id": 0}}
-        for i in (tokenizer.cls_id, tokenizer.sep_id)
-    )
-    if isinstance(tokenizer, ByteBPE) and (cls == sep or tokenizer.pair_separators == 2):
+def _post_processor(tokenizer: Tokenizer, layout: str, typed: bool) -> dict[str, Any]:
+    """Returns the post-processor of a tokenizer.
+
+    Args:
+      tokenizer: the tokenizer.
+      layout: how texts are packed.
+      typed: whether the encoder reads types.
+    """
+    pairs = tokenizer.pairs
+    if not typed and (pairs.separators == 2 or layout == "no_cls"):
+        pairs = dataclasses.replace(pairs, types=ONE)
+    cls, sep = (tokenizer.pieces[i] for i in (tokenizer.cls_id, tokenizer.sep_id))
+    ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
+    if isinstance(tokenizer, ByteBPE):
         step = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True}
         if cls == sep:  # GPT-2
             return {"type": "ByteLevel", "use_regex": True, **step}
-        ends = {key: [tokenizer.pieces[i], i] for key, i in
-                (("sep", tokenizer.sep_id), ("cls", tokenizer.cls_id))}  # fmt: skip
-        return {"type": "RobertaProcessing", **ends, **step}
-    # Segments are those of BERT; a pair with two separators has one segment.
-    second = int(tokenizer.pair_separators == 1 and layout != "no_cls")
-
-    def of(token: dict[str, Any], segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {**token["SpecialToken"], "type_id": segment}}
-
-    text, other = ({"Sequence": {"id": i, "type_id": n}} for i, n in (("A", 0), ("B", second)))
-    between = [sep] * tokenizer.pair_separators
-    before = [cls] if layout == "cls_first" else []
-    after = [of(cls, 2)] if layout == "cls_last" else []
-    used = [sep] if layout == "no_cls" else [cls, sep]
-    ids = {token["SpecialToken"]["id"]: i for token, i in
-           ((cls, tokenizer.cls_id), (sep, tokenizer.sep_id)) if token in used}  # fmt: skip
-    return {
-        "type": "TemplateProcessing",
-        "single": [*before, text, sep, *after],
-        "pair": [*before, text, *between, other, of(sep, second), *after],
-        "special_tokens": {
-            name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ids.items()
-        },
-    }
-
-
-def _inside(part: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a part of a template is: the only value."""
-    [inside] = part.values()
-    return inside
+        if pairs == dataclasses.replace(pairs, separators=2, types=ONE):
+            ends = {"sep": [sep, ids[sep]], "cls": [cls, ids[cls]]}
+            return {"type": "RobertaProcessing", **ends, **step}
+    return PostProcessor.of(cls, sep, pairs, layout).template(ids)
 
 
 def _trailing_sentinels(pieces: Sequence[str]) -> int:

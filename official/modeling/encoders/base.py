@@ -151,7 +151,8 @@ def pooled_states(
 
     Args:
         x: [B, T, D].
-        position: 'first', or 'last' for the last position of each row that is not padding.
+        position: 'first'; or 'first_of_text' or 'last', the first or the last position of each row
+            that is not padding.
         real: bool [B, T], False for padding; None = there is no padding.
         chosen: int [B, K], positions to use instead; None = `position`.
 
@@ -172,10 +173,13 @@ def pooled_positions(
     if chosen is not None:
         return chosen
     batch, length, _ = ops.shape(x)
-    if position == "first":
+    if position == "first" or (position == "first_of_text" and real is None):
         return ops.zeros((batch, 1), "int32")
     if real is None:
         return ops.full((batch, 1), length - 1, "int32")
+    if position == "first_of_text":
+        first = ops.where(real, ops.arange(length, dtype="int32"), length - 1)
+        return ops.min(first, axis=1, keepdims=True)
     last = ops.where(real, ops.arange(length, dtype="int32"), 0)
     return ops.max(last, axis=1, keepdims=True)
 

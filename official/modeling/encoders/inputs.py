@@ -179,7 +179,7 @@ def _pooled_positions(encoder: Encoder, batch: Batch) -> Tensor | None:
         [B, K], 0 for parts that do not exist; or None if the batch has no parts.
     """
     starts = batch.get("part_starts")
-    if starts is None or encoder.config.pooled_position == "first":
+    if starts is None or encoder.config.pooled_position != "last":
         return starts
     parts = ops.arange(ops.shape(starts)[1], dtype=batch["part_ids"].dtype)
     own = ops.equal(batch["part_ids"][:, :, None], parts)  # [B, T, K]

@@ -107,7 +107,9 @@ def test_configs_become_ours(tmp_path):
     assert (settings.encoder.memory_length, settings.encoder.norm_epsilon) == (0, 1e-6)
     settings = converted(tmp_path / "c", "xlnet_regression")[0].config
     assert settings.objectives == (RegressionConfig(dropout=0.1),)
-    assert (settings.encoder.pooled_position, settings.encoder.untie_biases) == ("first", True)
+    encoder = settings.encoder
+    assert encoder.layout == "cls_last"  # as XLNetTokenizer puts <cls> at the end
+    assert (encoder.pooled_position, encoder.untie_biases) == ("first_of_text", True)
     encoder = converted(tmp_path / "d", "transfo_xl_adaptive")[0].config.encoder
     assert encoder == TransformerXLConfig(
         vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, head_size=5,
@@ -320,7 +322,11 @@ def test_what_a_release_cannot_be(tmp_path, changes, message):
         ("xlnet_lm", {"attn_type": "both"}, "attention: 'both' is not one of bi, uni"),
         ("xlnet_lm", {"ff_activation": "mish"}, "ff_activation: 'mish' is not supported"),
         ("xlnet_lm", {"d_model": 17}, "hidden_size: 17 is odd"),
-        ("xlnet_regression", {"summary_type": "mean"}, "pooled_position: 'mean' is not one of"),
+        (
+            "xlnet_regression",
+            {"summary_type": "mean"},
+            "summary_type: 'mean' is not supported, only",
+        ),
         ("xlnet_regression", {"summary_activation": None}, "summary_activation: None is not supp"),
         ("transfo_xl_plain", {"pre_lnorm": True}, "pre_lnorm: True is not supported, only False"),
         ("transfo_xl_plain", {"attn_type": 1}, "attn_type: 1 is not supported, only 0"),

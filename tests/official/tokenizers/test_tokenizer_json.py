@@ -146,7 +146,7 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first
         ("bert", place("added_tokens"), [{"id": 5}], "is not a token: it needs `content`"),
         ("bert", place("post_processor", "single"),
          [{"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-         r"post_processor \(single\) is"),
+         r"post_processor \(single and pair\) is"),
         ("gpt2", place("model", "dropout"), 0.1, "model.dropout is 0.1, which .* null or 0.0"),
         ("gpt2", place("normalizer"), {"type": "NFD"}, "normalizer is .*NFD.*: only none or NFC"),
         ("gpt2", place("pre_tokenizer", "use_regex"), False, "pre_tokenizer.use_regex is false"),

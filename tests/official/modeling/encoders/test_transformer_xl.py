@@ -287,15 +287,20 @@ def test_pooled_output():
     )
     first = run(make("float64", pooler=True, pooled_position="first"))["pooled_output"]
     np.testing.assert_allclose(first, np.tanh(states[:, 0] @ kernel + bias), rtol=1e-12)
+    of_text = make("float64", pooler=True, pooled_position="first_of_text")
+    of_text, real = run(of_text)["pooled_output"], np.argmax(PADDING, axis=1)
+    np.testing.assert_allclose(of_text, np.tanh(states[[0, 1], real] @ kernel + bias), rtol=1e-12)
     places = np.array([[2, 0], [5, 6]], "int32")
     some = run(encoder, pooled_positions=places)["pooled_output"]
     expected = np.stack([states[b][places[b]] for b in range(2)])
     np.testing.assert_allclose(some, np.tanh(expected @ kernel + bias), rtol=1e-12)
 
 
-@pytest.mark.parametrize("attention", ["bi", "uni"])
-def test_the_amount_of_padding_on_the_left_changes_nothing(attention):
-    encoder = make(pooler=True, attention=attention, memory_length=0)
+@pytest.mark.parametrize(
+    "attention, pooled", [("bi", "last"), ("uni", "last"), ("bi", "first_of_text")]
+)
+def test_the_amount_of_padding_on_the_left_changes_nothing(attention, pooled):
+    encoder = make(pooler=True, attention=attention, pooled_position=pooled, memory_length=0)
     lengths = (5, 3)
     rows = tf.ragged.constant([TOKENS[0, :5].tolist(), TOKENS[1, :3].tolist()], tf.int32)
 
@@ -321,6 +326,7 @@ def test_the_amount_of_padding_on_the_left_changes_nothing(attention):
 def test_the_layout_of_texts_is_that_of_the_pooled_position():
     assert SMALL.layout == "cls_last"
     assert dataclasses.replace(SMALL, pooled_position="first").layout == "cls_first"
+    assert dataclasses.replace(SMALL, pooled_position="first_of_text").layout == "cls_last"
 
 
 def test_a_batch_gives_all_of_it_and_other_encoders_refuse_what_they_cannot_read():
