@@ -10,7 +10,6 @@ Only encoders with two types or more read types. For the others a form keeps its
 """
 
 import dataclasses
-import os
 from typing import Any
 
 from official.config.encoders import TransformerConfig
@@ -58,7 +57,8 @@ def with_form(tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig) -> 
       UserError: the special tokens, or the types, are not those that this encoder reads here.
     """
     settings = file_formats.read_settings(folder)
-    if file_formats.FINGERPRINT in settings and any(map(os.path.exists, _vocabularies(folder))):
+    files = [folder / name for name in (*KINDS, sentencepiece.DEBERTA_FILE)]
+    if file_formats.FINGERPRINT in settings and any(path.exists() for path in files):
         return tokenizer  # It was written here, and says the form itself.
     seen = folders.look(folder, settings, {})
     read = (getattr(encoder, "segment_types", 0) or 0) > 1
@@ -73,10 +73,6 @@ def with_form(tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig) -> 
     types = tokenizer.pairs.types if not read else form.types if typed else ONE
     form = dataclasses.replace(form, types=types, odd_token=LONGER)
     return tokenizer if form == tokenizer.pairs else tokenizer.with_pairs(form)
-
-
-def _vocabularies(folder: AnyPath) -> list[AnyPath]:
-    return [folder / name for name in (*KINDS, sentencepiece.DEBERTA_FILE)]
 
 
 def _gives_types(seen: Look) -> bool:
@@ -125,7 +121,7 @@ def _described(
     layout = encoder.text_layout
     ours = _ours(tokenizer, tokenizer.pairs, layout)
     if said is None or form is None or not _alike(form, ours, layout):
-        found = "a type that is not known" if said is None else said.words()
+        found = "steps that are not known together" if said is None else said.words()
         if said is not None and not said.adds_tokens:
             found = f"none, so the model was given texts without special tokens ({said.words()})"
         raise UserError(

@@ -68,6 +68,7 @@ def form(folder, encoder, settings=None, post_processor=ABSENT, **config):
     """The form of a folder with `vocab.txt`, these settings and this post-processor."""
     for name in ("tokenizer_config.json", "tokenizer.json"):
         (folder / name).unlink(missing_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
     if settings:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = tokenizers.load(folder)
@@ -76,7 +77,7 @@ def form(folder, encoder, settings=None, post_processor=ABSENT, **config):
         (folder / "tokenizer.json").write_text(
             json.dumps({**described, "post_processor": post_processor})
         )
-    return pair_rules.with_form(tokenizer, folder, config, encoder).pairs
+    return pair_rules.with_form(tokenizer, folder, encoder).pairs
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_folder_of_this_project_says_it_itself(folder, tmp_path):
             json.dumps({**tokenizer_json.described(tokenizer), "post_processor": ZEROS})
         )
         read = tokenizers.load(tmp_path)
-        assert pair_rules.with_form(read, tmp_path, {"model_type": "bert"}, BERT).pairs == pairs
+        assert pair_rules.with_form(read, tmp_path, BERT).pairs == pairs
 
 
 END = template([A, SEP], [A, SEP, text("B", 1), special("[SEP]", 1)])
@@ -167,7 +168,7 @@ ROWS = r"and this encoder reads \[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:1 \[SE
             template([CLS, A, SEP], [CLS, A, SEP, B, SEP], **{"[CLS]": ["[CLS]", "a"]}),
             r"\[CLS\] a A \[SEP\] and",
         ),
-        ({"type": "Other"}, "a type that is not known"),
+        ({"type": "Sequence", "processors": [TYPED, BERT_PROCESSING]}, "steps that are not known"),
         (
             template([CLS, A, SEP], [CLS, A, SEP, text("B", 2), special("[SEP]", 2)]),
             r"\[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:2 \[SEP\]:2 has other types than 0 and 1",
