@@ -109,4 +109,4 @@ class PairForm:
         if layout == "cls_last" and self.types == TWO:
             types = "types 0 and 1, 2 for [CLS]"
         odd = "the first text" if self.odd_token == FIRST else "the longer text, or else the second"
-        return f"{row}, {types}; of an odd room {odd} keeps the last token"
+        return f"{row}, {types}; an odd token stays in {odd}"

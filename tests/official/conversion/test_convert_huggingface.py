@@ -188,7 +188,7 @@ def test_one_call_converts_both_ways(tmp_path):
         "  case: text is lower-cased: do_lower_case in tokenizer_config.json",
         "  one text: [CLS] A [SEP]",
         "  a pair: [CLS] A [SEP] B [SEP]",
-        "  types: types 0 and 1; of an odd room the first text keeps the last token",
+        "  types: types 0 and 1; an odd token stays in the longer text, or else the second",
         "  cut: long texts lose tokens at the right",
         "  length: 24, as model_max_length",
     ]

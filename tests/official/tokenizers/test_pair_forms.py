@@ -158,15 +158,12 @@ def test_values_that_are_not_known(key, value, known):
 
 def test_in_words():
     assert PairForm().words() == (
-        "[CLS] A [SEP] B [SEP], types 0 and 1; of an odd room the first text keeps the last token"
+        "[CLS] A [SEP] B [SEP], types 0 and 1; an odd token stays in the first text"
     )
     assert PairForm(2, ONE, LONGER).words() == (
-        "[CLS] A [SEP] [SEP] B [SEP], type 0 for both texts; of an odd room the longer text, or "
-        "else the second keeps the last token"
+        "[CLS] A [SEP] [SEP] B [SEP], type 0 for both texts; an odd token stays in the longer "
+        "text, or else the second"
     )
-    assert (
-        PairForm()
-        .words("cls_last")
-        .startswith("A [SEP] B [SEP] [CLS], types 0 and 1, 2 for [CLS];")
-    )
+    last = PairForm().words("cls_last")
+    assert last.startswith("A [SEP] B [SEP] [CLS], types 0 and 1, 2 for [CLS];")
     assert PairForm().words("no_cls").startswith("A [SEP] B [SEP], types 0 and 1;")
