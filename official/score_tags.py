@@ -5,7 +5,7 @@
   python -m official.score_tags --gold=both.conll --predicted=both.conll --gold_column=1 \
     --predicted_column=2
 
-The files are CoNLL or JSON Lines, as `build_task_shards --task=tagging` reads them and
+The files are CoNLL, CoNLL-U or JSON, as `build_task_shards --task=tagging` reads them and
 `--mode=predict` writes them. Both have the same texts in the same order: words, or texts with
 spans. The metrics are those of `--mode=eval`; `surface_f1` is the second figure of WNUT 2017: F1 of
 the different surface forms (Derczynski et al., 2017).
@@ -13,6 +13,7 @@ the different surface forms (Derczynski et al., 2017).
 
 from absl import flags
 
+from official.tasks import conllu
 from official.utils import errors, paths
 
 FLAGS = flags.FLAGS
@@ -25,6 +26,10 @@ def define_flags() -> None:
     flags.DEFINE_string("text_column", "0", "CoNLL: the index of the column of the word.")
     flags.DEFINE_string("gold_column", "-1", "CoNLL: the column of the tag in --gold; -1 = last.")
     flags.DEFINE_string("predicted_column", "-1", "CoNLL: the column of the tag in --predicted.")
+    flags.DEFINE_enum(
+        "multiword_tokens", conllu.WORDS, list(conllu.MULTIWORD),
+        "CoNLL-U: what is read of words that stand as one in the text, as in build_task_shards.",
+    )  # fmt: skip
     flags.DEFINE_list("labels", None, "JSON Lines: the names of tags that are numbers, from 0.")
 
 
@@ -41,6 +46,7 @@ def main(argv: list[str]) -> None:
         Columns(FLAGS.text_column, None, FLAGS.gold_column, header=False),
         Columns(FLAGS.text_column, None, FLAGS.predicted_column, header=False),
         FLAGS.labels or (),
+        FLAGS.multiword_tokens,
     )
     print(f"{'texts':24} {count}")
     for name, value in metrics.items():

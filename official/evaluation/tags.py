@@ -9,6 +9,7 @@ spans is scored beside a file with the right ones.
 Shapes: B windows, T tokens.
 """
 
+import functools
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from official.config.heads import TokenClassificationConfig
 from official.data import ShardDataset
 from official.evaluation.rows import nothing_to_compare
 from official.shards import side_texts
-from official.tasks import tag_files
+from official.tasks import conllu, tag_files
 from official.tasks import tags as tag_rules
 from official.tasks.tagged_texts import Record, TaggedWords
 from official.tasks.task import Columns
@@ -212,6 +213,7 @@ def score_files(
     gold_columns: Columns,
     predicted_columns: Columns,
     labels: Sequence[str] = (),
+    multiword: str = conllu.WORDS,
 ) -> tuple[dict[str, float], int]:
     """Scores a file.
 
@@ -221,6 +223,7 @@ def score_files(
       gold_columns: of CoNLL, the columns of `gold`.
       predicted_columns: of CoNLL, the columns of `predicted`.
       labels: the names of tags that are numbers.
+      multiword: of CoNLL-U, one of `conllu.MULTIWORD`.
 
     Returns:
       The metrics, and the number of texts: of words those of `tags.compute`, of texts with spans
@@ -229,8 +232,9 @@ def score_files(
     Raises:
       UserError: a file cannot be read, or the texts of the files differ.
     """
-    right = _spelled(tag_files.read(gold, gold_columns, labels=labels))
-    guessed = list(tag_files.read(predicted, predicted_columns, labels=labels))
+    read = functools.partial(tag_files.read, labels=labels, multiword=multiword)
+    right = _spelled(read(gold, gold_columns))
+    guessed = list(read(predicted, predicted_columns))
     if not marks_no_entities([_tags(record) for record in right]):
         guessed = _spelled(guessed)
     if len(right) != len(guessed):

@@ -1,10 +1,14 @@
-"""Rows of TSV files and of JSON Lines, with the columns that have texts."""
+"""Rows of TSV files and of JSON Lines, with the columns that have texts.
+
+Rows of JSON that an annotation tool marks as not to be used are left out (`annotations`).
+"""
 
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from official.tasks import annotations
 from official.utils import paths, text_lines
 from official.utils.errors import UserError
 from official.utils.text_lines import BadRows
@@ -45,7 +49,7 @@ class Rows:
           UserError: a column does not exist, or a row is bad.
         """
         if self.format == ".jsonl":
-            for _, number, value in text_lines.objects(self.path, bad):
+            for _, number, value in annotations.objects(self.path, bad, False, self.columns):
                 lacking = [c for c in self.columns if not isinstance(value.get(c), str)]
                 if lacking:
                     known = ", ".join(map(repr, value))

@@ -106,3 +106,17 @@ def test_files_in_different_spellings(tmp_path):
     assert (metrics["precision"], metrics["recall"], metrics["f1__"]) == (1, 0.5, 2 / 3)
     metrics, _ = score(tmp_path, "a B\nb V\n", "a B\nb B\n")  # labels of words
     assert metrics["accuracy"] == 0.5 and "f1" not in metrics
+
+
+def test_predictions_beside_conllu(tmp_path):
+    lines = [(1, "Vado", "VERB"), ("2-3", "al", "_"), (2, "a", "ADP"), (3, "il", "DET")]
+    gold, predicted = tmp_path / "gold.conllu", tmp_path / "predicted.conll"
+    gold.write_text(
+        "# text\n" + "".join(f"{i}\t{w}\t_\t{t}" + "\t_" * 6 + "\n" for i, w, t in lines)
+    )
+    predicted.write_text("Vado VERB\na ADP\nil NOUN\n")
+    metrics, _ = score_files(gold, predicted, CONLL_COLUMNS, CONLL_COLUMNS)
+    assert metrics["accuracy"] == pytest.approx(2 / 3)
+    predicted.write_text("Vado VERB\nal ADP+DET\n")
+    metrics, _ = score_files(gold, predicted, CONLL_COLUMNS, CONLL_COLUMNS, (), "surface")
+    assert metrics["accuracy"] == 1
