@@ -9,6 +9,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 
+MAX_LIST_BYTES = 512 << 20  # of a list, which is in memory as a whole
 _MARK = b"\xef\xbb\xbf"
 _BLANKS = " \t\r\n"
 
@@ -27,13 +28,19 @@ def objects(
         are none.
 
     Raises:
-      UserError: the file is missing, or is a list that is not JSON.
+      UserError: the file is missing, or is a list that is not JSON or very long.
     """
     with text_lines.opened(path) as stream:
         begin = _begin(stream)
         content = begin.lstrip()
         if content[:1] == b"[" and content[1:].strip()[:1] in (b"", b"{", b"]"):
-            yield from _items(path, begin + stream.read(), bad)
+            rest = stream.read(MAX_LIST_BYTES + 1)
+            if len(rest) > MAX_LIST_BYTES:
+                raise UserError(
+                    f"{path}: a list of JSON of more than {MAX_LIST_BYTES >> 20} MiB, which is "
+                    "read as a whole: write JSON Lines, an object on each line"
+                )
+            yield from _items(path, begin + rest, bad)
             return
     yield from text_lines.objects(path, bad)
 

@@ -18,7 +18,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from official.tasks import annotations, label_studio, nearest
@@ -177,7 +177,7 @@ def _cells(
                 f"{path}, line {line}: {_count(len(cells))} where the "
                 f"{'header' if header else 'first line'} has {width}",
             )
-        elif reason := annotations.mark({key: cells[i] for key, i in marks.items()}, not optional):
+        elif marks and (reason := _mark(cells, marks, optional)):
             bad.leave_out(reason)
         else:
             text = None if label_index is None else cells[label_index]
@@ -191,6 +191,11 @@ def _marks(names: Sequence[str], read: Sequence[str]) -> dict[str, int]:
     """Returns the columns of a header that may mark a row, but for those that are read."""
     known = (*annotations.MARKS, annotations.ANNOTATION)
     return {name: i for i, name in enumerate(names) if name in known and name not in read}
+
+
+def _mark(cells: Sequence[str], marks: Mapping[str, int], optional: bool) -> str:
+    """Returns why a row of a table says that it is not to be used; "" if it does not."""
+    return annotations.mark({key: cells[i] for key, i in marks.items()}, not optional)
 
 
 def _unmarked(

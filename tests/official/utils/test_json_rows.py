@@ -50,3 +50,10 @@ def test_items_that_are_no_objects_are_counted(tmp_path):
     bad = BadRows(skip=True)
     assert read(tmp_path, '[{}, 3, [1], {"a": 2}]', bad) == [(0, 1, {}), (3, 1, {"a": 2})]
     assert bad.counts == {"not a JSON object": 2}
+
+
+def test_a_list_that_fills_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_rows, "MAX_LIST_BYTES", 1 << 20)
+    text = "[{},\n" + "{},\n" * (1 << 19) + "{}]"
+    with pytest.raises(UserError, match="a list of JSON of more than 1 MiB, which is read as a"):
+        read(tmp_path, text, name="a.json.gz")
