@@ -10,7 +10,7 @@ It prints three tables in Markdown, with a row for each file:
 tokens     Each kind of vocabulary is learned from nine of ten paragraphs by `build_vocab`, with
            --vocab_size pieces of --questions and --text_vocab_size of --texts, and makes tokens of
            the tenth. They are counted for each run between blanks, or for each character where runs
-           are longer than LONG_RUN characters on average: the script has no blanks between words.
+           are longer than 12 characters on average: the script has no blanks between words.
            A kind that refuses so many pieces has the number that the text supports.
 sentences  The marks inside paragraphs that may end a sentence, and the share of them where
            `--split_sentences` ends one. A mark after an abbreviation or an initial should end none.
@@ -38,7 +38,6 @@ from tfrecords_tools.tasks import span
 from tfrecords_tools.text import sentences
 from tfrecords_tools.vocabulary import builder
 
-LONG_RUN = 12  # characters between blanks; 9 in German and Finnish, 30 and more in Thai
 HELD_OUT = 10  # every tenth paragraph
 # Marks that may end a sentence: those before a blank, and those that need none.
 BEFORE_BLANK, ALONE = ".!?…؟", "。！？｡．।॥۔။។៕።፧།։"
@@ -112,7 +111,7 @@ def of_letters(paragraphs: Sequence[str]) -> tuple[str, float]:
     text = "\n".join(paragraphs)
     runs = text.split()
     categories = [unicodedata.category(each)[0] for each in text]
-    unit = "character" if len("".join(runs)) > LONG_RUN * len(runs) else "word"
+    unit = "character" if len("".join(runs)) > builder.LONG_RUN * len(runs) else "word"
     return unit, 100 * categories.count("M") / max(1, categories.count("L"))
 
 

@@ -6,9 +6,10 @@ A row is one of these objects, where positions count characters (code points):
   {"text": "Ada Lovelace wrote", "spans": [{"start": 0, "end": 12, "type": "PER"}]}
 
 Other names of these keys are read as well (`KEYS`), and these forms of spans: lists `[start, end,
-type]`; `start_offset` and `end_offset` (doccano); `token_start` and `token_end`, the numbers of the
-first and the last one of `tokens`, which are objects (Prodigy); `labels`, a list of one type (Label
-Studio). The text that a span has of itself is compared with its positions.
+type]`; `span`, a list of both places; `start_offset` and `end_offset` (doccano); `token_start` and
+`token_end`, the numbers of the first and the last one of `tokens`, which are objects (Prodigy);
+`labels`, a list of one type (Label Studio). The text that a span has of itself is compared with its
+positions.
 """
 
 import re
@@ -31,6 +32,7 @@ KEYS = {
     "start": ("start", "start_offset"),
     "end": ("end", "end_offset"),
     "type": ("type", "label", "labels"),
+    "own text": ("text", "name"),
 }
 _SPACE = re.compile(r"[ \t\r\n]")
 _BLANKS = re.compile(r"\s|\\n")
@@ -219,7 +221,9 @@ def _span(value: dict | list, text: str, tokens: Sequence[dict], where: str) -> 
             "'type' without blanks",
         )
     span = Span(start, end, _clean(kind))
-    own = value.get("text") if isinstance(value, dict) else None
+    own = None
+    if isinstance(value, dict):
+        own = next((value[key] for key in KEYS["own text"] if key in value), None)
     if isinstance(own, str) and not _is_same(text[max(start, 0) : max(end, 0)], own):
         raise Unusable("span of another text", f"{where}: {_difference(span, text, _clean(own))}")
     if not 0 <= start < end <= len(text):
@@ -301,8 +305,12 @@ def _start_end_type(value: dict | list, tokens: Sequence[dict]) -> Sequence[Any]
         next((value[key] for key in KEYS[name] if key in value), None)
         for name in ("start", "end", "type")
     ]
-    if found[0] is None and found[1] is None and (places := _places(value, tokens)):
-        found[:2] = places
+    if found[0] is None and found[1] is None:
+        pair = value.get("span")
+        if isinstance(pair, list) and len(pair) == 2:
+            found[:2] = pair
+        elif places := _places(value, tokens):
+            found[:2] = places
     return found
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -164,6 +165,13 @@ def test_vocabulary_is_of_frequent_words(tmp_path):
     ]
 
 
+def test_report_of_text_without_blanks(tmp_path):
+    (tmp_path / "text").write_text("日本語の文には空白がないので、単語の数は分からない。\n" * 9)
+    lines = []
+    build(tmp_path / "text", tmp_path / "out", vocab_size=34, report=lines.append)
+    assert re.search(r"wordpiece: 34 pieces, [01]\.\d\d to a character and", lines[-2])
+
+
 def test_report(tmp_path, text):
     lines = []
     build(text, tmp_path / "out", report=lines.append)
@@ -173,6 +181,7 @@ def test_report(tmp_path, text):
     assert lines[1].startswith("learning from ") and lines[1].endswith(" of them different")
     assert lines[2].startswith("wordpiece: 250 pieces, ")
     assert "unknown in the first 15 lines; fingerprint " in lines[2]
+    assert " to a word and " in lines[2]
     assert lines[3].startswith(f"wrote {tmp_path / 'out'} in ")
     build(text, tmp_path / "bpe", "bpe", report=lines.append, max_lines=10)
     assert "learning from 10 of 15 lines" in lines

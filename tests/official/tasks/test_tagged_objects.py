@@ -219,3 +219,20 @@ def test_texts_without_tags_are_counted(tmp_path):
     assert first.spans is None and second.tags is None
     with pytest.raises(UserError, match="line 1: 'spans' is None, expected a list of objects"):
         read(tmp_path, {"text": "Ada ran"})
+
+
+def test_places_in_one_pair(tmp_path):
+    """As the entities of the Japanese Wikipedia are distributed: a list with `span` and `name`."""
+    place = {"name": "東京タワー", "span": [0, 5], "type": "施設名"}
+    row = {"curid": "7", "text": "東京タワーに行く。", "entities": [place]}
+
+    def read_all(*rows):
+        return read(tmp_path, text=json.dumps(rows, ensure_ascii=False), name="ner.json")
+
+    assert spans(read_all(row, {**row, "entities": []})) == [[("施設名", "東京タワー")], []]
+    place["span"] = [1, 5]
+    with pytest.raises(UserError, match="is '京タワー', and says '東京タワー': the start counts"):
+        read_all(row)
+    place["span"] = [0]
+    with pytest.raises(UserError, match="expected the whole numbers 'start' and 'end'"):
+        read_all(row)
