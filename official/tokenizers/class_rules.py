@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from official.tokenizers.folder_classes import TokenizerClass
+from official.utils.errors import UserError
 
 _SPACE = "▁"
 _QUOTES: list[dict[str, Any]] = [
@@ -48,6 +49,8 @@ _PROCESSORS = {
     "XLNetTokenizer": _XLNET,
     "T5Tokenizer": ("A:0 sep:0", "A:0 sep:0 B:0 sep:0"),
 }
+# The id of the unknown token in classes that do not take it from the file.
+_UNKNOWN = {"AlbertTokenizer": 1, "T5Tokenizer": 2, "XLMRobertaTokenizer": 3}
 # The special tokens of the classes by kind and name, where no file names them.
 _SPECIALS = {
     "WordPiece": ("[CLS]", "[SEP]"),
@@ -85,6 +88,9 @@ def effective(
       tokenizer_class: the class; None = no file names one, so that settings come first.
       settings: those of `tokenizer_config.json`.
       writer: the major version of transformers that wrote the folder.
+
+    Raises:
+      UserError: the class would not read what the file says.
     """
     result = copy.copy(dict(described))
     if tokenizer_class is None:
@@ -160,6 +166,12 @@ def _rebuilt(
         steps = [*lower, *_COMPOSES]
     else:
         steps += _replacements(described.get("normalizer"))
+    if model.get("unk_id") != (unknown := _UNKNOWN.get(name, model.get("unk_id"))):
+        raise UserError(
+            f"model.unk_id is {model.get('unk_id')!r}, and {name} of transformers 5 takes "
+            f"{unknown} whatever the file says: name TokenizersBackend as tokenizer_class to have "
+            "that of the file"
+        )
     always = name in ("T5Tokenizer", "XLNetTokenizer") or given("add_prefix_space", True)
     without = "first" if name == "DebertaV2Tokenizer" else "never"
     space = {

@@ -59,8 +59,6 @@ _CLASSES = (
             "BertTokenizer",
             "ElectraTokenizer",
             "ConvBertTokenizer",
-            "DPRContextEncoderTokenizer",
-            "DPRQuestionEncoderTokenizer",
             "LayoutLMTokenizer",
             "LxmertTokenizer",
             "MobileBertTokenizer",

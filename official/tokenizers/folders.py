@@ -93,7 +93,10 @@ def look(folder: AnyPath, settings: Mapping[str, Any], defaults: Mapping[str, An
     if path.is_file():
         content = json_files.read(path, "is this the file of a tokenizer?")
         folder_keys.check_known(content, str(path))
-        described = class_rules.effective(content, found, result, writer)
+        try:
+            described = class_rules.effective(content, found, result, writer)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
         result = _with_direction(result, content)
     result |= _length(settings, where)
     result[added_tokens.LISTED] = added_tokens.read(folder, result)

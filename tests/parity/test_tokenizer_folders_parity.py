@@ -1,0 +1,37 @@
+"""The tables of keys and classes have all that transformers and tokenizers write and read."""
+
+import json
+
+import pytest
+
+from official.tokenizers import folder_classes, folder_keys
+
+# Arguments of classes that are never written: the vocabulary, and what is private. The steps of a
+# sequence are components.
+NOT_WRITTEN = {"vocab", "merges", "_spm_precompiled_charsmap", "args", "kwargs"}
+NOT_WRITTEN |= {f"{p}.Sequence.{steps}" for p, steps in folder_keys.PARTS.items()}
+
+
+@pytest.mark.parametrize(("name", "version"), [("hf", 0), ("hf5", 1)])
+def test_every_key_and_component_has_a_row(request, name, version, tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    reference = request.getfixturevalue(name)
+    classes = [each for each in folder_classes.CLASSES if each not in folder_classes.ALONE]
+    found = json.loads(reference.run("hf_tokenizer_keys.py", tmp_path, *classes))
+    for file in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        rows = {row.key for row in folder_keys.ROWS if row.file == file}
+        # The options of components that are refused, and of decoders, need none.
+        refused = {row.key for row in folder_keys.ROWS if row.verdict == "refused"}
+        lacking = {
+            key
+            for key in set(found[file]) - rows - NOT_WRITTEN
+            if key.rpartition(".")[0] not in refused and key.partition(".")[0] != "decoder"
+        }
+        assert not lacking, file
+    components = {key for key in found["tokenizer.json"] if key.count(".") == 1}
+    assert components <= {row.key for row in folder_keys.ROWS}
+    assert len(found["classes"]) == len(classes)
+    for each, (lower_case, types) in found["classes"].items():
+        ours = folder_classes.CLASSES[each]
+        assert (ours.lower_case, ours.types[version]) == (lower_case, types), each
