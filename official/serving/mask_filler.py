@@ -32,7 +32,7 @@ from official.serving.served_model import ServedModel
 from official.tokenizers import Tokenizer
 from official.tokenizers.pair_forms import LEFT
 from official.tokenizers.pair_packing import num_specials, pack
-from official.utils import atomic, paths
+from official.utils import atomic, paths, unicode_words
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -475,7 +475,7 @@ def _filled(text: str, span: Span, spelled: str) -> str:
     """
     before, word, after = text[: span[0]], spelled.strip(), text[span[1] :]
     if spelled.startswith(" "):
-        before += " " * (before[-1:].isalnum() and word[:1].isalnum())
+        before += " " * unicode_words.would_join(before, word)
     else:
         before = before.rstrip()
     return before + word + after

@@ -35,7 +35,8 @@ from official.utils.errors import UserError
 _UNUSED = re.compile(r"\[unused\d+\]")
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 _LINES = 10_000  # at a time
-# Of a word that is chosen from a text: letters, and digits inside.
+# Of a word that is chosen from a text: letters with their marks, and digits inside. So is a run of
+# a script without blanks: if it is frequent, a piece for it saves as many.
 _WORD = r"[\pL\pM]{2,}[\pL\pM\pN]*[\pL\pM]"
 _MIN_COUNT = 3
 _MAX_WORDS = 1_000_000  # different ones that are counted at a time

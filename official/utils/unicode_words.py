@@ -44,6 +44,17 @@ def spaced() -> str:
     return minus(f"{unicode.LETTERS} {unicode.DIGITS}", unicode.UNSPACED)
 
 
+def would_join(before: str, after: str) -> bool:
+    """Returns whether two texts have a word in common if no blank is between them.
+
+    Letters of scripts without blanks between words are words of their own.
+    """
+    kinds = classes()
+    ends = (kinds[ord(character)] for character in reversed(before))
+    last = next((kind for kind in ends if kind not in (MARK, IGNORED)), SPACE)
+    return bool(last == WORD and after and kinds[ord(after[0])] == WORD)
+
+
 def terms(text: str) -> list[str]:
     """Returns the words of a text by which it is found, in small letters.
 

@@ -18,7 +18,7 @@ PRONOUNS = frozenset(
 )
 # What a candidate may begin with, though the sentence has another word there, or none.
 DETERMINERS = frozenset("a an the this that these those his her its their my our your".split())
-_WORD = re.compile(r"\w+(?:-\w+)*|['’]\w+")
+_WORD = re.compile(r"\w+(?:-\w+)*|['’]\w+")  # of English, the language of these tasks
 _POSSESSIVE = "'s"
 MOST_WORDS = 3  # of a candidate that is not a part of the sentence, word for word
 

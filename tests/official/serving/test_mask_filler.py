@@ -77,6 +77,19 @@ def test_targets(bert):
             model.fill_mask(texts, targets=targets)
 
 
+@pytest.mark.parametrize(
+    "text, spelled, expected",
+    [
+        ("a cat_", " sat", "a cat sat"), ("a cat _", " sat", "a cat sat"), ("re _", "do", "redo"),
+        ("北京是_国", " 中", "北京是中国"), ("यह किताब की_", " बात", "यह किताब की बात"),
+        ("ดี_", " มาก", "ดีมาก"),
+    ],
+)  # fmt: skip
+def test_blanks_before_what_is_filled_in(text, spelled, expected):
+    place = text.index("_")
+    assert mask_filler._filled(text, (place, place + 1), spelled) == expected
+
+
 def test_texts_that_cannot_be_filled(bert, hf, tmp_path):
     model, _ = bert
     with pytest.raises(UserError, match=r"text 2 has no mask: write \[MASK\] where .*'a mask'"):

@@ -31,6 +31,19 @@ def test_terms(text, expected):
     assert unicode_words.terms(text) == expected.split()
 
 
+@pytest.mark.parametrize(
+    "before, after, joined",
+    [
+        ("the", "cat", True), ("the ", "cat", False), ("(", "cat", False), ("3", "rd", True),
+        ("हिन्दी", "में", True), ("की।", "में", False), ("北", "京", False), ("ดี", "มาก", False),
+        ("e\u0301", "a", True), ("東", "a", False), ("", "a", False), ("a", "", False),
+        ("\u0301", "a", False),
+    ],
+)  # fmt: skip
+def test_what_would_be_one_word(before, after, joined):
+    assert unicode_words.would_join(before, after) is joined
+
+
 def test_both_forms_of_a_text_have_the_same_terms():
     pairs = [("é", "e\u0301"), ("각", "\u1100\u1161\u11a8"), ("が", "か\u3099")]
     for composed, decomposed in pairs:
