@@ -1,8 +1,7 @@
 """Pairs as transformers reads them.
 
-make OUT    writes a folder for each form of a pair, and `expected.json`: the rows and the
-            probabilities of texts and pairs
-read FOLDER reads a folder with `texts.json`, and writes `expected.json` beside it
+Run with OUT: writes a folder for each form of a pair, and in it `texts.json` and `expected.json`,
+the rows and the probabilities of texts and pairs.
 """
 
 import json
@@ -111,4 +110,4 @@ def make(out):
 
 
 if __name__ == "__main__":
-    {"make": make, "read": ask}[sys.argv[1]](Path(sys.argv[2]))
+    make(Path(sys.argv[1]))

@@ -1,7 +1,7 @@
 """The form of a pair: what a tokenizer records, and what packing makes of it.
 
-Odd rooms: the lengths are those of transformers 4.57.6 (slow and fast BERT) and 5.24.0, which
-`tests/parity/test_pair_forms_parity.py` asks.
+Odd rooms: the lengths are those of BERT's slow and fast tokenizers in transformers 4.57.6, and of
+its tokenizer in 5.24.0. `tests/parity/test_pair_forms_parity.py` asks the fast one.
 """
 
 import dataclasses
