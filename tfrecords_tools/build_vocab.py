@@ -29,7 +29,8 @@ def define_flags() -> None:
         None,
         "wordpiece, and unigram and bpe with --normalize_text: remove accents, and with them the "
         "vowel signs of Hindi, Thai and other scripts; by default WordPiece does so with "
-        "--lower_case (BERT), and --normalize_text does (ALBERT, XLNet)",
+        "--lower_case (BERT), and --normalize_text does (ALBERT, XLNet) unless the text has 5 or "
+        "more of them to 100 letters",
     )
     flags.DEFINE_string(
         "added_tokens",

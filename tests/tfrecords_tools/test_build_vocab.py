@@ -85,7 +85,8 @@ def test_sentinels_of_wordpiece(tmp_path, text):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_text_as_the_releases_prepare_it(tmp_path, text, kind):
     text.write_text(text.read_text() + "Caf\u00e9 \u00c9t\u00e9 in 1990, and 2000, ``yes''\n" * 20)
-    built = build(text, tmp_path / "out", kind, normalize_text=True, lower_case=True)
+    options = {"normalize_text": True, "lower_case": True, "strip_accents": True}
+    built = build(text, tmp_path / "out", kind, **options)
     loaded = tokenizers.load(tmp_path / "out")
     assert (loaded.fingerprint, loaded.files) == (built.fingerprint, built.files)
     assert loaded.lower_case and loaded.split_digit_comma and loaded.rules.remove_space
@@ -341,5 +342,5 @@ def test_normalized_text_may_keep_accents(tmp_path, text):
     kept = build(text, tmp_path / "out", "unigram", normalize_text=True, strip_accents=False)
     assert kept.rules.keep_accents and kept.rules.remove_space
     assert "é" in "".join(kept.pieces)
-    plain = build(text, tmp_path / "plain", "unigram", normalize_text=True)
+    plain = build(text, tmp_path / "plain", "unigram", normalize_text=True, strip_accents=True)
     assert not plain.rules.keep_accents and "é" not in "".join(plain.pieces)

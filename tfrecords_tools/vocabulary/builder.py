@@ -28,6 +28,9 @@ from tfrecords_tools.vocabulary.word_counts import Passes, Report, WordCounts
 from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000
+# From so many accents and signs to 100 letters, `normalize_text` keeps them unless told otherwise:
+# Hindi, Thai, Burmese, Khmer, Vietnamese, Yoruba, Czech and Japanese have more, French has fewer.
+_MANY_MARKS = 5
 _LINES_AT_ONCE = 10_000
 # A text whose runs between blanks have more characters on average has no blanks between words. They
 # have 5 in English, 8 in German and Finnish, and more than 30 in Thai and Japanese.
@@ -149,7 +152,7 @@ def build(
       execution: where the text is read; this does not change the vocabulary.
       report: is called with lines of progress and the summary.
       strip_accents: whether accents and vowel signs are removed; None = WordPiece with `lower_case`
-        removes them, and so does `normalize_text`.
+        removes them, and so does `normalize_text` unless they are many.
       added_tokens: a file of tokens that are found in raw text; see `added_tokens.read_lines`.
       text_filters: which documents are left out; None = none are.
 
@@ -180,6 +183,7 @@ def build(
                 f"no text in the input ({len(corpus.paths)} files, {corpus.bytes:,} bytes): "
                 f"nothing to learn from{dropped.note(read_counts.skipped)}"
             )
+        options = _with_marks(learner, options, report)
         tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)
     for reason, count in sorted(read_counts.skipped.items()):
@@ -242,6 +246,29 @@ def _first_lines(passes: Passes, kind: str) -> list[str]:
         if len(first) >= _EXAMPLE_LINES:
             break
     return first[:_EXAMPLE_LINES]
+
+
+def _with_marks(
+    learner: WordCounts | sentencepiece.Sample, options: Options, report: Report
+) -> Options:
+    """Returns options that keep accents and signs where `normalize_text` meets many of them."""
+    if isinstance(learner, WordCounts) or not options.normalize_text:
+        return options
+    if options.strip_accents is not None:
+        return options
+    letters = marks = 0
+    for line in learner.lines[:: len(learner.lines) // _EXAMPLE_LINES + 1]:
+        for character in unicodedata.normalize("NFKD", line):
+            letters += unicodedata.category(character)[0] == "L"
+            marks += unicodedata.combining(character) > 0
+    share = 100 * marks / max(1, letters)
+    if share < _MANY_MARKS:
+        return options
+    report(
+        f"accents and signs are kept: the text has {share:.1f} of them to 100 letters, so words "
+        "would not be the same without them; --strip_accents removes them, as ALBERT and XLNet do"
+    )
+    return dataclasses.replace(options, strip_accents=False)
 
 
 def _learn(
