@@ -160,14 +160,22 @@ def characters_of(
 
 
 def trimmed(
-    characters: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+    characters: tf.RaggedTensor,
+    starts: tf.RaggedTensor,
+    ends: tf.RaggedTensor,
+    blank: tf.Tensor | None = None,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Removes white space from both ends of tokens with other characters.
+
+    Where a token is a blank and a part of what the character after it becomes ("▁1" of " ½"), a
+    model says that it is the blank: it gets that character.
 
     Args:
       characters: string [N, None].
       starts: int32 [N, None], in characters.
       ends: int32 [N, None].
+      blank: bool [K], whether a token stands for white space alone; None = no token is a part of
+        what a character becomes.
     """
     visible = ~tf.strings.regex_full_match(characters.values, _BLANK)  # [C]
     numbers = tf.concat([[-1], tf.cast(tf.reshape(tf.where(visible), [-1]), tf.int32)], 0)
@@ -179,6 +187,11 @@ def trimmed(
     max_index = tf.size(numbers) - 1
     start = tf.gather(numbers, tf.minimum(first + 1, max_index)) - begins
     end = tf.gather(numbers, last) - begins + 1
+    if blank is not None:
+        size = tf.cast(tf.gather(characters.row_lengths(), rows_of(starts)), tf.int32)
+        part = ~some & ~blank & tf.equal(start, ends.values) & (start < size)
+        end = tf.where(part, start + 1, end)
+        some |= part
     return (
         starts.with_values(tf.where(some, start, starts.values)),
         starts.with_values(tf.where(some, end, ends.values)),

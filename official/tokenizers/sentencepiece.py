@@ -216,7 +216,9 @@ class SentencePieceSplitter(Splitter):
             tokens = self._digit_commas.split_with_offsets(texts, *tokens)
         ids, starts, ends = tokens
         starts, ends = offsets.characters_of(offsets.origins(cleaned, attached), starts, ends)
-        starts, ends = offsets.trimmed(characters, starts, ends)
+        pieces = self._model.id_to_string(ids.values)
+        blank = tf.strings.regex_full_match(pieces, f"{BLANK}*")
+        starts, ends = offsets.trimmed(characters, starts, ends, blank)
         size = tf.cast(characters.row_lengths(), tf.int32)
         added = ((ids, self.blank_id), (starts, size - 1), (ends, size))
         return offsets.Tokens(*(self._with_last_blank(rows, given, value) for rows, value in added))
