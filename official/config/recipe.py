@@ -39,7 +39,9 @@ class Optimizer:
       clip_norm: the largest global norm of the reduced gradient; 0 = no clipping. None = 1, or 0
         with `adafactor` and `stable_adamw`, which limit each update instead.
       bias_correction: whether the moments are corrected as in Adam; the releases do not correct
-        them, but that of `stable_adamw`, which always is.
+        them, but that of `stable_adamw`, which always is. `adamw` corrects the rate, as Adam of
+        TensorFlow does: `epsilon` is added before the correction, and after it by PyTorch's AdamW.
+        In the first steps it counts for more here, by up to 1 / sqrt(1 - beta_2), or 32 times.
       layer_decay: the factor between the learning rates of a layer and of the layer above it; 1 =
         all rates are equal.
       layer_decay_from: what has the full rate: `head`, two steps above the last layer (ELECTRA), or

@@ -17,6 +17,7 @@ from official.conversion.system import System, naming
 from official.saving import model_folder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers import (
+    WordPiece,
     added_tokens,
     file_formats,
     folders,
@@ -168,6 +169,8 @@ def tokenizer_of(
         defaults |= {key: names[0] for key, names in file_formats.SPECIALS.items()} | {
             SEPARATORS: 1
         }
+    if system.model_type == "mpnet" and (folder / WordPiece.FILE).exists():
+        defaults |= _mpnet(folder)
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
@@ -229,7 +232,10 @@ def _of_model(
         made.about = made.about or {"class": seen.title}
         return made
 
-    return tokenizer() if seen.described is None else loading.described_or(tokenizer, folder, seen)
+    # What this project wrote is its model, whose tokenizer.json says the same to other tools.
+    if seen.described is None or file_formats.FINGERPRINT in seen.settings:
+        return tokenizer()
+    return loading.described_or(tokenizer, folder, seen)
 
 
 def _fairseq_tokenizer(vocabulary: AnyPath, seen: Look, unused: bool) -> tokenizers.SentencePiece:
@@ -239,6 +245,19 @@ def _fairseq_tokenizer(vocabulary: AnyPath, seen: Look, unused: bool) -> tokeniz
         **sentencepiece.FAIRSEQ, added_tokens.LISTED: seen.settings[added_tokens.LISTED]
     }  # fmt: skip
     return tokenizers.SentencePiece(content, False, settings, str(vocabulary))
+
+
+def _mpnet(folder: AnyPath) -> dict[str, Any]:
+    """Returns the settings of MPNet's releases: RoBERTa's tokens around the pieces of a BERT.
+
+    The vocabulary has BERT's special tokens too, of which only the unknown token is used. A folder
+    that this project wrote says itself what it has.
+    """
+    if file_formats.FINGERPRINT in file_formats.read_settings(folder):
+        return {}
+    pieces = set(file_formats.read_pieces(folder / WordPiece.FILE))
+    names = {**sentencepiece.FAIRSEQ, "unk_token": file_formats.SPECIALS["unk_token"][0]}
+    return {key: name for key, name in names.items() if name in pieces} | {SEPARATORS: 2}
 
 
 def _deberta_tokenizer(vocabulary: AnyPath, seen: Look) -> tokenizers.SentencePiece:

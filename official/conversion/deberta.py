@@ -208,7 +208,12 @@ def _v2_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     _check(config, {"share_att_key": (True, False), "conv_groups": (1, 1)})
     norms = [name.strip() for name in str(config.get("norm_rel_ebd", "none")).lower().split("|")]
     form = {"buckets": max(0, config.get("position_buckets", -1)), "norm": "layer_norm" in norms}
-    fields: dict[str, Any] = {"disentangled": {**_distances(config), **form}}
+    distances = _distances(config)
+    # Distances that have a bucket each are alike with every `max_relative_positions`.
+    least = form["buckets"] // 2 + 2
+    if config["max_position_embeddings"] < least:
+        distances = {key: max(value, least) for key, value in distances.items()}
+    fields: dict[str, Any] = {"disentangled": {**distances, **form}}
     if (width := config.get("conv_kernel_size", 0)) > 0:
         names = {theirs: ours for ours, all in ACTIVATIONS.items() for theirs in all}
         name = config.get("conv_act", "tanh")

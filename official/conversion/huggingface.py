@@ -22,6 +22,7 @@ from official.config.encoders import (
     TransformerConfig,
     TransformerXLConfig,
 )
+from official.config.objectives import CausalLMConfig
 from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.conversion import (
     albert,
@@ -36,6 +37,7 @@ from official.conversion import (
     modernbert,
     sentence_transformers,
     t5,
+    tokenizer_files,
     transfo_xl,
     xlnet,
 )
@@ -45,7 +47,8 @@ from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
 from official.saving import derived_models, model_folder
 from official.serving import generation_settings, text_vectors
-from official.tokenizers import sentencepiece, tokenizer_json
+from official.serving.generator import ends
+from official.tokenizers import file_formats
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -129,7 +132,8 @@ def _read(
         tensors = Tensors(weights, system, aliases, encoder, heads)
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
         converted = converted_model.read(folder, config, source, system, named)
-        converted = dataclasses.replace(converted, notes=(*notes, *tensors.notes))
+        notes += [*tensors.notes, *_without_types(folder, system)]
+        converted = dataclasses.replace(converted, notes=tuple(notes))
         if generator is None:
             converted = _with_generator(converted, folder, system, named)
     types = [objective.type for objective in converted.config.objectives]
@@ -140,6 +144,26 @@ def _read(
             converted, generation=settings.defaults, settings_left_out=settings.left_out
         )
     return converted, system
+
+
+def _without_types(folder: AnyPath, system: System) -> list[str]:
+    """Returns a sentence about a folder of transformers 5 whose model may have seen types.
+
+    Its tokenizers of these systems ask for none, those of 4 and of the releases do. What it saves
+    is the same for a model that was fine-tuned there and for one that was only saved.
+    """
+    settings = file_formats.read_settings(folder)
+    if system not in (albert.SYSTEM, xlnet.SYSTEM) or settings.get("backend") != "tokenizers":
+        return []
+    if settings.get("model_input_names") is not None:
+        return []
+    return [
+        f"{file_formats.SETTINGS_FILE} is of transformers 5, whose tokenizer of {system.title} "
+        "asks for no types of tokens: both texts of a pair have type 0 here too, as for a model "
+        "that was fine-tuned there. For one that was trained with types, as the releases were, "
+        'write "model_input_names": ["input_ids", "token_type_ids", "attention_mask"] into that '
+        "file and convert again"
+    ]
 
 
 def _with_generator(
@@ -269,22 +293,18 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         embedding = text_vectors.read(model_dir, whole)
         if learnt is not None and learnt.poolings == embedding.pooling:
             dense = learnt.kept_projection
-    layout = getattr(config.encoder, "text_layout", config.encoder.layout)
-    segment_types = getattr(config.encoder, "segment_types", 0) or 0
+    length = (embedding and embedding.max_length) or model_folder.max_length(model_dir, config)
+    continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
+    start_id = ends(config, tokenizer)[0] if continues else None
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:
-            length = embedding.max_length or model_folder.max_length(model_dir, config)
             sentence_transformers.write(
                 embedding, config.encoder, length, temporary, dense, variables
             )
         for name, (described, tensors) in files.items():
             folder = temporary / name
             folder.mkdir(exist_ok=True)
-            _save_tokenizer(tokenizer, folder, system)
-            described_tokenizer = tokenizer_json.described(tokenizer, layout, segment_types)
-            if described_tokenizer is not None:
-                text = json.dumps(described_tokenizer, ensure_ascii=False, indent=1)
-                (folder / tokenizer_json.FILE).write_text(text + "\n", "utf-8")
+            tokenizer_files.save(tokenizer, folder, system, config.encoder, length, start_id)
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             weights[f"{name}/{SAFETENSORS}" if name else SAFETENSORS] = tensors
         for name, tensors in weights.items():
@@ -345,24 +365,3 @@ def _files(
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
     described["dtype"] = next(iter(tensors.values())).dtype.name
     return described, tensors
-
-
-def _save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: AnyPath, system: System) -> None:
-    """Writes the files of a tokenizer with the names that the class of a system reads."""
-    tokenizer.save(folder)
-    name = system.vocabulary
-    if isinstance(tokenizer, tokenizers.SentencePiece) and name == sentencepiece.DEBERTA_FILE:
-        model = folder / tokenizer.FILE
-        if not tokenizer.rules.compose:  # else tokenizer.json says more than the model does
-            (folder / name).write_bytes(sentencepiece.without_mask(model.read_bytes()))
-        model.unlink()
-    elif name != tokenizer.FILE:
-        return
-    if system.tokenizer_class:
-        _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
-
-
-def _set_tokenizer_class(path: AnyPath, name: str) -> None:
-    settings = json_files.read(path)
-    settings["tokenizer_class"] = name
-    path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")

@@ -173,7 +173,8 @@ _EOP = "<eop>"
 _SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
 # Settings that are not used here, and are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
-_NO_CLASS = "TokenizersBackend"  # of transformers 5, where a tokenizer has no class; 4 lacks it
+# Classes for which `tokenizer.json` says everything, and not the files that are saved here.
+_NO_CLASS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
 class Tokenizer(abc.ABC):
@@ -558,7 +559,7 @@ class Tokenizer(abc.ABC):
 
     def _settings_file(self) -> bytes:
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
-        kept = {key: value for key, value in kept.items() if value != _NO_CLASS}
+        kept = {key: value for key, value in kept.items() if value not in _NO_CLASS}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
         settings |= self.pairs.differing(type(self).pairs)
         settings |= {} if self.max_tokens is None else {file_formats.MAX_TOKENS: self.max_tokens}

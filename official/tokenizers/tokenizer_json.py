@@ -6,7 +6,8 @@ of the tokenizers of this project, with the same ids in Python and inside a grap
   model      normalizer, pre-tokenizer
   WordPiece  BertNormalizer, BertPreTokenizer
   BPE        none or NFC, ByteLevel
-  Unigram    quotes, NFKD, StripAccents, Lowercase, Precompiled; WhitespaceSplit, Metaspace
+  Unigram    quotes, NFKD, StripAccents or a Replace of the combining marks, Lowercase, NFC with
+             Precompiled; WhitespaceSplit, Metaspace
              or Lowercase, white space, NFC; Metaspace (DeBERTa of transformers 5)
 
 A component that these tokenizers do not have is refused by its name. The post-processor tells the
@@ -22,7 +23,9 @@ special tokens and how many of them are between the texts of a pair. The ids are
 
 import base64
 import dataclasses
+import itertools
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +39,7 @@ from official.tokenizers.composition import NFC
 from official.tokenizers.pair_forms import ONE, SEPARATORS
 from official.tokenizers.post_processors import PostProcessor
 from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
-from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
+from official.tokenizers.sentencepiece_rules import COMBINING, NO_REPLACEMENTS
 from official.tokenizers.word_starts import BLANK
 from official.tokenizers.wordpiece import WordPiece
 from official.utils import json_files
@@ -44,6 +47,8 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 FILE = "tokenizer.json"
+# The class of transformers that takes the file as it is.
+AS_DESCRIBED = "PreTrainedTokenizerFast"
 _QUOTES = [
     {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
 ]
@@ -62,11 +67,16 @@ _COMPOSES: list[dict[str, Any]] = [
     {"type": NFC},
     {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
+# Removes the accents of ALBERT and XLNet. `StripAccents` would remove vowel signs too, which have
+# no combining class.
+_NO_ACCENTS = {"type": "Replace", "pattern": {"Regex": COMBINING}, "content": ""}
+_HANGUL = "\u1112\u1161"  # two parts of a syllable, which Unicode composes to one character
 # Where WhitespaceSplit splits text.
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
+_JOINED = (_KINDS.NORMAL, _KINDS.USER_DEFINED)  # pieces that text becomes by joining pairs
 
 
 def read(
@@ -274,13 +284,21 @@ class _Reader:
         steps = self._steps("normalizer", "normalizers")
         compose = steps[-len(_COMPOSES) :] == _COMPOSES
         steps = steps[: -len(_COMPOSES)] if compose else [s for s in steps if s not in _BLANKS]
-        replace_quotes, order = False, list[int]()
+        replace_quotes, remove_marks, order = False, False, list[int]()
         charsmap = NO_REPLACEMENTS
-        for step in steps:
+        composes = False
+        for step, after in itertools.zip_longest(steps, steps[1:], fillvalue={}):
+            if step == {"type": NFC} and after.get("type") == "Precompiled":
+                composes = True  # which these replacements do as well: see `_sentencepiece`
+                continue
             if step in _QUOTES:
                 order.append(_QUOTES.index(step))
                 replace_quotes = True
                 continue
+            if step == _NO_ACCENTS:
+                order.append(3)
+                continue
+            remove_marks |= step["type"] == "StripAccents"
             order.append(
                 {"NFKD": 2, "StripAccents": 3, "Lowercase": 4, "Precompiled": 5}.get(
                     step["type"], 6
@@ -291,6 +309,7 @@ class _Reader:
         both = [{0, 1} <= set(order) or not {0, 1} & set(order)]
         both.append({2, 3} <= set(order) or not {2, 3} & set(order))
         both.append(not compose or order in ([], [4]))
+        both.append(not composes or _composes(_model([("<unk>", 0.0)], 0, False, charsmap, set())))
         if 6 in order or order != sorted(set(order)) or not all(both):
             raise self._refused(
                 "normalizer",
@@ -331,7 +350,7 @@ class _Reader:
             self._settings,
             str(self._path),
             keep_accents=2 not in order,
-            remove_marks=2 in order,
+            remove_marks=remove_marks,
             compose=compose,
             **self._white_space(model, len(pre) == 2),
             extra_ids=extra_ids,
@@ -437,8 +456,8 @@ def described(
         parts = _wordpiece(tokenizer)
     elif isinstance(tokenizer, ByteBPE):
         parts = _byte_bpe(tokenizer)
-    elif isinstance(tokenizer, SentencePiece) and tokenizer.is_unigram:
-        parts = _unigram(tokenizer)
+    elif isinstance(tokenizer, SentencePiece):
+        parts = _sentencepiece(tokenizer)
     else:
         return None
     tokens = {i: AddedToken(tokenizer.pieces[i], special=True) for i in tokenizer.sentinel_ids}
@@ -504,16 +523,21 @@ def _byte_bpe(tokenizer: ByteBPE) -> dict[str, Any]:
     }
 
 
-def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
+def _sentencepiece(tokenizer: SentencePiece) -> dict[str, Any]:
     model = tokenizer.parsed()
     rules = tokenizer.rules
     steps: list[dict[str, Any]] = [*_QUOTES] if rules.replace_quotes else []
     if not rules.keep_accents:
-        steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        marks = {"type": "StripAccents"} if rules.remove_marks else _NO_ACCENTS
+        steps += [{"type": "NFKD"}, marks]
     if rules.lower_case:
         steps.append({"type": "Lowercase"})
     charsmap = model.normalizer_spec.precompiled_charsmap
     if charsmap and charsmap != NO_REPLACEMENTS:
+        if _NO_ACCENTS in steps and _composes(model.SerializeToString()):
+            # NFKD took apart what a model puts together again, such as the parts of a Korean
+            # syllable; `Precompiled` does not do so for more than 5 bytes.
+            steps.append({"type": NFC})
         encoded = base64.b64encode(charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
     steps += _COMPOSES if rules.compose else []
@@ -532,26 +556,65 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
         "prepend_scheme": scheme,
         "split": True,
     }
-    scored = [[piece.piece, piece.score] for piece in model.pieces]
-    if tokenizer.split_digit_comma:
-        # A piece of a number with its comma loses against the two, as in transformers.
-        for entry in scored:
-            if len(entry[0]) > 1 and entry[0][-1] == "," and entry[0][-2].isdigit():
-                entry[1] -= 100
-    scored += [[piece, 0.0] for piece in tokenizer.pieces[len(scored) : tokenizer.num_base_pieces]]
     split = [metaspace] if alone else [{"type": "WhitespaceSplit"}, metaspace]
     several = rules.compose or len(split) > 1
     return {
         "normalizer": _sequence(steps),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": split} if several else metaspace,
         "decoder": metaspace,
-        "model": {
-            "type": "Unigram",
-            "unk_id": tokenizer.unk_id,
-            "vocab": scored,
-            "byte_fallback": model.trainer_spec.byte_fallback,
-        },
+        "model": (_unigram if tokenizer.is_unigram else _pairs)(tokenizer),
     }
+
+
+def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
+    model = tokenizer.parsed()
+    scored = [[piece.piece, piece.score] for piece in model.pieces]
+    if tokenizer.split_digit_comma:
+        # A piece of a number with its comma loses against the two, as in transformers.
+        for entry in scored:
+            if _ends_in_digit_comma(entry[0]):
+                entry[1] -= 100
+    scored += [[piece, 0.0] for piece in tokenizer.pieces[len(scored) : tokenizer.num_base_pieces]]
+    return {
+        "type": "Unigram",
+        "unk_id": tokenizer.unk_id,
+        "vocab": scored,
+        "byte_fallback": model.trainer_spec.byte_fallback,
+    }
+
+
+def _pairs(tokenizer: SentencePiece) -> dict[str, Any]:
+    """Returns the BPE of a SentencePiece model: a piece is any pair of others, best score first."""
+    model = tokenizer.parsed()
+    scores = {piece.piece: piece.score for piece in model.pieces if piece.type in _JOINED}
+    merges = []
+    for number, (piece, score) in enumerate(scores.items()):
+        if len(piece) > 1 and not (tokenizer.split_digit_comma and _ends_in_digit_comma(piece)):
+            pairs = ((piece[:cut], piece[cut:]) for cut in range(1, len(piece)))
+            merges += [(-score, number, *pair) for pair in pairs if scores.keys() >= {*pair}]
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": tokenizer.pieces[tokenizer.unk_id],
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": True,
+        "byte_fallback": model.trainer_spec.byte_fallback,
+        "ignore_merges": False,
+        "vocab": {
+            piece: i for i, piece in enumerate(tokenizer.pieces[: tokenizer.num_base_pieces])
+        },
+        "merges": [[left, right] for _, _, left, right in sorted(merges)],
+    }
+
+
+def _composes(model: bytes) -> bool:
+    """Returns whether the replacements of a model compose characters, as those of NFKC do."""
+    return replaced(model, [_HANGUL]) == {_HANGUL: unicodedata.normalize("NFC", _HANGUL)}
+
+
+def _ends_in_digit_comma(piece: str) -> bool:
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def _sequence(steps: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -368,7 +368,7 @@ def test_a_gpt2_without_an_inner_size_has_four_times_the_hidden_one(tmp_path):
     assert (written["n_inner"], written["embd_pdrop"], written["resid_pdrop"]) == (None, 0.1, 0.1)
     assert "position_embedding_type" not in written
     tokenizer = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
-    assert tokenizer["tokenizer_class"] == "GPT2Tokenizer"
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert result.tokenizer.special_ids == (258,)
     assert [written[f"{t}_token_id"] for t in ("bos", "pad", "eos")] == [258] * 3
 

@@ -1,0 +1,129 @@
+"""Writes the files of a tokenizer so that transformers 4 and 5 give the ids and types of here.
+
+`tokenizer.json` describes the whole tokenizer. transformers 4 takes it as it is. 5 does so where
+`tokenizer_class` is `PreTrainedTokenizerFast`; with the class of a system it takes the vocabulary
+alone, and the rules, the layout of a pair and the inputs that this class has, whatever the file
+says: an ALBERT or an XLNet without types of tokens, a DeBERTa v1 with two separators, words of at
+most 100 characters. So the written folders have that class, and say what a class would:
+
+  model_input_names     whether the model is asked for types
+  model_max_length      the length at which texts are cut here
+  padding_side          that of XLNet
+  bos_token, eos_token  where the class of the system has them
+  added_tokens_decoder  all tokens that are found in text, with their flags
+
+The vocabulary is written too, with the name that the class of the system reads: the readers of this
+project, and tools that know no `tokenizer.json`, take it.
+"""
+
+import json
+from typing import Any
+
+from official.config.encoders import EncoderConfig
+from official.conversion.system import System
+from official.tokenizers import (
+    SentencePiece,
+    Tokenizer,
+    added_tokens,
+    file_formats,
+    sentencepiece,
+    tokenizer_json,
+)
+from official.tokenizers.pair_forms import SEPARATORS, TWO
+from official.tokenizers.tokenizer_json import AS_DESCRIBED
+from official.utils import json_files
+from official.utils.paths import AnyPath
+
+# Systems whose classes open and end texts with `bos_token` and `eos_token`.
+_BOUNDED = (
+    *("roberta", "xlm-roberta", "camembert", "mpnet", "albert", "deberta", "deberta-v2", "gpt2"),
+)
+
+
+def save(
+    tokenizer: Tokenizer,
+    folder: AnyPath,
+    system: System,
+    encoder: EncoderConfig,
+    max_length: int,
+    start_id: int | None = None,
+) -> None:
+    """Writes the files of a tokenizer.
+
+    Args:
+      tokenizer: the tokenizer.
+      folder: where to write.
+      system: the system of the model.
+      encoder: the encoder of the model.
+      max_length: longer texts are cut to this number of tokens.
+      start_id: the token before a text that the model continues; None = it continues none.
+
+    Raises:
+      UserError: the disk is full.
+    """
+    tokenizer.save(folder)
+    if isinstance(tokenizer, SentencePiece) and system.vocabulary == sentencepiece.DEBERTA_FILE:
+        model = folder / tokenizer.FILE
+        if not tokenizer.rules.compose:  # else tokenizer.json says more than the model does
+            plain = sentencepiece.without_mask(model.read_bytes())
+            (folder / system.vocabulary).write_bytes(plain)
+        model.unlink()
+    layout = getattr(encoder, "text_layout", encoder.layout)
+    settings = json_files.read(folder / file_formats.SETTINGS_FILE)
+    settings |= _settings(tokenizer, system, encoder, layout)
+    settings |= {"model_max_length": max_length, file_formats.MAX_TOKENS: max_length}
+    settings[SEPARATORS] = tokenizer.pairs.separators
+    segment_types = getattr(encoder, "segment_types", 0) or 0
+    described = tokenizer_json.described(tokenizer, layout, segment_types)
+    if described is not None:
+        if start_id is not None and tokenizer.cls_id != tokenizer.sep_id:
+            described["post_processor"] = _prompts(tokenizer.pieces[start_id], start_id)
+        _write(folder / tokenizer_json.FILE, described, indent=1)
+        settings["tokenizer_class"] = AS_DESCRIBED
+        settings[added_tokens.DECODER] = {
+            str(token["id"]): {key: value for key, value in token.items() if key != "id"}
+            for token in described["added_tokens"]
+        }
+    elif system.tokenizer_class and system.vocabulary == tokenizer.FILE:
+        settings["tokenizer_class"] = system.tokenizer_class
+    _write(folder / file_formats.SETTINGS_FILE, settings, indent=2, sort_keys=True)
+
+
+def _settings(
+    tokenizer: Tokenizer, system: System, encoder: EncoderConfig, layout: str
+) -> dict[str, Any]:
+    """Returns what the class of a system would say."""
+    typed = (getattr(encoder, "segment_types", 0) or 0) > 1 and tokenizer.pairs.types == TWO
+    names = ["input_ids", *["token_type_ids"] * typed, "attention_mask"]
+    settings: dict[str, Any] = {"model_input_names": names}
+    if layout == "cls_last":
+        settings["padding_side"] = "left"
+    ends = {"bos_token": tokenizer.cls_id, "eos_token": tokenizer.sep_id}
+    if system.model_type == "xlnet":  # which has other tokens of these names
+        pieces = {"bos_token": "<s>", "eos_token": "</s>"}
+        ends = {key: tokenizer.pieces.index(piece) for key, piece in pieces.items()
+                if piece in tokenizer.pieces}  # fmt: skip
+    elif system.model_type == "t5":
+        del ends["bos_token"]
+    elif system.model_type not in _BOUNDED:
+        ends = {}
+    return settings | {key: tokenizer.pieces[i] for key, i in ends.items()}
+
+
+def _prompts(name: str, start_id: int) -> dict[str, Any]:
+    """Returns the post-processor of a language model, which continues what begins with a token.
+
+    The one token of a GPT-2, which opens and ends texts, is not put there by its tokenizers.
+    """
+    start = {"SpecialToken": {"id": name, "type_id": 0}}
+    text, other = ({"Sequence": {"id": each, "type_id": 0}} for each in "AB")
+    return {
+        "type": "TemplateProcessing",
+        "single": [start, text],
+        "pair": [start, text, other],
+        "special_tokens": {name: {"id": name, "ids": [start_id], "tokens": [name]}},
+    }
+
+
+def _write(path: AnyPath, content: dict[str, Any], **form: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, **form) + "\n", "utf-8")
