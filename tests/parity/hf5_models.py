@@ -64,14 +64,10 @@ def vectors(out: Path) -> None:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         kind = MODELS.get(folder.name.removesuffix("_back"), [transformers.AutoModel])[0]
         model = kind.from_pretrained(folder).eval()
-        # XLNet's tokenizer leaves out the segments that the model is trained with.
-        segments = folder.name.startswith("xlnet")
         rows = []
         for text in texts:
             with torch.no_grad():
-                inputs = tokenizer(
-                    text, return_tensors="pt", **{"return_token_type_ids": True} if segments else {}
-                )
+                inputs = tokenizer(text, return_tensors="pt")
                 states = model(**inputs).last_hidden_state
             rows.append(states[0].mean(0).numpy())
         result[folder.name] = np.stack(rows)

@@ -80,6 +80,7 @@ TEXTS = [
     ["naïve café", "3.5%"],
     ["Dogs", "ran to the sea"],
 ]
+TYPED = ["input_ids", "token_type_ids", "attention_mask"]
 MASKED = ["The {} sat on the river .", "In {} ?"]
 CHOICES = [["It rained .", "The street is", ["wet", "dry , but"]],
            ["A dog", "ran", ["to the sea", "fast"]]]  # fmt: skip
@@ -194,10 +195,7 @@ def tokens(name, model, tokenizer):
         rows = [[text.format(tokenizer.mask_token)] for text in MASKED]
     if name.startswith(("T5", "GPT2")) or "TokenClassification" in name:
         rows = [[first] for first, _ in rows]
-    # These tokenizers leave out the segments that the models are trained with.
-    types = {"return_token_type_ids": True} if name.startswith(("Albert", "XLNet")) else {}
-    inputs = tokenizer(*map(list, zip(*rows, strict=True)), padding=True, return_tensors="pt",
-                       **types)  # fmt: skip
+    inputs = tokenizer(*map(list, zip(*rows, strict=True)), padding=True, return_tensors="pt")
     places = {
         # Of each token the word, whether it is of the second text, and its characters.
         "words": [
@@ -242,6 +240,8 @@ def all_heads(parent):
     for seed, system in enumerate(SYSTEMS):
         source, sizes = SYSTEMS[system]
         tokenizer_class, folder, settings = sources[source]
+        if system in ("Albert", "XLNet"):  # whose classes ask for no types of their own
+            settings = {**settings, "model_input_names": TYPED}
         tokenizer = tokenizer_class.from_pretrained(folder, **settings)
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         sizes = {**sizes, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
