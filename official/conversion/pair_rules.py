@@ -71,7 +71,8 @@ def with_form(tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig) -> 
     else:
         form = _of_class(seen.tokenizer_class, folder, tokenizer, encoder)
     types = tokenizer.pairs.types if not read else form.types if typed else ONE
-    form = dataclasses.replace(form, types=types, odd_token=LONGER)
+    side = tokenizer.pairs.cut_side
+    form = dataclasses.replace(form, types=types, odd_token=LONGER, cut_side=side)
     return tokenizer if form == tokenizer.pairs else tokenizer.with_pairs(form)
 
 
