@@ -41,6 +41,7 @@ from tfrecords_tools.vocabulary import builder
 HELD_OUT = 10  # every tenth paragraph
 # Marks that may end a sentence: those before a blank, and those that need none.
 BEFORE_BLANK, ALONE = ".!?…؟", "。！？｡．।॥۔။។៕።፧།։"
+WORD_SPACE = "\u1361"  # the mark between words of Ethiopic
 _STOPS = re.compile(rf"""(?:[{BEFORE_BLANK}]+["'”’»)\]]*(?=\s)|[{ALONE}]+[”’」』）】〉》]*)""")
 _SUPPORTED = re.compile(r"lower it to (\d+)")
 KINDS: dict[str, dict[str, bool | str]] = {
@@ -157,13 +158,17 @@ def stops(paragraphs: Sequence[str]) -> tuple[int, int]:
     marks = found = 0
     for text in paragraphs:
         text = text.strip()
-        ends = {match.end() for match in _STOPS.finditer(text) if match.end() < len(text)}
         borders, place = set(), 0
         for sentence in sentences.split(text):
             place += len(sentence)
             borders.add(place)
-        marks += len(ends)
-        found += len(ends & borders)
+        for stop in _STOPS.finditer(text):
+            behind = stop.end()
+            while behind < len(text) and text[behind] == WORD_SPACE:
+                behind += 1
+            if behind < len(text):
+                marks += 1
+                found += not borders.isdisjoint(range(stop.end(), behind + 1))
     return marks, found
 
 
