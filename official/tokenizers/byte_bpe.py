@@ -177,7 +177,7 @@ class ByteBPESplitter(Splitter):
         self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
         self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
         pieces = [*ALPHABET.values(), *reachable(merges, source)]
-        self._model = tf_text.SentencepieceTokenizer(_model(pieces), out_type=tf.int32)
+        self._model = tf_text.SentencepieceTokenizer(model_of(pieces), out_type=tf.int32)
         self._ids = tf.constant([ids[piece] for piece in pieces], tf.int32)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -226,7 +226,7 @@ class ByteBPESplitter(Splitter):
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
 
-def _model(pieces: Sequence[str]) -> bytes:
+def model_of(pieces: Sequence[str]) -> bytes:
     """Returns a SentencePiece model that joins characters to `pieces`, earlier pieces first.
 
     SentencePiece joins any two neighbors whose result is a piece, not only the listed pairs. For

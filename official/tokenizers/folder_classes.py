@@ -49,6 +49,7 @@ _BERT = (
 _PREFIX = (("pre_tokenizer.ByteLevel.add_prefix_space", "add_prefix_space", False),)
 _BOTH = (True, True)
 _WORDS, _BYTES, _UNIGRAM = "WordPiece", "byte-level BPE", "SentencePiece"
+_CODES = "BPE of characters"
 # The kind of a vocabulary by its file, and the kinds that may lower-case text.
 KINDS = {"vocab.txt": _WORDS, "vocab.json": _BYTES, "spiece.model": _UNIGRAM}
 CASED = (_WORDS, _UNIGRAM)
@@ -77,6 +78,7 @@ _CLASSES = (
             "GPT2Tokenizer",
         )
     ),
+    *(TokenizerClass(name, _CODES) for name in ("PhobertTokenizer", "BertweetTokenizer")),
     TokenizerClass("DebertaTokenizer", _BYTES, types=_BOTH, replaces=_PREFIX),
     TokenizerClass("AlbertTokenizer", _UNIGRAM, True, (True, False)),
     TokenizerClass("XLNetTokenizer", _UNIGRAM, False, (True, False)),
@@ -126,8 +128,6 @@ REFUSED_CLASSES: dict[str, tuple[str, str]] = {
         "MeCab, Sudachi, Juman++ or its own rules split its words, and words may become characters",
         _SPLIT_FIRST,
     ),
-    "BertweetTokenizer": (_CHARACTERS, _AS_JSON),
-    "PhobertTokenizer": (_CHARACTERS, _AS_JSON),
     "HerbertTokenizer": (_CHARACTERS, _AS_JSON),
     "XLMTokenizer": (_CHARACTERS, _AS_JSON),
     "FlaubertTokenizer": (_CHARACTERS, _AS_JSON),

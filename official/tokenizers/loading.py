@@ -71,7 +71,7 @@ def load(
         seen = folders.look(folder, given, defaults)
         tokenizer = _read(folder, names, seen)
         settings = seen.settings
-    if names:
+    if names or (tokenizer.FILE == tokenizer_json.FILE and not foreign):
         file_formats.check_fingerprint(tokenizer.fingerprint, settings, folder)
     return tokenizer
 

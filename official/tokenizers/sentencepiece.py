@@ -422,6 +422,7 @@ class SentencePiece(Tokenizer):
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 
+_MOST_SENTINELS = 100_000  # a larger number of a file would only take memory
 # See `SentencePiece`.
 PREPEND = ("always", "first", "never")
 _LATER = ("remove_marks", "blanks", "compose")  # rules that are saved where they do something
@@ -531,16 +532,19 @@ def without_mask(model: bytes) -> bytes:
 
 def replacements_alone(model: bytes) -> bytes:
     """Returns a model that replaces characters as `model` does, and has no piece for any text."""
+    return replacements_of(_parsed(model).normalizer_spec.precompiled_charsmap)
+
+
+def replacements_of(charsmap: bytes) -> bytes:
+    """Returns a model that replaces characters by a table, and has no piece for any text."""
     alone = sentencepiece_model_pb2.ModelProto()
     alone.pieces.add(piece="<unk>", score=0, type=_KINDS.UNKNOWN)
     alone.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.CHAR
     alone.trainer_spec.unk_id = 0
-    alone.normalizer_spec.CopyFrom(_parsed(model).normalizer_spec)
+    alone.normalizer_spec.precompiled_charsmap = charsmap or NO_REPLACEMENTS
     alone.normalizer_spec.add_dummy_prefix = False
     alone.normalizer_spec.remove_extra_whitespaces = False
     alone.normalizer_spec.escape_whitespaces = False
-    if not alone.normalizer_spec.precompiled_charsmap:
-        alone.normalizer_spec.precompiled_charsmap = NO_REPLACEMENTS
     return alone.SerializeToString(deterministic=True)
 
 
@@ -566,11 +570,15 @@ def _extra_ids(settings: dict[str, Any]) -> int:
     """Returns the number of sentinels in the settings.
 
     Raises:
-      UserError: it is not a number from 0 up.
+      UserError: it is not a whole number, or larger than that of any model.
     """
     number = settings.get("extra_ids") or 0
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise UserError(f"{SETTINGS_FILE}: extra_ids is {number!r}, but must be a number from 0 up")
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or not 0 <= number <= _MOST_SENTINELS:
+        raise UserError(
+            f"{SETTINGS_FILE}: extra_ids is {number!r}, but must be a whole number from 0 to "
+            f"{_MOST_SENTINELS:,}"
+        )
     return number
 
 

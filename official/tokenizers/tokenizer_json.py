@@ -23,18 +23,35 @@ special tokens and how many of them are between the texts of a pair. The ids are
 
 import base64
 import dataclasses
+<<<<<<< HEAD
 import itertools
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
+=======
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+>>>>>>> abcee850 (Tokenizers of components, and words that another program has parted)
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import added_tokens, folder_keys, post_processors, wordpiece
+from official.tokenizers import (
+    added_tokens,
+    folder_keys,
+    patterns,
+    post_processors,
+    text_steps,
+    word_models,
+    word_steps,
+    wordpiece,
+)
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.components import FILE as FILE
+from official.tokenizers.components import Components, ComponentSplitter
 from official.tokenizers.composition import NFC
 from official.tokenizers.pair_forms import ONE, SEPARATORS
 from official.tokenizers.post_processors import PostProcessor
@@ -46,9 +63,12 @@ from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+<<<<<<< HEAD
 FILE = "tokenizer.json"
 # The class of transformers that takes the file as it is.
 AS_DESCRIBED = "PreTrainedTokenizerFast"
+=======
+>>>>>>> abcee850 (Tokenizers of components, and words that another program has parted)
 _QUOTES = [
     {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
 ]
@@ -75,6 +95,19 @@ _HANGUL = "\u1112\u1161"  # two parts of a syllable, which Unicode composes to o
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
+# The white space of a WordPiece without its basic tokenizer: that of Python's `str.split`.
+_AT_WHITE_SPACE: dict[str, Any] = {
+    "type": "Split",
+    "pattern": {"Regex": r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"},
+    "behavior": "Removed",
+    "invert": False,
+}
+_KNOWN = {
+    "normalizer": "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Nmt, "
+    "Precompiled, BertNormalizer and sequences of them",
+    "pre_tokenizer": "Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, Digits, Split, "
+    "CharDelimiterSplit, Metaspace, ByteLevel and sequences of them",
+}
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 _JOINED = (_KINDS.NORMAL, _KINDS.USER_DEFINED)  # pieces that text becomes by joining pairs
 
@@ -106,6 +139,10 @@ def read(
         ) from error
 
 
+class _Unusual(UserError):
+    """A file that describes none of the usual kinds; its text says which component is another."""
+
+
 class _Reader:
     """Reads one file."""
 
@@ -122,10 +159,14 @@ class _Reader:
         # Files of earlier versions do not name the type.
         kind = self._model.get("type") or self._guessed()
         kinds = {"WordPiece": self._wordpiece, "BPE": self._byte_bpe, "Unigram": self._unigram}
-        if kind not in kinds:
-            raise self._refused("model", self._model.get("type"), " or ".join(kinds))
         self._specials()
-        return kinds[kind]()
+        given = dict(self._settings)
+        try:
+            if kind in kinds:
+                return kinds[kind]()
+        except _Unusual:
+            self._settings = given
+        return self._components(kind)
 
     def _guessed(self) -> str | None:
         if "merges" in self._model:
@@ -134,10 +175,10 @@ class _Reader:
             return "Unigram"
         return "WordPiece" if "continuing_subword_prefix" in self._model else None
 
-    def _refused(self, component: str, found: Any, wanted: str) -> UserError:
+    def _refused(self, component: str, found: Any, wanted: str) -> _Unusual:
         shown = json.dumps(found, ensure_ascii=False)
         shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
-        return UserError(
+        return _Unusual(
             f"{self._path}: {component} is {shown}, which cannot be computed inside a graph here: "
             f"only {wanted}"
         )
@@ -217,23 +258,39 @@ class _Reader:
                     "number of its own"
                 )
             pieces[number] = piece
-        size = max(pieces) + 1
-        if size > len(pieces):
+        last = max(pieces)
+        if last >= len(pieces):
             for content, (number, _) in self._settings[added_tokens.LISTED].items():
-                if number is not None and number < size:
+                if number is not None and number < last:
                     pieces.setdefault(number, content)
-        if lacking := sorted(set(range(size)) - set(pieces)):
-            raise UserError(f"{self._path}: model.vocab has no piece for the id {lacking[0]}")
-        return [pieces[i] for i in range(size)]
+        if last >= len(pieces):  # a number of a file, which is compared before it sizes anything
+            lacking = next(i for i in range(len(pieces)) if i not in pieces)
+            raise UserError(
+                f"{self._path}: model.vocab has no piece for the id {lacking}, and "
+                f"{pieces[last]!r} has the id {last:,}: {len(pieces):,} pieces have the numbers "
+                f"from 0 to {len(pieces) - 1:,}"
+            )
+        return [pieces[i] for i in range(len(pieces))]
 
     def _wordpiece(self) -> WordPiece:
         prefix = "continuing_subword_prefix"
         self._only(f"model.{prefix}", self._model.get(prefix, "##"), wordpiece.CONTINUES)
         steps = self._steps("normalizer", "normalizers")
+        limit = self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)
+        if type(limit) is not int or not 1 <= limit <= wordpiece.MOST_CHARACTERS:
+            wanted = f"a whole number from 1 to {wordpiece.MOST_CHARACTERS:,}"
+            raise self._refused(f"model.{wordpiece.MAX_CHARACTERS}", limit, wanted)
+        if not steps and self._described.get("pre_tokenizer") == _AT_WHITE_SPACE:
+            return WordPiece(
+                self._pieces(),
+                settings=self._settings,
+                source=str(self._path),
+                max_input_chars_per_word=limit,
+                do_basic_tokenize=False,
+            )
         if [step["type"] for step in steps] != ["BertNormalizer"]:
             raise self._refused("normalizer", self._described.get("normalizer"), "BertNormalizer")
-        for key in ("clean_text", "handle_chinese_chars"):
-            self._only(f"normalizer.{key}", steps[0].get(key, True), True)
+        self._only("normalizer.clean_text", steps[0].get("clean_text", True), True)
         splits = [step["type"] for step in self._steps("pre_tokenizer", "pretokenizers")]
         if splits != ["BertPreTokenizer"]:
             found = self._described.get("pre_tokenizer")
@@ -244,7 +301,8 @@ class _Reader:
             steps[0].get("strip_accents"),
             self._settings,
             str(self._path),
-            int(self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)),
+            limit,
+            bool(steps[0].get("handle_chinese_chars", True)),
         )
 
     def _byte_bpe(self) -> ByteBPE:
@@ -263,7 +321,17 @@ class _Reader:
         if [step["type"] for step in steps] != ["ByteLevel"]:
             raise self._refused("pre_tokenizer", self._described.get("pre_tokenizer"), "ByteLevel")
         self._only("pre_tokenizer.use_regex", steps[0].get("use_regex", True), True)
-        merges = []
+        merges = self._merges()
+        prefix = file_formats.switch(self._settings, "add_prefix_space", None)
+        if prefix is None:
+            prefix = bool(steps[0].get("add_prefix_space", True))
+        return ByteBPE(
+            self._pieces(), merges, prefix, self._settings, str(self._path), nfc=bool(forms)
+        )
+
+    def _merges(self) -> list[tuple[str, str]]:
+        """Returns the merges, of which earlier forms of the file have the two parts in one text."""
+        merges = list[tuple[str, str]]()
         for number, merge in enumerate(self._model.get("merges") or (), 1):
             parts = merge.split(" ") if isinstance(merge, str) else merge
             if (
@@ -274,11 +342,8 @@ class _Reader:
                 raise UserError(
                     f"{self._path}: model.merges: merge {number} is not a pair: {merge!r}"
                 )
-            merges.append(tuple(parts))
-        prefix = bool(steps[0].get("add_prefix_space", True))
-        return ByteBPE(
-            self._pieces(), merges, prefix, self._settings, str(self._path), nfc=bool(forms)
-        )
+            merges.append((parts[0], parts[1]))
+        return merges
 
     def _unigram(self) -> SentencePiece:
         steps = self._steps("normalizer", "normalizers")
@@ -413,6 +478,138 @@ class _Reader:
             raise self._refused("model.unk_id", unknown, "the number of a piece")
         return list(pieces.items())
 
+    def _components(self, kind: str | None) -> Components:
+        """Returns the tokenizer that the components describe.
+
+        Raises:
+          UserError: one of them is not known, or is set in a way that no graph has.
+        """
+        settings = self._settings
+        normalizers = []
+        tokens = [token for _, token in settings[added_tokens.LISTED].values() if token.normalized]
+        for step in self._steps("normalizer", "normalizers"):
+            normalizer = self._understood("normalizer", text_steps.step, step)
+            if tokens and not normalizer.local:
+                # It is done to the whole text, before such tokens are found.
+                wanted = (
+                    f"without an added token that is `normalized`, such as {tokens[0].content!r}"
+                )
+                raise self._refused("normalizer", step, wanted)
+            normalizers.append(normalizer)
+        strips = [token.content for token in tokens if token.lstrip or token.rstrip]
+        if strips and any(isinstance(step, text_steps.Replace) for step in normalizers):
+            wanted = f"without an added token that is `normalized` and strips, as {strips[0]!r}"
+            raise self._refused("normalizer", self._described["normalizer"], wanted)
+        pre: list[word_steps.Step] = []
+        found = self._steps("pre_tokenizer", "pretokenizers")
+        for number, step in enumerate(found):
+            make = functools.partial(word_steps.steps, is_first=not number)
+            pre += self._understood("pre_tokenizer", make, step)
+            if (
+                step["type"] == "Metaspace"
+                and normalizers
+                and step.get("prepend_scheme") == "first"
+            ):
+                # The first character of a text may be removed.
+                raise self._refused("pre_tokenizer", step, "without a normalizer")
+        types = [step["type"] for step in found]
+        bytes_, blanks = "ByteLevel" in types, "Metaspace" in types
+        prefix = self._model.get("continuing_subword_prefix") or ""
+        suffix = self._model.get("end_of_word_suffix") or ""
+        model: word_models.Model
+        if kind == "BPE":
+            pieces = self._pieces()
+            model = self._pairs(pieces, prefix, suffix)
+        elif kind == "Unigram":
+            scored = self._scored()
+            pieces = [piece for piece, _ in scored]
+            unk_id, fallback = int(self._model["unk_id"]), bool(self._model.get("byte_fallback"))
+            model = word_models.Unigram(
+                _model(scored, unk_id, fallback, NO_REPLACEMENTS, self._special())
+            )
+        elif kind in ("WordPiece", "WordLevel"):
+            pieces = self._pieces()
+            unknown = self._model.get("unk_token")
+            if unknown not in pieces:
+                raise UserError(f"{self._path}: model.unk_token {unknown!r} is not in model.vocab")
+            if kind == "WordLevel":
+                ids = {piece: i for i, piece in enumerate(pieces)}
+                model = word_models.WholeWords(ids, ids[unknown])
+            else:
+                prefix = self._model.get("continuing_subword_prefix", wordpiece.CONTINUES)
+                model = self._word_pieces(pieces, unknown, prefix)
+        else:
+            kinds = "WordPiece or BPE or Unigram or WordLevel"
+            raise self._refused("model", self._model.get("type"), kinds)
+        replaced = json.dumps(self._described.get("normalizer"), ensure_ascii=False)
+        style, mark = "words", ""
+        if bytes_:
+            style = "bytes"
+        elif blanks or BLANK in replaced or kind == "Unigram":
+            style = "blanks"
+        elif prefix:
+            style, mark = "continues", prefix
+        elif suffix:
+            style, mark = "ends", suffix
+        names = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
+        return Components(
+            pieces,
+            ComponentSplitter(normalizers, pre, model),
+            {name: self._described.get(name) for name in names},
+            style,
+            mark,
+            settings,
+            str(self._path),
+        )
+
+    def _understood(self, component: str, make: Callable, step: dict[str, Any]) -> Any:
+        """Returns what `make` makes of a step of a component."""
+        try:
+            made = make(step)
+        except patterns.Unsupported as error:
+            raise self._refused(component, step, f"without {error}") from error
+        if made is None:
+            raise self._refused(component, step, _KNOWN[component])
+        return made
+
+    def _special(self) -> set[str]:
+        """Returns the texts of the special tokens that are listed."""
+        listed = self._settings[added_tokens.LISTED]
+        return {content for content, (_, token) in listed.items() if token.special}
+
+    def _pairs(self, pieces: Sequence[str], prefix: str, suffix: str) -> word_models.PairModel:
+        self._only("model.dropout", self._model.get("dropout"), None, 0.0)
+        fallback = bool(self._model.get("byte_fallback"))
+        if fallback and (prefix or suffix):
+            raise self._refused("model.byte_fallback", True, "false with a prefix or a suffix")
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        unknown = self._model.get("unk_token")
+        if unknown is not None and unknown not in ids:
+            raise UserError(f"{self._path}: model.unk_token {unknown!r} is not in model.vocab")
+        return word_models.PairModel(
+            ids,
+            self._merges(),
+            str(self._path),
+            unk_id=None if unknown is None else ids[unknown],
+            fuse_unk=bool(self._model.get("fuse_unk")),
+            byte_fallback=fallback,
+            ignore_merges=bool(self._model.get("ignore_merges")),
+            prefix=prefix,
+            suffix=suffix,
+        )
+
+    def _word_pieces(
+        self, pieces: Sequence[str], unknown: str, prefix: str
+    ) -> word_models.WordPieces:
+        limit = self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)
+        if type(limit) is not int or not 1 <= limit <= wordpiece.MOST_CHARACTERS:
+            wanted = f"a whole number from 1 to {wordpiece.MOST_CHARACTERS:,}"
+            raise self._refused(f"model.{wordpiece.MAX_CHARACTERS}", limit, wanted)
+        if not prefix:
+            raise self._refused("model.continuing_subword_prefix", prefix, "a text")
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        return word_models.WordPieces(ids, unknown, limit, prefix)
+
 
 def is_same(tokenizer: Tokenizer, model: SentencePiece) -> bool:
     """Returns whether a tokenizer from a `tokenizer.json` is that of a SentencePiece model.
@@ -452,6 +649,10 @@ def described(
     Returns:
       The content; None = `tokenizers` has no such tokenizer.
     """
+    if isinstance(tokenizer, Components):
+        content = tokenizer.content()
+        content["post_processor"] = content["post_processor"] or _post_processor(tokenizer, layout)
+        return content
     if isinstance(tokenizer, WordPiece):
         parts = _wordpiece(tokenizer)
     elif isinstance(tokenizer, ByteBPE):
@@ -475,16 +676,18 @@ def described(
 def _wordpiece(tokenizer: WordPiece) -> dict[str, Any]:
     as_case = tokenizer.strip_accents == tokenizer.lower_case
     base = tokenizer.pieces[: tokenizer.num_base_pieces]
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": tokenizer.tokenize_chinese_chars,
+        # null is the same as `lowercase`.
+        "strip_accents": None if as_case else tokenizer.strip_accents,
+        "lowercase": tokenizer.lower_case,
+    }
+    basic = tokenizer.do_basic_tokenize
     return {
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            # null is the same as `lowercase`.
-            "strip_accents": None if as_case else tokenizer.strip_accents,
-            "lowercase": tokenizer.lower_case,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "normalizer": normalizer if basic else None,
+        "pre_tokenizer": {"type": "BertPreTokenizer"} if basic else _AT_WHITE_SPACE,
         "decoder": {"type": "WordPiece", "prefix": wordpiece.CONTINUES, "cleanup": True},
         "model": {
             "type": "WordPiece",

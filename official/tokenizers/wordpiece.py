@@ -13,6 +13,11 @@ files. So the limit is 100 for folders without the setting: those of transformer
 before this setting existed. A limit of 100 is not written to the settings, and does not change the
 fingerprint.
 
+Two settings of transformers are for text whose words another program has parted by blanks (MeCab,
+Juman++, jieba). With `tokenize_chinese_chars` false, Chinese characters are parts of words, not
+words. With `do_basic_tokenize` false, text is split at white space alone, and nothing is cleaned or
+lower-cased, as in `BertTokenizer` of transformers 4; its fast tokenizer does not know the setting.
+
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
 unless the special ids are asked for. The tokenizers of transformers return the special id. They
 differ in two other details, where this tokenizer follows the release: both lower-case character by
@@ -39,11 +44,11 @@ from official.utils.paths import AnyPath
 CONTINUES = "##"
 MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it
 RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # of new tokenizers, and of folders without the setting
-_MAX_CHARACTERS = 1_000_000
+MOST_CHARACTERS = 1_000_000  # that the setting may say
 _BYTES = 4  # maximum of a character
 # Control, format, private-use and unassigned characters are dropped, except three blanks. U+FFFD is
 # dropped as well.
-_DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
+DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
 _ACCENTS = r"\p{Mn}+"
 # A private-use character, which is in no cleaned text and in no vocabulary.
 UNKNOWN_WORD = "\ue000"
@@ -53,8 +58,11 @@ IDEOGRAPHS = (
     r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
     r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
 )
-# ASCII signs, all other punctuation, and Chinese characters: each is a word.
-ALONE = rf"!-/:-@\[-`{{-~\p{{P}}{IDEOGRAPHS}"
+# ASCII signs and all other punctuation: each is a word.
+SIGNS = r"!-/:-@\[-`{-~\p{P}"
+ALONE = rf"{SIGNS}{IDEOGRAPHS}"  # with Chinese characters
+# The settings of text whose words are parted already, with their usual values.
+IDEOGRAPHS_ALONE, BASIC = "tokenize_chinese_chars", "do_basic_tokenize"
 
 
 def clean(
@@ -90,7 +98,7 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
     Only the form of a sigma and the order of some marks depend on other characters. Neither changes
     the character that a byte comes from.
     """
-    texts = tf.strings.regex_replace(texts, _DROPPED, "")
+    texts = tf.strings.regex_replace(texts, DROPPED, "")
     if lower_case:
         texts = tf.strings.lower(texts, encoding="utf-8")
     if strip_accents:
@@ -135,6 +143,107 @@ def _shortened(
     return tf.where(long, tf.where(new, UNKNOWN_WORD, ""), values), long, runs
 
 
+class PartedWords(tf.Module):
+    """Splits texts into words at white space and at some signs, and words into pieces.
+
+    It has the methods of tensorflow-text's FastWordpieceTokenizer that are used here.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        unk: str,
+        max_characters: int,
+        alone: str,
+        space: str,
+        continues: str = CONTINUES,
+    ):
+        """Makes a splitter.
+
+        Args:
+          pieces: the vocabulary.
+          unk: the piece of words that the vocabulary cannot spell.
+          max_characters: longer words are unknown.
+          alone: the characters that are words, inside of a class; empty = none is.
+          space: the white space, inside of a class.
+          continues: begins the pieces that continue a word.
+        """
+        super().__init__()
+        self._max_characters = max_characters
+        self._alone, self._space = alone, space
+        self._pieces = tf_text.FastWordpieceTokenizer(
+            pieces,
+            suffix_indicator=continues,
+            max_bytes_per_word=_BYTES * max_characters,
+            token_out_type=tf.int32,
+            unknown_token=unk,
+            no_pretokenization=True,
+        )
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of string [N], int32 [N, None]."""
+        if self._alone:
+            texts = tf.strings.regex_replace(texts, f"([{self._alone}])", r" \1 ")
+        texts = tf.strings.regex_replace(texts, f"[{self._space}]+", " ")
+        words = tf.strings.split(texts, " ")
+        words = tf.ragged.boolean_mask(words, words.with_values(words.values != ""))
+        ids = self.of_words(words.values)
+        return tf.RaggedTensor.from_row_splits(
+            ids.values, tf.gather(ids.row_splits, words.row_splits), validate=False
+        )
+
+    def of_words(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of words, string [W]: int32 [W, None]."""
+        return self._pieces.tokenize(self._short(words))
+
+    def of_words_with_offsets(
+        self, words: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns the same ids with their first bytes and ends in the words, [W, None] each."""
+        short = self._short(words)
+        ids, starts, ends = self._pieces.tokenize_with_offsets(short)
+        whole = tf.gather(tf.strings.length(words), offsets.rows_of(ids))
+        long = tf.gather(tf.not_equal(short, words), offsets.rows_of(ids))
+        starts = tf.cast(starts.values, tf.int32)
+        ends = tf.where(long, whole, tf.cast(ends.values, tf.int32))
+        return ids, ids.with_values(starts), ids.with_values(ends)
+
+    def _short(self, words: tf.Tensor) -> tf.Tensor:
+        """Returns words, string [W], with `UNKNOWN_WORD` for those that are too long."""
+        long = tf.strings.length(words, unit="UTF8_CHAR") > self._max_characters
+        return tf.where(long, UNKNOWN_WORD, words)
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns ids, first bytes and ends of string [N], int32 [N, None] each."""
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        values, rows = characters.values, offsets.rows_of(characters)
+        inside = ~tf.strings.regex_full_match(values, f"[{self._space}]")
+        alone = tf.zeros_like(inside)
+        if self._alone:
+            alone = tf.strings.regex_full_match(values, f"[{self._alone}]")
+        parted = alone[1:] | alone[:-1] | ~inside[:-1] | (rows[1:] != rows[:-1])
+        first = inside & tf.concat([[True], parted], 0)[: tf.size(values)]
+        words = offsets.words_of(characters, inside, first)
+        ids, starts, ends = self.of_words_with_offsets(words.texts.values)
+        # The byte before each character of its text.
+        sizes = tf.strings.length(values)
+        before = tf.concat([[0], tf.cumsum(sizes)], 0)
+        before -= tf.concat([tf.gather(before, tf.gather(characters.row_starts(), rows)), [0]], 0)
+        begins = tf.gather(tf.boolean_mask(before[:-1], first), offsets.rows_of(ids))
+        splits = tf.gather(ids.row_splits, words.texts.row_splits)
+
+        def of_texts(rows: tf.Tensor) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
+
+        return (
+            of_texts(ids.values),
+            of_texts(starts.values + begins),
+            of_texts(ends.values + begins),
+        )
+
+
 class WordPieceSplitter(Splitter):
     """Cleans text, and splits words into the longest pieces from the left."""
 
@@ -145,11 +254,19 @@ class WordPieceSplitter(Splitter):
         lower_case: bool,
         strip_accents: bool,
         max_characters: int,
+        ideographs_alone: bool = True,
+        basic: bool = True,
     ):
         super().__init__()
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._max_characters = max_characters
+        self._ideographs_alone, self._basic = ideographs_alone, basic
+        self.normalizes = basic
+        if not (ideographs_alone and basic):
+            alone, space = (SIGNS, BLANK) if basic else ("", offsets.WHITE_SPACE[1:-1])
+            self._words_to_ids = PartedWords(pieces, unk, max_characters, alone, space)
+            return
         # It first splits text at white space, punctuation and Chinese characters, as BERT does.
         self._words_to_ids = tf_text.FastWordpieceTokenizer(
             pieces,
@@ -159,26 +276,35 @@ class WordPieceSplitter(Splitter):
             unknown_token=unk,
         )
 
+    def _cleaned(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns strings [N] as they are split into words."""
+        if not self._basic:
+            return texts
+        if not self._ideographs_alone:  # words are made, and found to be long, later
+            return _clean(texts, self._lower_case, self._strip_accents)
+        return clean(texts, self._lower_case, self._strip_accents, self._max_characters)
+
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
-        cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
-        return self._words_to_ids.tokenize(cleaned)
+        return self._words_to_ids.tokenize(self._cleaned(texts))
 
     def split_lines(self, texts: Sequence[bytes]) -> tf.RaggedTensor:
         """Returns the ids of all L lines of texts, int32 [L, None].
 
         A text of words, each in a line, is cleaned faster than the words.
         """
-        cleaned = clean(
-            tf.constant(texts), self._lower_case, self._strip_accents, self._max_characters
-        )
+        cleaned = self._cleaned(tf.constant(texts))
         lines = [line for text in cleaned.numpy() for line in text.split(b"\n")]
         return self._words_to_ids.tokenize(tf.constant(lines))
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Splitter`. As in the `tokenizers` package, blanks part Chinese characters."""
+        if not self._basic:
+            return texts
         cleaned = _clean(texts, self._lower_case, self._strip_accents)
         cleaned = tf.strings.regex_replace(cleaned, f"[{BLANK}]", " ")
+        if not self._ideographs_alone:
+            return cleaned
         return tf.strings.regex_replace(cleaned, f"[{IDEOGRAPHS}]", r" \0 ")
 
     def normalized_characters(
@@ -191,10 +317,17 @@ class WordPieceSplitter(Splitter):
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; a removed accent belongs to its letter."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
+        if not self._basic:
+            ids, starts, ends = self._words_to_ids.tokenize_with_offsets(texts)
+            origins = offsets.origins(characters)
+            return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
         cleaned = _clean(characters.values, self._lower_case, self._strip_accents)  # [C]
         accents = _accents(characters.values, cleaned)
         origins = offsets.origins(characters.with_values(cleaned), accents)
         whole = _clean(texts, self._lower_case, self._strip_accents)
+        if not self._ideographs_alone:
+            ids, starts, ends = self._words_to_ids.tokenize_with_offsets(whole)
+            return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
         parts = tf.strings.unicode_split(whole, "UTF-8")
         short, long, runs = _shortened(parts, self._max_characters)
         sizes = tf.strings.length(parts.values)
@@ -236,6 +369,8 @@ class WordPiece(Tokenizer):
       lower_case: whether text is lower-cased.
       strip_accents: whether accents are removed, by default if text is lower-cased.
       max_input_chars_per_word: longer words are unknown.
+      tokenize_chinese_chars: whether each Chinese character is a word.
+      do_basic_tokenize: whether text is cleaned and split at signs, and not at white space alone.
     """
 
     FILE = "vocab.txt"
@@ -249,6 +384,8 @@ class WordPiece(Tokenizer):
         settings: dict[str, Any] | None = None,
         source: str = "the vocabulary",
         max_input_chars_per_word: int = RELEASE_LIMIT,
+        tokenize_chinese_chars: bool = True,
+        do_basic_tokenize: bool = True,
     ):
         """Makes a tokenizer from a list of pieces.
 
@@ -260,6 +397,8 @@ class WordPiece(Tokenizer):
           settings: names of special tokens other than `[PAD] [UNK] [CLS] [SEP] [MASK]`.
           source: the name of the vocabulary in messages.
           max_input_chars_per_word: longer words are unknown.
+          tokenize_chinese_chars: see the class.
+          do_basic_tokenize: see the class; False = nothing is lower-cased.
 
         Raises:
           UserError: the vocabulary is empty, has an empty or duplicate piece, or lacks special
@@ -271,6 +410,10 @@ class WordPiece(Tokenizer):
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
             lower_case = not capitals(base, specials)
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.do_basic_tokenize = self.files_tell = do_basic_tokenize
+        if not do_basic_tokenize:
+            lower_case = strip_accents = False
         self.lower_case = lower_case
         self.strip_accents = lower_case if strip_accents is None else strip_accents
         self.max_input_chars_per_word = max_input_chars_per_word
@@ -281,10 +424,13 @@ class WordPiece(Tokenizer):
                 self.lower_case,
                 self.strip_accents,
                 max_input_chars_per_word,
+                tokenize_chinese_chars,
+                do_basic_tokenize,
             )
         except RuntimeError:  # there is no piece but special tokens
             raise UserError(f"{source} has only special tokens: is it complete?") from None
-        self._words = WordIds(self._spell, self.lower_case)
+        if do_basic_tokenize:  # otherwise a sign does not end a word
+            self._words = WordIds(self._spell, self.lower_case)
         super().__init__(pieces, specials, splitter, settings, len(base))
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -307,15 +453,12 @@ class WordPiece(Tokenizer):
           UserError: see the constructor; or a line is not UTF-8, or a setting is not supported.
         """
         config = path.with_name(file_formats.SETTINGS_FILE)
-        for key, wanted in {"do_basic_tokenize": True, "tokenize_chinese_chars": True}.items():
-            if switch(settings, key, wanted) != wanted:
-                raise UserError(f"{config}: {key}={settings[key]} is not supported: only {wanted}")
         limit = settings.get(MAX_CHARACTERS)
         limit = DEFAULT_LIMIT if limit is None else limit
-        if type(limit) is not int or not 1 <= limit <= _MAX_CHARACTERS:
+        if type(limit) is not int or not 1 <= limit <= MOST_CHARACTERS:
             raise UserError(
                 f"{config}: {MAX_CHARACTERS} is {limit!r}, expected a whole number from 1 to "
-                f"{_MAX_CHARACTERS:,}: {RELEASE_LIMIT} as in BERT's release, "
+                f"{MOST_CHARACTERS:,}: {RELEASE_LIMIT} as in BERT's release, "
                 f"{DEFAULT_LIMIT} as in transformers"
             )
         pieces, notes = file_formats.with_one_id(file_formats.read_pieces(path), str(path))
@@ -326,6 +469,8 @@ class WordPiece(Tokenizer):
             settings,
             str(path),
             limit,
+            switch(settings, IDEOGRAPHS_ALONE, True),
+            switch(settings, BASIC, True),
         )
         tokenizer.notes = tuple(notes)
         return tokenizer
@@ -360,7 +505,11 @@ class WordPiece(Tokenizer):
         }
         if self.max_input_chars_per_word != DEFAULT_LIMIT:
             decides[MAX_CHARACTERS] = self.max_input_chars_per_word
+        if not self.tokenize_chinese_chars:
+            decides[IDEOGRAPHS_ALONE] = False
+        if not self.do_basic_tokenize:
+            decides[BASIC] = False
         return decides
 
     def _for_others(self) -> dict[str, Any]:
-        return {"tokenizer_class": "BertTokenizer", "tokenize_chinese_chars": True}
+        return {"tokenizer_class": "BertTokenizer", IDEOGRAPHS_ALONE: True}

@@ -97,3 +97,27 @@ def test_models_from_raw_text_both_ways(hf5, tmp_path):
     theirs = np.load(tmp_path / "vectors.npz")
     for name, vectors in ours.items():
         np.testing.assert_allclose(vectors, theirs[name], atol=1e-5, err_msg=name)
+
+
+def test_text_whose_words_are_parted(hf, hf5, tmp_path):
+    """Both switches of BERT's tokenizer, there and back."""
+    hf.run("hf_parted_words.py", "save", tmp_path)
+    saved = json.loads((tmp_path / "ids.json").read_text())
+    texts = saved["texts"]
+    known = [i for i, text in enumerate(texts) if "\u03a3" not in text]
+    assert len(known) >= 60
+    back = {}
+    for name, theirs in saved["ids"].items():
+        converted_model.write(huggingface.read(tmp_path / name), tmp_path / "models" / name)
+        tokenizer = official.load(tmp_path / "models" / name).tokenizer
+        ours = tokenizer.encode(texts)
+        for i in known:
+            assert ours[i].tolist() == theirs[i], (name, texts[i])
+        huggingface.write(tmp_path / "models" / name, tmp_path / f"{name}_back", "last")
+        back[f"{name}_back"] = theirs
+    for reference in (hf, hf5):
+        reference.run("hf_parted_words.py", "read", tmp_path, *back)
+        again = json.loads((tmp_path / "again.json").read_text())
+        for name, theirs in back.items():
+            for i in known:
+                assert again[name][i] == theirs[i], (reference.name, name, texts[i])

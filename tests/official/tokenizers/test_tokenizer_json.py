@@ -136,9 +136,12 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first
         ("bert", place("normalizer"), {"type": "NFC"}, 'normalizer is {"type": "NFC"}, which .*: '
          "only BertNormalizer"),
         ("bert", place("normalizer", "clean_text"), False, "normalizer.clean_text is false"),
-        ("bert", place("normalizer", "handle_chinese_chars"), False, "handle_chinese_chars"),
         ("bert", place("pre_tokenizer"), {"type": "Whitespace"}, "pre_tokenizer is .*Whitespace"),
         ("bert", place("model", "vocab"), {"a": 7}, "model.vocab has no piece for the id 5"),
+        ("bert", place("model", "vocab"), {"a": 0, "b": 10**11}, "no piece for the id 5, and 'b' "
+         "has the id 100,000,000,000: 16 pieces have the numbers from 0 to 15"),
+        ("bert", place("model", "max_input_chars_per_word"), 10**12, "from 1 to 1,000,000"),
+        ("gpt2", place("model", "vocab", "!"), 10**11, "no piece for the id .*100,000,000,000"),
         ("bert", place("model", "vocab"), {"a": 0, "b": 0}, "'b' has id 0, but must have"),
         ("bert", place("added_tokens"), [{"id": 5, "content": "!!"}], "the piece .* at 5, the id"),
         ("bert", place("added_tokens"), [{"id": 1065, "content": "!!"}], "no piece has the id 106"),

@@ -300,8 +300,8 @@ def test_special_tokens_as_objects(tmp_path):
         (PIECES, {"do_lower_case": "yes"}, r"do_lower_case is 'yes', but must be true or false"),
         (
             PIECES,
-            {"tokenize_chinese_chars": False},
-            r"tokenizer_config.json: tokenize_chinese_chars=False is not supported: only True",
+            {"tokenize_chinese_chars": "no"},
+            r"tokenizer_config.json: tokenize_chinese_chars is 'no', but must be true or false",
         ),
         (PIECES, {"mask_token": 4}, r"mask_token is 4, but must be the text of a token"),
         *(
@@ -387,3 +387,69 @@ def test_folders_without_a_tokenizer(tmp_path):
     (tmp_path / "tokenizer" / "spiece.model").write_bytes(b"x")
     with pytest.raises(UserError, match="holds both vocab.txt and spiece.model: remove the files"):
         tokenizers.load(tmp_path / "tokenizer")
+
+
+# Written with the ids of `BertTokenizer` of transformers 4.57.6 and of its fast form.
+PARTED = [
+    *SPECIAL,
+    "東",
+    "京",
+    "東京",
+    "##大",
+    "##学",
+    "学",
+    "大",
+    "a",
+    "##b",
+    ".",
+    "##.",
+    "é",
+    "e",
+    "A",
+]
+
+
+@pytest.mark.parametrize(
+    "settings, text, expected",
+    [
+        ({"tokenize_chinese_chars": False}, "東京 大 a.b", "東京 大 a . [UNK]"),
+        ({"tokenize_chinese_chars": False}, "東京大学ab東京", "[UNK]"),
+        ({"tokenize_chinese_chars": False}, "東京大学。学", "東京 ##大 ##学 [UNK] 学"),
+        ({"tokenize_chinese_chars": False, "do_lower_case": True}, "É 東京\u200b大", "e 東京 ##大"),
+        ({"do_basic_tokenize": False}, "東京\u3000大学 a. a.b", "東京 大 ##学 a ##. a ##. ##b"),
+        ({"do_basic_tokenize": False, "do_lower_case": True}, "A É é ab", "A [UNK] é a ##b"),
+        ({"do_basic_tokenize": False}, "東京\x1c大\x85a\u200b a\0", "東京 大 [UNK] [UNK]"),
+        ({"do_basic_tokenize": False}, "  ", ""),
+        ({"do_basic_tokenize": False}, f"a{'b' * 99} a{'b' * 100}", f"a{' ##b' * 99} [UNK]"),
+        ({"tokenize_chinese_chars": False}, f"a{'b' * 99} a{'b' * 100}", f"a{' ##b' * 99} [UNK]"),
+    ],
+)  # fmt: skip
+def test_text_that_another_program_has_parted(tmp_path, settings, text, expected):
+    pieces = [piece for piece in PARTED if piece != "##." or "do_basic_tokenize" in settings]
+    pieces += ["##b"] * ("##b" not in pieces)
+    loaded = tokenizers.load(write(tmp_path / "tok", pieces, settings))
+    (ids,) = loaded.encode([text])
+    assert [loaded.pieces[i] for i in ids] == expected.split()
+    assert tf.function(loaded.tokenize)(tf.constant([text])).to_list() == [ids.tolist()]
+    ((same, starts, ends),) = loaded.encode_with_offsets([text])
+    assert same.tolist() == ids.tolist()
+    for i, start, end in zip(same, starts, ends, strict=True):
+        if i != loaded.unk_id:
+            piece = loaded.pieces[i].removeprefix("##")
+            assert text[start:end].rstrip("\u200b").lower().replace("é", "e") in (
+                piece, piece.replace("é", "e"), piece.lower())  # fmt: skip
+    loaded.save(tmp_path / "again")
+    again = tokenizers.load(tmp_path / "again")
+    assert again.fingerprint == loaded.fingerprint
+    assert again.encode([text])[0].tolist() == ids.tolist()
+
+
+def test_switches_of_parted_text_are_in_the_fingerprint_where_they_are_off(tmp_path):
+    usual = tokenizer(lower_case=True)
+    on = {"do_lower_case": True, "tokenize_chinese_chars": True, "do_basic_tokenize": True,
+          "max_input_chars_per_word": 200}  # fmt: skip
+    assert tokenizers.load(write(tmp_path / "on", settings=on)).fingerprint == usual.fingerprint
+    ideographs = tokenizer(lower_case=True, tokenize_chinese_chars=False)
+    plain = tokenizer(do_basic_tokenize=False)
+    assert len({usual.fingerprint, ideographs.fingerprint, plain.fingerprint}) == 3
+    assert not plain.lower_case and not plain.files_tell

@@ -1,0 +1,266 @@
+r"""Regular expressions of `tokenizer.json` as those of TensorFlow.
+
+The `tokenizers` package has Oniguruma, TensorFlow has RE2. Both take the first alternative that
+matches, from the left, and repeat as often as they can. So most expressions mean the same in both,
+once their classes have the same characters. A class is written with the characters that Oniguruma
+has in it: `\s` is the white space of Unicode, and letters are those of a newer version of Unicode.
+
+RE2 does not look ahead. One such form is in almost all files, GPT-2's `\s+(?!\S)`: the white space
+before a word without its last character. It is found by a mark: `Pattern.marked` puts one before
+each last blank of a run with a word after it. The other parts of the expression take white space
+with its mark, and `\s+(?!\S)` takes white space without one, so it ends where the mark is.
+
+Anything else that RE2 does not have is refused by its name.
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from official.tokenizers.added_tokens import SPACE
+from official.tokenizers.byte_bpe import DIGIT, LETTER
+
+# A surrogate in UTF-8, which is in no text: bytes that are not UTF-8 have become U+FFFD.
+MARK = b"\xed\xa0\x80"
+_MARK_CODE = r"\x{d800}"
+# Marks that are newer than Unicode 15.0, which TensorFlow has.
+MARKS = (
+    r"\p{M}\x{897}\x{113b8}-\x{113c0}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d0}"
+    r"\x{113d2}\x{113e1}-\x{113e2}\x{10d69}-\x{10d6d}\x{10efc}\x{11f5a}\x{1611e}-\x{1612f}"
+    r"\x{1e5ee}-\x{1e5ef}"
+)
+# Inside of a class, by the names that expressions give them.
+_NAMED = {
+    "L": LETTER,
+    "N": DIGIT,
+    "M": MARKS,
+    **{name: rf"\p{{{name}}}" for name in
+       ("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps",
+        "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp",
+        "Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan",
+        "Arabic", "Hebrew", "Cyrillic", "Greek", "Latin", "Devanagari", "Armenian", "Georgian",
+        "Ethiopic")},
+}  # fmt: skip
+_LOOKS_AHEAD = r"\s+(?!\S)"
+_BLANKS = [chr(code) for code in (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B),
+           0x2028, 0x2029, 0x202F, 0x205F, 0x3000)]  # fmt: skip
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a", "e": "\x1b"}
+_REPEATS = re.compile(r"[*+?]|\{\d+(?:,\d*)?\}")
+
+
+class Unsupported(ValueError):
+    """An expression that RE2 does not have; its text says what part of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern:
+    """An expression of RE2.
+
+    Attributes:
+      expression: its text.
+      marks: whether it finds marks, which `marked` puts into texts.
+    """
+
+    expression: str
+    marks: bool
+
+    def marked(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns valid UTF-8 strings [N] with the marks that the expression needs."""
+        if not self.marks:
+            return texts
+        return tf.strings.regex_replace(
+            texts, f"([{SPACE}])([^{SPACE}])", MARK + rb"\1\2", replace_global=True
+        )
+
+    def unmarked(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns strings [N] without marks."""
+        return tf.strings.regex_replace(texts, _MARK_CODE, "") if self.marks else texts
+
+
+def literal(text: str) -> Pattern:
+    """Returns the expression of a text."""
+    return Pattern("".join(map(_code, text)), False)
+
+
+def translated(expression: str) -> Pattern:
+    """Returns an expression of Oniguruma as one of RE2.
+
+    Raises:
+      Unsupported: RE2 does not have it.
+    """
+    marks = _LOOKS_AHEAD in expression
+    parser = _Parser(expression, marks)
+    result = parser.alternatives()
+    if parser.at < len(expression):
+        raise Unsupported(f"{expression[parser.at :]!r} at its end")
+    try:
+        empty = bool(tf.strings.regex_full_match("", result).numpy())
+    except tf.errors.InvalidArgumentError as error:
+        raise Unsupported(str(error.message)) from error
+    if empty:
+        raise Unsupported("a form that matches nothing")
+    return Pattern(result, marks)
+
+
+def _code(character: str) -> str:
+    return rf"\x{{{ord(character):x}}}"
+
+
+class _Parser:
+    """Reads an expression from the left and writes it for RE2."""
+
+    def __init__(self, text: str, marks: bool):
+        self._text, self._marks = text, marks
+        self.at = 0
+
+    def _next(self, count: int = 1) -> str:
+        return self._text[self.at : self.at + count]
+
+    def _take(self, text: str) -> bool:
+        found = self._text.startswith(text, self.at)
+        self.at += len(text) * found
+        return found
+
+    def alternatives(self) -> str:
+        parts = [self._sequence()]
+        while self._take("|"):
+            parts.append(self._sequence())
+        return "|".join(parts)
+
+    def _sequence(self) -> str:
+        parts = []
+        while self.at < len(self._text) and self._next() not in "|)":
+            if self._marks and self._take(_LOOKS_AHEAD):
+                if self.at < len(self._text) and self._next() not in "|)":
+                    raise Unsupported(f"{_LOOKS_AHEAD} before {self._next()!r}")
+                parts.append(f"[{SPACE}]+")
+                continue
+            parts.append(self._atom() + self._repeats())
+        return "".join(parts)
+
+    def _repeats(self) -> str:
+        found = _REPEATS.match(self._text, self.at)
+        if not found:
+            return ""
+        self.at = found.end()
+        if self._next() in ("+", "*", "{"):
+            raise Unsupported(f"{found[0] + self._next()!r}")
+        lazy = "?" if self._take("?") else ""
+        if lazy and found[0][0] == "{":
+            raise Unsupported(f"{found[0]}?")
+        return found[0] + lazy
+
+    def _atom(self) -> str:
+        for start in ("(?:", "(?i:"):
+            if self._take(start):
+                inside = self.alternatives()
+                if not self._take(")"):
+                    raise Unsupported("a group that does not end")
+                return f"{start}{inside})"
+        if self._next(2) == "(?" or self._next() in ("^", "$"):
+            raise Unsupported(f"{self._next(4)!r}")
+        if self._take("("):
+            inside = self.alternatives()
+            if not self._take(")"):
+                raise Unsupported("a group that does not end")
+            return f"(?:{inside})"
+        if self._next() == "[":
+            items, negated, contains = self._class()
+        elif self._take(r"\S"):
+            items, negated, contains = SPACE, True, lambda blank: True
+        elif self._take("."):
+            items, negated, contains = r"\n", True, lambda blank: blank == "\n"
+        else:
+            items, contains = self._item()
+            negated = False
+        return self._one(items, negated, contains)
+
+    def _one(self, items: str, negated: bool, contains: Callable[[str], bool]) -> str:
+        """Returns the expression of one character of a class."""
+        sign = "^" if negated else ""
+        items += _MARK_CODE if negated else ""
+        found = f"[{sign}{items}]"
+        takes_blanks = any(contains(blank) != negated for blank in _BLANKS)
+        return f"(?:{_MARK_CODE}?{found})" if self._marks and takes_blanks else found
+
+    def _class(self) -> tuple[str, bool, Callable[[str], bool]]:
+        self.at += 1
+        negated = self._take("^")
+        items, tests = [], list[Callable[[str], bool]]()
+        while not self._take("]"):
+            if self.at >= len(self._text):
+                raise Unsupported("a class that does not end")
+            if self._next() == "[" or self._next(2) == "&&":
+                raise Unsupported(f"{self._next(2)!r} inside of a class")
+            item, test = self._item()
+            if self._next() == "-" and self._next(2) not in ("-]", "-"):
+                first = self._single(item)
+                self.at += 1
+                last = self._single(self._item()[0])
+                item, test = f"{_code(first)}-{_code(last)}", _between(first, last)
+            items.append(item)
+            tests.append(test)
+        if not items:
+            raise Unsupported("an empty class")
+        return "".join(items), negated, lambda blank: any(test(blank) for test in tests)
+
+    def _single(self, item: str) -> str:
+        found = re.fullmatch(r"\\x\{([0-9a-f]+)\}", item)
+        if not found:
+            raise Unsupported("a range with a class at its end")
+        return chr(int(found[1], 16))
+
+    def _item(self) -> tuple[str, Callable[[str], bool]]:
+        """Returns a character or a named class, inside of a class, and what it contains."""
+        character = self._next()
+        self.at += 1
+        if character != "\\":
+            if character in "*+?{":
+                raise Unsupported(f"{character!r} without something before it")
+            return _code(character), lambda blank: blank == character
+        name = self._next()
+        self.at += 1
+        if name in ("p", "P"):
+            return self._property(negated=name == "P")
+        if name == "s":
+            return SPACE, lambda blank: True
+        if name == "d":
+            return _NAMED["Nd"], lambda blank: False
+        if name == "x":
+            found = re.compile(r"\{([0-9A-Fa-f]{1,6})\}|([0-7][0-9A-Fa-f])").match(
+                self._text, self.at
+            )
+            if not found:
+                raise Unsupported(rf"'\x{self._next(4)}'")
+            self.at = found.end()
+            character = chr(int(found[1] or found[2], 16))
+        elif name == "u":
+            found = re.compile(r"[0-9A-Fa-f]{4}").match(self._text, self.at)
+            if not found:
+                raise Unsupported(rf"'\u{self._next(4)}'")
+            self.at = found.end()
+            character = chr(int(found[0], 16))
+        elif name in _ESCAPES:
+            character = _ESCAPES[name]
+        elif not name or name.isalnum():
+            raise Unsupported(rf"'\{name}'")
+        else:
+            character = name
+        return _code(character), lambda blank: blank == character
+
+    def _property(self, negated: bool) -> tuple[str, Callable[[str], bool]]:
+        found = re.compile(r"\{(\^?)(\w+)\}").match(self._text, self.at)
+        name = found[2] if found else ""
+        if not found or name not in _NAMED:
+            raise Unsupported(rf"'\p{self._next(12)}'")
+        self.at = found.end()
+        if negated or found[1]:
+            raise Unsupported(rf"'\P{{{name}}}'")
+        return _NAMED[name], lambda blank: unicodedata.category(blank).startswith(name)
+
+
+def _between(first: str, last: str) -> Callable[[str], bool]:
+    return lambda blank: first <= blank <= last
