@@ -2,7 +2,8 @@
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
   --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--nostrip_accents] \
-  [--normalize_text] [--added_tokens=FILE] [--workers=N | --runner=beam -- BEAM_OPTIONS]
+  [--normalize_text] [--pattern=marks] [--nfc] [--added_tokens=FILE] \
+  [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
 (SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the
@@ -43,6 +44,19 @@ def define_flags() -> None:
         "add_prefix_space",
         False,
         "byte_bpe: add a blank before each text, so that its first word is encoded like any other",
+    )
+    flags.DEFINE_enum(
+        "pattern",
+        "gpt2",
+        ("gpt2", "marks"),
+        "byte_bpe: how words are found: by GPT-2's pattern, which ends a word at each mark, or "
+        "with marks as letters, for scripts with vowel signs (Hindi, Thai, Burmese)",
+    )
+    flags.DEFINE_bool(
+        "nfc",
+        False,
+        "byte_bpe: compose characters first (NFC), here and wherever the tokenizer is used, for "
+        "text in which accents are characters of their own (files of macOS, PDFs)",
     )
     flags.DEFINE_bool(
         "normalize_text",
@@ -109,6 +123,8 @@ def main(argv: list[str]) -> None:
         strip_accents=options.strip_accents,
         added_tokens=options.added_tokens,
         text_filters=corpus.filters_of(options),
+        pattern=options.pattern,
+        nfc=options.nfc,
     )
 
 

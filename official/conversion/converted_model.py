@@ -38,6 +38,8 @@ _ADVICE = {
     "spiece.model": "take the SentencePiece model that was released with these weights; one that "
     "was trained again has other pieces under the same ids",
     "vocab.json": "take vocab.json and merges.txt of this model",
+    "bpe.codes": "take vocab.txt and bpe.codes of this model",
+    "tokenizer.json": "take tokenizer.json of this model",
 }
 
 

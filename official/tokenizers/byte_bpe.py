@@ -81,12 +81,24 @@ DIGIT = (
     r"\p{N}\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{16130}-\x{16139}"
     r"\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1e5f1}-\x{1e5fa}"
 )
+# Marks, vowel signs among them, and those that are newer than Unicode 15.0.
+MARKS = (
+    r"\p{M}\x{897}\x{113b8}-\x{113c0}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d0}"
+    r"\x{113d2}\x{113e1}-\x{113e2}\x{10d69}-\x{10d6d}\x{10efc}\x{11f5a}\x{1611e}-\x{1612f}"
+    r"\x{1e5ee}-\x{1e5ef}"
+)
+# How words are found, and the class of their letters. GPT-2's words end at each vowel sign of
+# Hindi, Thai, Burmese and others: with their marks, letters of these scripts make words too.
+GPT2, WITH_MARKS = "gpt2", "marks"
+PATTERNS = {GPT2: LETTER, WITH_MARKS: LETTER + MARKS}
+_PATTERN = "pattern"  # the setting
 _LAST_BLANK = rf"([{SPACE}]+)([{SPACE}][^{SPACE}])"
 # Without a group around it the search is ten times faster.
-_WORD = (
-    rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{LETTER}]+| ?[{DIGIT}]+| ?[^{SPACE}{LETTER}{DIGIT}]+"
+_WORD = {
+    name: rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{letter}]+| ?[{DIGIT}]+| ?[^{SPACE}{letter}{DIGIT}]+"
     rf"|[{SPACE}]+"
-)
+    for name, letter in PATTERNS.items()
+}
 _CUT = b"\xff"  # no UTF-8 text has this byte
 # Of bytes: ASCII words of one kind, with a blank before them or without, are words of the pattern.
 _LETTERS, _DIGITS, _SIGNS = string.ascii_letters, string.digits, string.punctuation.replace("'", "")
@@ -102,12 +114,13 @@ _SURROGATES = 0xD800, 0xE000
 begins_with_text = re.compile(r"[\S\x1c-\x1f]").match
 
 
-def words(texts: tf.Tensor, add_prefix_space: bool = False) -> tf.RaggedTensor:
+def words(texts: tf.Tensor, add_prefix_space: bool = False, pattern: str = GPT2) -> tf.RaggedTensor:
     """Splits texts into words.
 
     Args:
       texts: UTF-8 strings [N]; bytes that are not UTF-8 become U+FFFD.
       add_prefix_space: whether a blank is put before each text that does not begin with one.
+      pattern: one of `PATTERNS`.
 
     Returns:
       Strings [N, None]. Joined they are the text. Some of them may be empty.
@@ -116,25 +129,25 @@ def words(texts: tf.Tensor, add_prefix_space: bool = False) -> tf.RaggedTensor:
     if add_prefix_space:
         texts = tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
     texts = tf.strings.regex_replace(texts, _LAST_BLANK, rb"\1" + _CUT + rb"\2")
-    return tf.strings.split(tf.strings.regex_replace(texts, _WORD, rb"\0" + _CUT), _CUT)
+    return tf.strings.split(tf.strings.regex_replace(texts, _WORD[pattern], rb"\0" + _CUT), _CUT)
 
 
-def find(text: str) -> list[str]:
-    """Returns the words of a text by GPT-2's pattern; joined they are the text."""
+def find(text: str, pattern: str = GPT2) -> list[str]:
+    """Returns the words of a text by one of `PATTERNS`; joined they are the text."""
     astral = not text.isascii() and _ASTRAL.search(text)
-    return _pattern(_END if astral else _BMP_END).findall(text)
+    return _pattern(_END if astral else _BMP_END, pattern).findall(text)
 
 
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
 @functools.cache
-def _pattern(last: int) -> re.Pattern:
-    """Returns the pattern for texts of characters up to `last`.
+def _pattern(last: int, name: str) -> re.Pattern:
+    """Returns a pattern for texts of characters up to `last`.
 
     Python searches classes up to U+FFFF at once, and the others range by range: five times slower.
     """
-    classes = SPACE, LETTER, DIGIT
+    classes = SPACE, PATTERNS[name], DIGIT
     space, letter, digit = (_ranges(each, last) for each in classes)
     return re.compile(
         rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{letter}]+| ?[{digit}]+| ?[^{space}{letter}{digit}]+"
@@ -169,9 +182,11 @@ class ByteBPESplitter(Splitter):
         add_prefix_space: bool,
         source: str,
         nfc: bool = False,
+        pattern: str = GPT2,
     ):
         super().__init__()
         self._add_prefix_space = add_prefix_space
+        self._pattern = pattern
         self._nfc = nfc
         # By id. Text never becomes an added token with characters outside the alphabet.
         self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
@@ -182,7 +197,7 @@ class ByteBPESplitter(Splitter):
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
-        return self.split_words(words(self.composed(texts), self._add_prefix_space))
+        return self.split_words(words(self.composed(texts), self._add_prefix_space, self._pattern))
 
     def composed(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns strings [N] in the form NFC, if the tokenizer has it."""
@@ -259,6 +274,8 @@ class ByteBPE(Tokenizer):
       add_prefix_space: whether a blank is put before each text that does not begin with one, so
         that its first word is spelled like any other word. In a document of slices, only the first
         slice gets the blank.
+      nfc: whether characters are composed first.
+      pattern: how words are found, one of `PATTERNS`.
     """
 
     FILE = "vocab.json"
@@ -274,6 +291,7 @@ class ByteBPE(Tokenizer):
         settings: dict[str, Any] | None = None,
         source: str = "the vocabulary",
         nfc: bool = False,
+        pattern: str = GPT2,
     ):
         """Makes a tokenizer from pieces and merges.
 
@@ -284,12 +302,20 @@ class ByteBPE(Tokenizer):
           settings: names of special tokens other than `<pad> <unk> <s> </s> <mask>`.
           source: the name of the vocabulary in messages.
           nfc: whether characters are composed first (Unicode's form NFC).
+          pattern: how words are found, one of `PATTERNS`.
 
         Raises:
-          UserError: the vocabulary lacks bytes, special tokens or results of merges; or a merge is
+          UserError: `add_prefix_space` with another pattern than GPT-2's, which no file says; or
+            the vocabulary lacks bytes, special tokens or results of merges; or a merge is
             listed twice, or before the merges that make its parts.
         """
         settings = settings or {}
+        if pattern not in PATTERNS:
+            raise UserError(f"{source}: {_PATTERN}: {pattern!r} is none of {', '.join(PATTERNS)}")
+        if pattern != GPT2 and add_prefix_space:
+            raise UserError(
+                f"{source}: {_PATTERN}: {pattern!r} is not for add_prefix_space: set it to false"
+            )
         ids = {piece: i for i, piece in enumerate(pieces)}
         if lacking := [character for character in ALPHABET.values() if character not in ids]:
             raise UserError(
@@ -302,8 +328,9 @@ class ByteBPE(Tokenizer):
         check_merges(ids, merges, source)
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
-        self.nfc = nfc
-        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source, nfc)
+        self.nfc, self.pattern = nfc, pattern
+        self.files_tell = pattern == GPT2
+        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source, nfc, pattern)
         self._words = WordIds(self._spell)
         self._merges = PairMerges(ids, self.merges)
         super().__init__(pieces, specials, splitter, settings, len(base))
@@ -325,6 +352,7 @@ class ByteBPE(Tokenizer):
             settings,
             str(path),
             nfc=_named_form(settings, path),
+            pattern=str(settings.get(_PATTERN) or GPT2),
         )
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -340,7 +368,7 @@ class ByteBPE(Tokenizer):
         odd = np.bitwise_and.reduceat(kinds, begins) == 0
         counts = np.ones(len(lengths), np.int64)
         if odd.any():
-            found = [find(text.decode()) for text in _cut(words, lengths, odd)]
+            found = [find(text.decode(), self.pattern) for text in _cut(words, lengths, odd)]
             counts[odd] = list(map(len, found))
             odd, lengths = np.repeat(odd, counts), np.repeat(lengths, counts)
             lengths[odd] = [len(word.encode()) for each in found for word in each]
@@ -489,6 +517,7 @@ class ByteBPE(Tokenizer):
 
     def _decides(self) -> dict[str, Any]:
         form = {_FORM: NFC} if self.nfc else {}
+        form |= {} if self.pattern == GPT2 else {_PATTERN: self.pattern}
         return {"add_prefix_space": self.add_prefix_space, **form}
 
     def _for_others(self) -> dict[str, Any]:

@@ -59,6 +59,15 @@ class Extended(NamedTuple):
     left_out: Mapping[str, str]
 
 
+_NOT_GROWN = {
+    "words.txt": "a vocabulary of whole words",
+    "bpe.codes": "whose merges are in another file than its pieces: take a WordPiece, a "
+    "SentencePiece or a byte-level BPE",
+    "tokenizer.json": "of components that are no WordPiece, SentencePiece or byte-level BPE of "
+    "GPT-2's words",
+}
+
+
 def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None) -> Extended:
     """Adds words to a tokenizer.
 
@@ -76,7 +85,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
         SentencePiece: _of_sentencepiece,
     }
     if type(tokenizer) not in kinds:
-        raise UserError(f"words cannot be added to {tokenizer.FILE}, a vocabulary of whole words")
+        raise UserError(f"words cannot be added to {tokenizer.FILE}, {_NOT_GROWN[tokenizer.FILE]}")
     limit = len(tokenizer.pieces) if pieces is None else pieces
     left_out: dict[str, str] = {}
     forms: dict[str, str] = {}  # {form: word}
@@ -122,7 +131,7 @@ def choose(
     while chunk := [line for _, line in zip(range(_LINES), lines, strict=False)]:
         with tf.device("/CPU:0"):
             texts = tf.constant(chunk)
-            if isinstance(tokenizer, WordPiece):
+            if isinstance(tokenizer, WordPiece) and tokenizer.do_basic_tokenize:
                 texts = clean(texts, tokenizer.lower_case, tokenizer.strip_accents)
             found = text_words.split(texts, "basic").texts.values
             found = tf.boolean_mask(found, tf.strings.regex_full_match(found, _WORD))
@@ -185,10 +194,12 @@ def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
     texts = tf.constant([word.strip() for word in words])
     if isinstance(tokenizer, ByteBPE):
         decoded = [f" {text.decode()}" for text in texts.numpy()]
-        return [form if len(byte_bpe.find(form)) == 1 else "" for form in decoded]
+        return [
+            form if len(byte_bpe.find(form, tokenizer.pattern)) == 1 else "" for form in decoded
+        ]
     texts = tokenizer.module().normalized(texts)
-    if isinstance(tokenizer, WordPiece):
-        texts = tf.strings.strip(space_words(texts))
+    if isinstance(tokenizer, WordPiece) and tokenizer.do_basic_tokenize:
+        texts = tf.strings.strip(space_words(texts, tokenizer.tokenize_chinese_chars))
     return [text.decode().strip() for text in texts.numpy()]
 
 
@@ -222,6 +233,8 @@ def _of_wordpiece(
         tokenizer.strip_accents,
         tokenizer.settings,
         max_input_chars_per_word=tokenizer.max_input_chars_per_word,
+        tokenize_chinese_chars=tokenizer.tokenize_chinese_chars,
+        do_basic_tokenize=tokenizer.do_basic_tokenize,
     )
     return grown, rows
 
@@ -251,7 +264,12 @@ def _of_byte_bpe(
                 ranks[left, right] = len(merges)
                 merges.append((left, right))
     grown = ByteBPE(
-        pieces, merges, tokenizer.add_prefix_space, tokenizer.settings, nfc=tokenizer.nfc
+        pieces,
+        merges,
+        tokenizer.add_prefix_space,
+        tokenizer.settings,
+        nfc=tokenizer.nfc,
+        pattern=tokenizer.pattern,
     )
     return grown, rows
 

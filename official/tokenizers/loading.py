@@ -14,6 +14,7 @@ from official.tokenizers import (
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_vocabulary import MERGES_FILE
+from official.tokenizers.codes_bpe import CodesBPE
 from official.tokenizers.folders import Look
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.word_characters import Characters
@@ -24,7 +25,7 @@ from official.utils.errors import UserError
 
 JSON_FILE = tokenizer_json.FILE
 KINDS: dict[str, type[Tokenizer]] = {
-    kind.FILE: kind for kind in (WordPiece, SentencePiece, ByteBPE, Characters)
+    kind.FILE: kind for kind in (WordPiece, SentencePiece, ByteBPE, Characters, CodesBPE)
 }
 
 
@@ -51,6 +52,8 @@ def load(
     folder = paths.path(folder)
     atomic.check_complete(folder, file_formats.SETTINGS_FILE)
     names = [name for name in KINDS if (folder / name).is_file()]
+    if CodesBPE.FILE in names and WordPiece.FILE in names:
+        names.remove(WordPiece.FILE)  # the pieces of the codes, with their counts
     described = (folder / tokenizer_json.FILE).is_file()
     if not names and not described:
         raise _nothing(folder)
@@ -80,7 +83,7 @@ def _nothing(folder: paths.AnyPath) -> UserError:
     """Returns the error for a folder without a tokenizer."""
     looked_for = (
         "vocab.txt (WordPiece), spiece.model (SentencePiece), vocab.json with merges.txt "
-        "(byte-level BPE), words.txt (characters) or tokenizer.json"
+        "(byte-level BPE), words.txt (characters), bpe.codes with vocab.txt or tokenizer.json"
     )
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"

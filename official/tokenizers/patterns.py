@@ -21,29 +21,44 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from official.tokenizers.added_tokens import SPACE
-from official.tokenizers.byte_bpe import DIGIT, LETTER
+from official.tokenizers.byte_bpe import DIGIT, LETTER, MARKS
 
 # A surrogate in UTF-8, which is in no text: bytes that are not UTF-8 have become U+FFFD.
 MARK = b"\xed\xa0\x80"
 _MARK_CODE = r"\x{d800}"
-# Marks that are newer than Unicode 15.0, which TensorFlow has.
-MARKS = (
-    r"\p{M}\x{897}\x{113b8}-\x{113c0}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d0}"
-    r"\x{113d2}\x{113e1}-\x{113e2}\x{10d69}-\x{10d6d}\x{10efc}\x{11f5a}\x{1611e}-\x{1612f}"
-    r"\x{1e5ee}-\x{1e5ef}"
-)
+# Other classes by their names, and what Unicode 16 has more in them than 15.0.
+_NEWER = {
+    "Lu": "1c89 a7cb-a7cc a7da a7dc 10d50-10d65",
+    "Ll": "1c8a a7cd a7db 10d70-10d85",
+    "Lt": "",
+    "Lm": "10d4e 10d6f 16d40-16d42 16d6b-16d6c",
+    "Lo": (
+        "105c0-105f3 10d4a-10d4d 10d4f 10ec2-10ec4 11380-11389 1138b 1138e 11390-113b5 113b7 "
+        "113d1 113d3 11bc0-11be0 13460-143fa 16100-1611d 16d43-16d6a 18cff 1e5d0-1e5ed 1e5f0 "
+        "2ebf0-2ee5d"
+    ),
+    "P": "1b4e-1b4f 1b7f 10d6e 113d4-113d5 113d7-113d8 11be1 16d6d-16d6f 1e5ff",
+    "S": (
+        "2427-2429 2ffc-2fff 31e4-31e5 31ef 10d8e-10d8f 1cc00-1ccef 1cd00-1ceb3 1f8b2-1f8bb "
+        "1f8c0-1f8c1 1fa89 1fa8f 1fabe 1fac6 1fadc 1fadf 1fae9 1fbcb-1fbef"
+    ),
+    "Z": "",
+    "Nd": "10d40-10d49 116d0-116e3 11bf0-11bf9 16130-16139 16d70-16d79 1ccf0-1ccf9 1e5f1-1e5fa",
+    "Han": "2ebf0-2ee5d",
+    "Hiragana": "",
+    "Katakana": "",
+    "Hangul": "",
+    "Thai": "",
+    "Arabic": "897 10ec2-10ec4 10efc",
+    "Cyrillic": "1c89-1c8a",
+    "Latin": "a7cb-a7cd a7da-a7dc",
+}
 # Inside of a class, by the names that expressions give them.
-_NAMED = {
-    "L": LETTER,
-    "N": DIGIT,
-    "M": MARKS,
-    **{name: rf"\p{{{name}}}" for name in
-       ("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps",
-        "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp",
-        "Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan",
-        "Arabic", "Hebrew", "Cyrillic", "Greek", "Latin", "Devanagari", "Armenian", "Georgian",
-        "Ethiopic")},
-}  # fmt: skip
+_NAMED = {"L": LETTER, "N": DIGIT, "M": MARKS} | {
+    name: rf"\p{{{name}}}"
+    + "".join("-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in newer.split())
+    for name, newer in _NEWER.items()
+}
 _LOOKS_AHEAD = r"\s+(?!\S)"
 _BLANKS = [chr(code) for code in (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B),
            0x2028, 0x2029, 0x202F, 0x205F, 0x3000)]  # fmt: skip

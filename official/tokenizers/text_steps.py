@@ -17,6 +17,8 @@ import tensorflow_text as tf_text
 
 from official.tokenizers import composition, offsets, patterns, wordpiece
 from official.tokenizers.added_tokens import SPACE
+from official.tokenizers.byte_bpe import MARKS
+from official.tokenizers.byte_vocabulary import ALPHABET
 from official.tokenizers.patterns import Pattern
 from official.tokenizers.sentencepiece import replacements_of
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
@@ -24,6 +26,9 @@ from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 _CUT = b"\xff"  # no UTF-8 text has this byte
 _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _NONCHARACTER = "\uffff"
+# What the normalizer of BERT removes, and the ideographs that it parts: not all of BERT's.
+_CONTROL = r"\x{0}-\x{8}\x{b}\x{c}\x{e}-\x{1f}\x{7f}-\x{9f}\p{Cf}\p{Co}\x{fffd}"
+_IDEOGRAPHS = wordpiece.IDEOGRAPHS.replace(r"\x{2b820}", r"\x{2b920}")
 # The control characters that the normalizer of NMT removes, and those that become a blank.
 _NMT_REMOVED = r"\x{1}-\x{8}\x{b}\x{e}-\x{1f}\x{7f}\x{8f}\x{9f}"
 _NMT_BLANK = r"\t\n\f\r\x{1680}\x{200b}-\x{200f}\x{2028}\x{2029}\x{2581}\x{feff}\x{fffd}"
@@ -86,6 +91,8 @@ class Form(_ByCharacter):
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Step`."""
+        if "K" in self._name:  # a character of 2019, which the tables of TensorFlow lack
+            texts = tf.strings.regex_replace(texts, "\u32ff", "令和")
         return tf_text.normalize_utf8(texts, self._name)
 
     def by_character(
@@ -148,10 +155,10 @@ class Bert(_ByCharacter):
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Step`."""
         if self._clean:
-            texts = tf.strings.regex_replace(texts, wordpiece.DROPPED, "")
+            texts = tf.strings.regex_replace(texts, f"[{_CONTROL}]+", "")
             texts = tf.strings.regex_replace(texts, f"[{wordpiece.BLANK}]", " ")
         if self._ideographs:
-            texts = tf.strings.regex_replace(texts, f"[{wordpiece.IDEOGRAPHS}]", r" \0 ")
+            texts = tf.strings.regex_replace(texts, f"[{_IDEOGRAPHS}]", r" \0 ")
         if self._accents:
             texts = tf_text.normalize_utf8(texts, "NFD")
             texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
@@ -169,6 +176,20 @@ class Precompiled(_ByCharacter):
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Step`."""
         return offsets.joined(self._replacements.tokenize(texts))
+
+
+class Bytes(_ByCharacter):
+    """Writes each byte as a character of GPT-2's alphabet."""
+
+    def __init__(self) -> None:
+        self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
+
+    def apply(self, texts: tf.Tensor) -> tf.Tensor:
+        """See `Step`."""
+        split = tf.strings.bytes_split(texts)
+        values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
+        spelled = tf.gather(self._characters, tf.cast(values, tf.int32))
+        return offsets.joined(split.with_values(spelled))
 
 
 class Strip:
@@ -309,7 +330,9 @@ def step(described: Mapping[str, Any]) -> Step | None:
     if kind == "Lowercase":
         return LowerCase()
     if kind == "StripAccents":
-        return Characters({patterns.MARKS: ""}, marks=patterns.MARKS)
+        return Characters({MARKS: ""}, marks=MARKS)
+    if kind == "ByteLevel":
+        return Bytes()
     if kind == "Nmt":
         return Characters({_NMT_REMOVED: "", _NMT_BLANK: " "})
     if kind == "Strip":

@@ -49,7 +49,7 @@ from official.tokenizers import (
 )
 from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.byte_bpe import GPT2, WITH_MARKS, ByteBPE
 from official.tokenizers.components import FILE as FILE
 from official.tokenizers.components import Components, ComponentSplitter
 from official.tokenizers.composition import NFC
@@ -102,9 +102,16 @@ _AT_WHITE_SPACE: dict[str, Any] = {
     "behavior": "Removed",
     "invert": False,
 }
+# GPT-2's words, with marks as letters.
+_WITH_MARKS = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+)
+_SPLITS_WITH_MARKS: dict[str, Any] = {
+    "type": "Split", "pattern": {"Regex": _WITH_MARKS}, "behavior": "Isolated", "invert": False,
+}  # fmt: skip
 _KNOWN = {
     "normalizer": "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Nmt, "
-    "Precompiled, BertNormalizer and sequences of them",
+    "Precompiled, BertNormalizer, ByteLevel and sequences of them",
     "pre_tokenizer": "Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, Digits, Split, "
     "CharDelimiterSplit, Metaspace, ByteLevel and sequences of them",
 }
@@ -318,15 +325,26 @@ class _Reader:
         if forms not in ([], [NFC]):
             raise self._refused("normalizer", self._described.get("normalizer"), "none or NFC")
         steps = self._steps("pre_tokenizer", "pretokenizers")
+        pattern = GPT2
+        if len(steps) == 2 and steps[0] == _SPLITS_WITH_MARKS:
+            pattern, steps = WITH_MARKS, steps[1:]
+            self._only("add_prefix_space", steps[0].get("add_prefix_space", True), False)
         if [step["type"] for step in steps] != ["ByteLevel"]:
             raise self._refused("pre_tokenizer", self._described.get("pre_tokenizer"), "ByteLevel")
-        self._only("pre_tokenizer.use_regex", steps[0].get("use_regex", True), True)
+        own = steps[0].get("use_regex", True)
+        self._only("pre_tokenizer.use_regex", own, pattern == GPT2)
         merges = self._merges()
         prefix = file_formats.switch(self._settings, "add_prefix_space", None)
         if prefix is None:
             prefix = bool(steps[0].get("add_prefix_space", True))
         return ByteBPE(
-            self._pieces(), merges, prefix, self._settings, str(self._path), nfc=bool(forms)
+            self._pieces(),
+            merges,
+            prefix,
+            self._settings,
+            str(self._path),
+            nfc=bool(forms),
+            pattern=pattern,
         )
 
     def _merges(self) -> list[tuple[str, str]]:
@@ -470,6 +488,11 @@ class _Reader:
             if not entry[0] or entry[0] in pieces:
                 what = "is empty" if not entry[0] else f"{entry[0]!r} is listed twice"
                 raise UserError(f"{self._path}: model.vocab: piece {number} {what}")
+            if "\0" in entry[0]:  # ends the process in SentencePiece
+                raise UserError(
+                    f"{self._path}: model.vocab: piece {number} has the character U+0000, which "
+                    "is in no Unigram here"
+                )
             pieces[entry[0]] = float(entry[1])
         if not pieces:
             raise UserError(f"{self._path}: model.vocab is empty, or is not a list of pieces")
@@ -513,7 +536,9 @@ class _Reader:
                 # The first character of a text may be removed.
                 raise self._refused("pre_tokenizer", step, "without a normalizer")
         types = [step["type"] for step in found]
-        bytes_, blanks = "ByteLevel" in types, "Metaspace" in types
+        of_bytes = [step for step in self._steps("normalizer", "normalizers")
+                    if step["type"] == "ByteLevel"]  # fmt: skip
+        bytes_, blanks = "ByteLevel" in types or bool(of_bytes), "Metaspace" in types
         prefix = self._model.get("continuing_subword_prefix") or ""
         suffix = self._model.get("end_of_word_suffix") or ""
         model: word_models.Model
@@ -607,6 +632,8 @@ class _Reader:
             raise self._refused(f"model.{wordpiece.MAX_CHARACTERS}", limit, wanted)
         if not prefix:
             raise self._refused("model.continuing_subword_prefix", prefix, "a text")
+        if found := [piece for piece in pieces if "\0" in piece]:
+            raise self._refused("model.vocab", found[0], "pieces without U+0000 of a WordPiece")
         ids = {piece: i for i, piece in enumerate(pieces)}
         return word_models.WordPieces(ids, unknown, limit, prefix)
 
@@ -705,12 +732,15 @@ def _byte_bpe(tokenizer: ByteBPE) -> dict[str, Any]:
         "type": "ByteLevel",
         "add_prefix_space": tokenizer.add_prefix_space,
         "trim_offsets": True,
-        "use_regex": True,
+        "use_regex": tokenizer.pattern == GPT2,
     }
+    steps = [_SPLITS_WITH_MARKS, step]
     return {
         "normalizer": {"type": NFC} if tokenizer.nfc else None,
-        "pre_tokenizer": step,
-        "decoder": {**step, "add_prefix_space": True},
+        "pre_tokenizer": step
+        if tokenizer.pattern == GPT2
+        else {"type": "Sequence", "pretokenizers": steps},
+        "decoder": {**step, "add_prefix_space": True, "use_regex": True},
         "model": {
             "type": "BPE",
             "dropout": None,

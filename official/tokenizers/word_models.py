@@ -194,9 +194,12 @@ class PairModel(tf.Module):
             tokens.with_values(tf.gather(starts, first)),
             tokens.with_values(tf.gather(ends, last)),
         )
-        return rows if self._whole is None else self._with_whole(words, *rows)
+        if self._whole is not None:
+            ids, starts, ends = self._with_whole(words, *rows)
+            return ids, starts, ends
+        return rows
 
-    def _with_whole(self, words: tf.Tensor, *rows: tf.RaggedTensor) -> Offsets:
+    def _with_whole(self, words: tf.Tensor, *rows: tf.RaggedTensor) -> list[tf.RaggedTensor]:
         """Puts one token in the place of those of each word that is a token."""
         assert self._whole is not None
         found = self._whole.lookup(words)
@@ -214,8 +217,7 @@ class PairModel(tf.Module):
             new = tf.tensor_scatter_nd_update(new, single, tf.boolean_mask(value, whole))
             return tf.RaggedTensor.from_row_splits(new, splits, validate=False)
 
-        made = [filled(row, value) for row, value in zip(rows, values, strict=False)]
-        return made[0], made[-2], made[-1]
+        return [filled(row, value) for row, value in zip(rows, values, strict=False)]
 
     def _symbols(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Returns the symbols of words, int32 [W, None], and the bytes of each in its word: [S]."""
@@ -302,7 +304,7 @@ class WordPieces(wordpiece.PartedWords):
 
     def __init__(self, ids: Mapping[str, int], unk: str, max_characters: int, prefix: str):
         """Makes a model; `ids` are the numbers of the pieces in their order."""
-        super().__init__(list(ids), unk, max_characters, "", "", prefix)
+        super().__init__(list(ids), unk, max_characters, "", r"\s", prefix)
 
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
         """See `Model`."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from official.tokenizers import offsets, patterns, text_steps, wordpiece
+from official.tokenizers import offsets, patterns, text_steps
 from official.tokenizers.added_tokens import SPACE
-from official.tokenizers.byte_bpe import DIGIT
+from official.tokenizers.byte_bpe import DIGIT, LETTER, MARKS
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.tokenizers.patterns import Pattern
 from official.tokenizers.word_starts import BLANK
@@ -24,11 +24,35 @@ REMOVED, ISOLATED, PREVIOUS, NEXT, CONTIGUOUS = _BEHAVIORS = (
     "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous",
 )  # fmt: skip
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Rust's classes: `\w`, white space, and punctuation as BERT has it.
+# Classes of the package: `\w` of Unicode 16, with what TensorFlow's 15.0 lacks; digits of 17; and
+# signs, which are punctuation of Unicode 7 there.
 _LETTER = (
     r"\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}"
     r"\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}"
+    + MARKS
+    + LETTER.removeprefix(r"\p{L}")
+    + r"\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{16130}-\x{16139}"
+    r"\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1e5f1}-\x{1e5fa}"
 )
+_DIGIT = DIGIT + r"\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}"
+_RANGES = """
+3f 5f
+21-2f 3a-3e 40 5b-5e 60 7b-7e a1 a7 ab b6-b7 bb bf 37e 387 55a-55f 589-58a 5be 5c0 5c3 5c6 5f3-5f4
+609-60a 60c-60d 61b 61e-61f 66a-66d 6d4 700-70d 7f7-7f9 830-83e 85e 964-965 970 af0 df4 e4f
+e5a-e5b f04-f12 f14 f3a-f3d f85 fd0-fd4 fd9-fda 104a-104f 10fb 1360-1368 1400 166d-166e 169b-169c
+16eb-16ed 1735-1736 17d4-17d6 17d8-17da 1800-180a 1944-1945 1a1e-1a1f 1aa0-1aa6 1aa8-1aad
+1b5a-1b60 1bfc-1bff 1c3b-1c3f 1c7e-1c7f 1cc0-1cc7 1cd3 2010-2027 2030-2043 2045-2051 2053-205e
+207d-207e 208d-208e 2308-230b 2329-232a 2768-2775 27c5-27c6 27e6-27ef 2983-2998 29d8-29db
+29fc-29fd 2cf9-2cfc 2cfe-2cff 2d70 2e00-2e2e 2e30-2e42 3001-3003 3008-3011 3014-301f 3030 303d
+30a0 30fb a4fe-a4ff a60d-a60f a673 a67e a6f2-a6f7 a874-a877 a8ce-a8cf a8f8-a8fa a8fc a92e-a92f
+a95f a9c1-a9cd a9de-a9df aa5c-aa5f aade-aadf aaf0-aaf1 abeb fd3e-fd3f fe10-fe19 fe30-fe52
+fe54-fe61 fe63 fe68 fe6a-fe6b ff01-ff03 ff05-ff0a ff0c-ff0f ff1a-ff1b ff1f-ff20 ff3b-ff3d ff3f
+ff5b ff5d ff5f-ff65 10100-10102 1039f 103d0 1056f 10857 1091f 1093f 10a50-10a58 10a7f 10af0-10af6
+10b39-10b3f 10b99-10b9c 11047-1104d 110bb-110bc 110be-110c1 11140-11143 11174-11175 111c5-111c9
+111cd 111db 111dd-111df 11238-1123d 112a9 114c6 115c1-115d7 11641-11643 1173c-1173e 12470-12474
+16a6e-16a6f 16af5 16b37-16b3b 16b44 1bc9f 1da87-1da8b
+"""
+_SIGN = "".join("-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in _RANGES.split())
 
 
 class Words(NamedTuple):
@@ -129,7 +153,8 @@ class Prefix:
     def apply(self, words: Words, begins: tf.Tensor | None) -> Words:
         """See `Step`. The text is at the first character of the word."""
         size = len(self._text.encode())
-        start = tf.strings.substr(words.texts, 0, tf.minimum(size, tf.strings.length(words.texts)))
+        lengths = tf.minimum(size, tf.strings.length(words.texts))
+        start = tf.strings.substr(words.texts, tf.zeros_like(lengths), lengths)
         lacks = tf.not_equal(start, self._text)
         if self._first:
             at_first = tf.tensor_scatter_nd_update(
@@ -165,20 +190,17 @@ class Bytes:
     """Writes each byte as a character of GPT-2's alphabet."""
 
     def __init__(self) -> None:
-        self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
+        self._spelled = text_steps.Bytes()
+        self._widths = tf.constant([len(ALPHABET[byte].encode()) for byte in range(256)])
 
     def apply(self, words: Words, begins: tf.Tensor | None) -> Words:
         """See `Step`."""
         if words.firsts is not None:
             raw = tf.io.decode_raw(tf.strings.reduce_join(words.texts), tf.uint8)
-            widths = tf.strings.length(self._characters)
-            times = tf.gather(widths, tf.cast(raw, tf.int32))
+            times = tf.gather(self._widths, tf.cast(raw, tf.int32))
             words = words.of_bytes(lambda characters: tf.repeat(characters, times))
         unique, numbers = tf.unique(words.texts)
-        split = tf.strings.bytes_split(unique)
-        values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
-        spelled = split.with_values(tf.gather(self._characters, tf.cast(values, tf.int32)))
-        return words._replace(texts=tf.gather(offsets.joined(spelled), numbers))
+        return words._replace(texts=tf.gather(self._spelled.apply(unique), numbers))
 
 
 def steps(described: Mapping[str, Any], is_first: bool) -> list[Step] | None:
@@ -201,11 +223,11 @@ def steps(described: Mapping[str, Any], is_first: bool) -> list[Step] | None:
             Split(Pattern(f"[{_LETTER}]+|[^{SPACE}{_LETTER}]+", False), ISOLATED),
         ]
     if kind == "BertPreTokenizer":
-        return [Split(_class(SPACE), REMOVED), Split(_class(wordpiece.SIGNS), ISOLATED)]
+        return [Split(_class(SPACE), REMOVED), Split(_class(_SIGN), ISOLATED)]
     if kind == "Punctuation":
-        return [Split(_class(wordpiece.SIGNS), str(described.get("behavior", ISOLATED)))]
+        return [Split(_class(_SIGN), str(described.get("behavior", ISOLATED)))]
     if kind == "Digits":
-        return [Split(_class(DIGIT), ISOLATED if described["individual_digits"] else CONTIGUOUS)]
+        return [Split(_class(_DIGIT), ISOLATED if described["individual_digits"] else CONTIGUOUS)]
     if kind == "CharDelimiterSplit":
         return [Split(patterns.literal(described["delimiter"]), REMOVED)]
     if kind == "Split":

@@ -48,7 +48,7 @@ MOST_CHARACTERS = 1_000_000  # that the setting may say
 _BYTES = 4  # maximum of a character
 # Control, format, private-use and unassigned characters are dropped, except three blanks. U+FFFD is
 # dropped as well.
-DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
+_DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
 _ACCENTS = r"\p{Mn}+"
 # A private-use character, which is in no cleaned text and in no vocabulary.
 UNKNOWN_WORD = "\ue000"
@@ -98,7 +98,7 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
     Only the form of a sigma and the order of some marks depend on other characters. Neither changes
     the character that a byte comes from.
     """
-    texts = tf.strings.regex_replace(texts, DROPPED, "")
+    texts = tf.strings.regex_replace(texts, _DROPPED, "")
     if lower_case:
         texts = tf.strings.lower(texts, encoding="utf-8")
     if strip_accents:
@@ -112,9 +112,10 @@ def _accents(characters: tf.Tensor, cleaned: tf.Tensor) -> tf.Tensor:
     return tf.equal(cleaned, "") & tf.strings.regex_full_match(characters, r"\pM")
 
 
-def space_words(cleaned: tf.Tensor) -> tf.Tensor:
+def space_words(cleaned: tf.Tensor, ideographs_alone: bool = True) -> tf.Tensor:
     """Puts a blank between the words of strings [N]; signs and Chinese characters are words."""
-    parted = tf.strings.regex_replace(cleaned, f"([{ALONE}])", r" \1 ")
+    alone = ALONE if ideographs_alone else SIGNS
+    parted = tf.strings.regex_replace(cleaned, f"([{alone}])", r" \1 ")
     return tf.strings.regex_replace(parted, f"[{BLANK}]+", " ")
 
 
@@ -171,10 +172,13 @@ class PartedWords(tf.Module):
         super().__init__()
         self._max_characters = max_characters
         self._alone, self._space = alone, space
+        known = set("".join(pieces))
+        self._unknown = next(c for c in map(chr, range(0xE000, 0xF8FF)) if c not in known)
         self._pieces = tf_text.FastWordpieceTokenizer(
             pieces,
             suffix_indicator=continues,
-            max_bytes_per_word=_BYTES * max_characters,
+            # Of a longer word nothing is looked up; a vocabulary may have longer pieces.
+            max_bytes_per_word=max(_BYTES * max_characters, *(len(p.encode()) for p in pieces)),
             token_out_type=tf.int32,
             unknown_token=unk,
             no_pretokenization=True,
@@ -209,9 +213,9 @@ class PartedWords(tf.Module):
         return ids, ids.with_values(starts), ids.with_values(ends)
 
     def _short(self, words: tf.Tensor) -> tf.Tensor:
-        """Returns words, string [W], with `UNKNOWN_WORD` for those that are too long."""
+        """Returns words, string [W], with one that no piece spells for those that are too long."""
         long = tf.strings.length(words, unit="UTF8_CHAR") > self._max_characters
-        return tf.where(long, UNKNOWN_WORD, words)
+        return tf.where(long, self._unknown, words)
 
     def tokenize_with_offsets(
         self, texts: tf.Tensor

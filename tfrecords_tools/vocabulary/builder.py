@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.shards.text_filters import TextFilters
-from official.tokenizers import file_formats
+from official.tokenizers import byte_bpe, file_formats
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_lines
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
@@ -23,7 +23,7 @@ from official.utils import atomic, parallel, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents, dropped, filters
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
-from tfrecords_tools.vocabulary import sentencepiece, word_vocabularies
+from tfrecords_tools.vocabulary import notes, sentencepiece, word_vocabularies
 from tfrecords_tools.vocabulary.word_counts import Passes, Report, WordCounts
 from tfrecords_tools.writing.execution import Execution
 
@@ -35,6 +35,7 @@ _LINES_AT_ONCE = 10_000
 # A text whose runs between blanks have more characters on average has no blanks between words. They
 # have 5 in English, 8 in German and Finnish, and more than 30 in Thai and Japanese.
 LONG_RUN = 12
+_COUNTED_LINES = 50_000  # of a sample, whose characters are counted
 _SENTENCEPIECE = ("unigram", "bpe")
 # The kinds that do not change text.
 _KEEPS_CASE = {"byte_bpe": "byte-level BPE keeps", "words": "words keep"}
@@ -55,6 +56,8 @@ class Options:
     split_punctuation: bool
     strip_accents: bool | None = None
     added: tuple[AddedToken, ...] = ()
+    pattern: str = byte_bpe.GPT2
+    nfc: bool = False
 
     def check(self) -> None:
         """Checks that the kind of vocabulary has the options.
@@ -84,6 +87,17 @@ class Options:
             )
         if kind == "words" and self.added:
             raise UserError("--added_tokens is not supported for --type=words: remove it")
+        if kind != "byte_bpe" and self.pattern != byte_bpe.GPT2:
+            raise UserError(
+                f"--pattern={self.pattern} is for --type=byte_bpe, not for {kind}: remove it"
+            )
+        if self.pattern != byte_bpe.GPT2 and self.add_prefix_space:
+            raise UserError(
+                f"--pattern={self.pattern} is not for --add_prefix_space, which tokenizer.json "
+                "cannot say with it: remove one of them"
+            )
+        if kind != "byte_bpe" and self.nfc:
+            raise UserError(f"--nfc is for --type=byte_bpe, not for {kind}: remove it")
         if kind != "words" and self.split_punctuation:
             raise UserError(f"--split_punctuation is for --type=words, not for {kind}: remove it")
 
@@ -129,6 +143,8 @@ def build(
     strip_accents: bool | None = None,
     added_tokens: str | os.PathLike | None = None,
     text_filters: TextFilters | None = None,
+    pattern: str = byte_bpe.GPT2,
+    nfc: bool = False,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
 
@@ -155,6 +171,8 @@ def build(
         removes them, and so does `normalize_text` unless they are many.
       added_tokens: a file of tokens that are found in raw text; see `added_tokens.read_lines`.
       text_filters: which documents are left out; None = none are.
+      pattern: how byte-level BPE finds words, one of `byte_bpe.PATTERNS`.
+      nfc: whether byte-level BPE composes characters first (NFC).
 
     Raises:
       UserError: the input or an option cannot be used, or `output` exists.
@@ -162,7 +180,7 @@ def build(
     options = Options(
         kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text,
         sentinels, split_punctuation, strip_accents,
-        tuple(read_lines(paths.path(added_tokens))) if added_tokens else (),
+        tuple(read_lines(paths.path(added_tokens))) if added_tokens else (), pattern, nfc,
     )  # fmt: skip
     options.check()
     started = time.monotonic()
@@ -189,8 +207,8 @@ def build(
     for reason, count in sorted(read_counts.skipped.items()):
         report(f"skipped: {count:,} {reason}")
     report(_summary(tokenizer, kind, examples))
-    if options.strips and (lost := _lost_marks(examples)):
-        report(lost)
+    for line in _notes(options, examples):
+        report(line)
     report(f"wrote {output} in {time.monotonic() - started:.1f} s")
     return tokenizer
 
@@ -207,6 +225,7 @@ def collect(chunk: DocumentChunk, options: Options) -> Any:
         text = options.without_added(document.text)
         if options.kind == "byte_bpe":
             blank = options.add_prefix_space and not document.part
+            text = unicodedata.normalize("NFC", text) if options.nfc else text
             learner.add([" " * blank + text])
         else:
             learner.add(documents.cleaned(text))
@@ -231,7 +250,7 @@ def _learner(
     if options.kind == "wordpiece":
         return word_vocabularies.wordpiece_counts(options.lower_case, options.strips)
     if options.kind == "byte_bpe":
-        return word_vocabularies.byte_bpe_counts()
+        return word_vocabularies.byte_bpe_counts(pattern=options.pattern)
     if options.kind == "words":
         return word_vocabularies.whole_word_counts(options.split_punctuation)
     return sentencepiece.Sample(options.max_lines, chunk=chunk)
@@ -277,7 +296,11 @@ def _learn(
     """Learns the vocabulary and returns its tokenizer."""
     if not isinstance(learner, WordCounts):
         report(f"learning from {len(learner.lines):,} of {learner.seen:,} lines")
-        return _sentencepiece(learner, options)
+        made = _sentencepiece(learner, options)
+        characters = _characters(made, learner.lines[:_COUNTED_LINES])
+        if line := notes.left_out(characters, made.pieces, options.coverage):
+            report(line)
+        return made
     counts = learner.words()
     report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
 
@@ -292,10 +315,23 @@ def _learn(
         pieces = word_vocabularies.learn_wordpiece(
             counts, options.vocab_size, options.coverage, report_size
         )
+        characters: collections.Counter[str] = collections.Counter()
+        for word, count in counts.items():
+            for character in word:
+                characters[character] += count
+        if line := notes.left_out(characters, pieces, options.coverage):
+            report(line)
         pieces = [*pieces, *sentinel_pieces(options.sentinels)]
         return tokenizers.WordPiece(pieces, options.lower_case, options.strips, options.settings)
     pieces, merges = word_vocabularies.learn_byte_bpe(counts, options.vocab_size, report_size)
-    return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space, options.settings)
+    return tokenizers.ByteBPE(
+        pieces,
+        merges,
+        options.add_prefix_space,
+        options.settings,
+        nfc=options.nfc,
+        pattern=options.pattern,
+    )
 
 
 def _sentencepiece(sample: sentencepiece.Sample, options: Options) -> tokenizers.SentencePiece:
@@ -322,6 +358,18 @@ def _sentencepiece(sample: sentencepiece.Sample, options: Options) -> tokenizers
         extra_ids=options.sentinels,
         **dataclasses.asdict(rules),
     )
+
+
+def _characters(
+    tokenizer: tokenizers.SentencePiece, lines: Sequence[str]
+) -> collections.Counter[str]:
+    """Counts the characters of lines as the model reads them, without blanks."""
+    counts: collections.Counter[str] = collections.Counter()
+    for start in range(0, len(lines), _LINES_AT_ONCE):
+        texts = tf.constant(lines[start : start + _LINES_AT_ONCE], tf.string)
+        for text in tokenizer.module().normalized(texts).numpy():
+            counts.update("".join(text.decode().split()))
+    return counts
 
 
 def _normalized(lines: Sequence[str], rules: TextRules) -> list[str]:
@@ -354,6 +402,20 @@ def _lost_marks(examples: Sequence[str]) -> str | None:
         f"letters, in the first {len(examples):,} lines ({word} becomes {plain}); "
         "--nostrip_accents keeps them"
     )
+
+
+def _notes(options: Options, examples: Sequence[str]) -> list[str]:
+    """Returns what there is to say about the first lines."""
+    byte_level = options.kind == "byte_bpe"
+    # The models of SentencePiece compose text, and without accents there is nothing to compose.
+    composes = options.kind in _SENTENCEPIECE or options.strips or options.nfc
+    found = [
+        _lost_marks(examples) if options.strips else None,
+        notes.many_marks(examples) if byte_level and options.pattern == byte_bpe.GPT2 else None,
+        None if composes else notes.not_composed(examples, byte_level),
+        notes.long_runs(examples) if options.kind == "wordpiece" else None,
+    ]
+    return [line for line in found if line]
 
 
 def _summary(tokenizer: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:

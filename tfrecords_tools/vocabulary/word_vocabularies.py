@@ -7,6 +7,7 @@ order, so the same text gives the same vocabulary.
 """
 
 import collections
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,11 +119,12 @@ def _alphabet(counts: Mapping[str, int], coverage: float) -> list[str]:
     return sorted(kept)
 
 
-def byte_bpe_counts(max_words: int = MAX_WORDS) -> WordCounts:
+def byte_bpe_counts(max_words: int = MAX_WORDS, pattern: str = byte_bpe.GPT2) -> WordCounts:
     """Returns a counter of the words that byte-level BPE sees, white space among them."""
+    find = functools.partial(byte_bpe.find, pattern=pattern)
 
     def words(texts: Sequence[str]) -> Iterator[str]:
-        return itertools.chain.from_iterable(map(byte_bpe.find, texts))
+        return itertools.chain.from_iterable(map(find, texts))
 
     return WordCounts(words, max_words, str.encode)
 

@@ -371,7 +371,7 @@ def test_vocabulary_that_is_not_utf8(tmp_path):
 def test_folders_without_a_tokenizer(tmp_path):
     looked = (
         r"vocab.txt \(WordPiece\), spiece.model \(SentencePiece\), vocab.json with merges.txt "
-        r"\(byte-level BPE\), words.txt \(characters\) or tokenizer.json"
+        r"\(byte-level BPE\), words.txt \(characters\), bpe.codes with vocab.txt or tokenizer.json"
     )
     with pytest.raises(UserError, match=f"none is missing: it should hold {looked}"):
         tokenizers.load(tmp_path / "none")

@@ -1,0 +1,119 @@
+"""What the builder of a vocabulary says about a text that the vocabulary suits badly.
+
+Each function returns a line, or None where there is nothing to say.
+"""
+
+import collections
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+from official.tokenizers.word_starts import unspaced
+from official.tokenizers.wordpiece import RELEASE_LIMIT
+
+# Alphabets up to this size fit into a vocabulary as a whole: SentencePiece's advice for languages
+# with few characters is a coverage of 1.0.
+SMALL_ALPHABET = 400
+_MANY_MARKS = 0.1  # of letters
+_SHOWN = 8
+_LONG = re.compile(rf"\S{{{RELEASE_LIMIT + 1},}}")
+
+
+def left_out(counts: Mapping[str, int], pieces: Iterable[str], coverage: float) -> str | None:
+    """Says which characters of a text are in no piece, with their counts.
+
+    Args:
+      counts: character → count.
+      pieces: the vocabulary.
+      coverage: the share of all characters that the alphabet covers.
+    """
+    known = set("".join(pieces))
+    lacking = collections.Counter({c: n for c, n in counts.items() if c not in known})
+    if not lacking:
+        return None
+    most = sorted(lacking.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{character} {count:,}" for character, count in most[:_SHOWN])
+    more = ", …" if len(most) > _SHOWN else ""
+    way = (
+        f"; the text has {len(counts)} characters: --character_coverage=1.0 keeps all of them"
+        if len(counts) <= SMALL_ALPHABET
+        else ""
+    )
+    return (
+        f"left out of the alphabet by --character_coverage={coverage:g}: {len(most):,} characters "
+        f"that occur {lacking.total():,} times ({shown}{more}); text with them is unknown{way}"
+    )
+
+
+def many_marks(examples: Sequence[str]) -> str | None:
+    """Says that GPT-2's words end at each of the many marks of a text."""
+    letters = marks = 0
+    for line in examples:
+        for character in line:
+            if not character.isascii():
+                category = unicodedata.category(character)[0]
+                marks += category == "M"
+                letters += category == "L"
+            else:
+                letters += character.isalpha()
+    if marks <= _MANY_MARKS * letters:
+        return None
+    return (
+        f"{100 * marks / max(1, letters):.0f} marks to 100 letters in the first {len(examples):,} "
+        "lines, such as vowel signs: words end at each of them, so texts have two to four times as "
+        "many tokens as with WordPiece; --pattern=marks makes them parts of words"
+    )
+
+
+def not_composed(examples: Sequence[str], composes: bool) -> str | None:
+    """Says how many lines have letters with accents of their own, as files of macOS and PDFs do.
+
+    Args:
+      examples: lines.
+      composes: whether `--nfc` can be given.
+    """
+    others = [line for line in examples if not unicodedata.is_normalized("NFC", line)]
+    if not others:
+        return None
+    way = "--nfc composes them, here and wherever the tokenizer is used" if composes else (
+        "compose the text before (NFC), and every text that the tokenizer gets"
+    )  # fmt: skip
+    return (
+        f"{len(others):,} of the first {len(examples):,} lines are not composed (NFC): an accent "
+        f"is a character of its own there, and the same word has other pieces; {way}"
+    )
+
+
+def long_runs(examples: Sequence[str]) -> str | None:
+    """Says how much of a text is in words that are too long for WordPiece."""
+    runs = [run for line in examples for run in _LONG.findall(line)]
+    runs = [run for run in runs if not _parted(run)]
+    if not runs:
+        return None
+    total = sum(map(len, examples))
+    size = sum(map(len, runs))
+    return (
+        f"{len(runs):,} words of more than {RELEASE_LIMIT} characters, {100 * size / total:.1f}% "
+        f"of the first {len(examples):,} lines, are [UNK] each: text without blanks needs blanks "
+        "between its words (a segmenter), or --type=unigram"
+    )
+
+
+def _parted(run: str) -> bool:
+    """Returns whether signs and Chinese characters cut a run into words that are short."""
+    length = 0
+    for character in run:
+        alone = unicodedata.category(character)[0] == "P" or "\u3400" <= character <= "\u9fff"
+        length = 0 if alone else length + 1
+        if length > RELEASE_LIMIT:
+            return False
+    return True
+
+
+def per_word(ids: int, examples: Sequence[str]) -> str:
+    """Returns the number of ids to a word, or to a character where words have no blanks."""
+    characters = [c for line in examples for c in line if not c.isspace()]
+    if 2 * sum(map(unspaced, characters)) > len(characters):
+        return f"{ids / max(1, len(characters)):.2f} to a character"
+    count = sum(len(line.split()) for line in examples)
+    return f"{ids / max(1, count):.2f} to a word"
