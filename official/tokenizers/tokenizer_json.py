@@ -5,10 +5,17 @@ of the tokenizers of this project, with the same ids in Python and inside a grap
 
   model      normalizer, pre-tokenizer
   WordPiece  BertNormalizer, BertPreTokenizer
+<<<<<<< HEAD
   BPE        none or NFC, ByteLevel
   Unigram    quotes, NFKD, StripAccents or a Replace of the combining marks, Lowercase, NFC with
              Precompiled; WhitespaceSplit, Metaspace
+=======
+  BPE        none or NFC, ByteLevel, or a Split at words with marks before it
+  Unigram    quotes, NFKD, StripAccents, Lowercase, Precompiled; WhitespaceSplit, Metaspace
+>>>>>>> 3df6d0bb (Random tokenizers beside the package, and tests of components)
              or Lowercase, white space, NFC; Metaspace (DeBERTa of transformers 5)
+
+Other combinations, and WordLevel, are a `components.Components`: Gemma's and Llama-3's among them.
 
 A component that these tokenizers do not have is refused by its name. The post-processor tells the
 special tokens and how many of them are between the texts of a pair. The ids are those of the
@@ -18,7 +25,11 @@ special tokens and how many of them are between the texts of a pair. The ids are
     whole;
   - `Precompiled` after `Strip` (DeBERTa of transformers 4) at the end of a text, where a blank
     before characters that are removed becomes a piece there;
-  - the unknown token with `normalized` in such a file, where a blank before it in a text does.
+  - the unknown token with `normalized` in such a file, where a blank before it in a text does;
+  - in `Components`, characters that are newer than Unicode 12 and that a form of Unicode, lower
+    case or StripAccents changes: each library has tables of its own version;
+  - in `Components`, U+FFFF in text that is lower-cased, and segmentations of a Unigram with equal
+    scores.
 """
 
 import base64
@@ -103,18 +114,22 @@ _AT_WHITE_SPACE: dict[str, Any] = {
     "invert": False,
 }
 # GPT-2's words, with marks as letters.
-_WITH_MARKS = (
+LETTERS_AND_MARKS = (
     r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 )
 _SPLITS_WITH_MARKS: dict[str, Any] = {
-    "type": "Split", "pattern": {"Regex": _WITH_MARKS}, "behavior": "Isolated", "invert": False,
-}  # fmt: skip
+    "type": "Split",
+    "pattern": {"Regex": LETTERS_AND_MARKS},
+    "behavior": "Isolated",
+    "invert": False,
+}
 _KNOWN = {
     "normalizer": "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Nmt, "
     "Precompiled, BertNormalizer, ByteLevel and sequences of them",
     "pre_tokenizer": "Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, Digits, Split, "
     "CharDelimiterSplit, Metaspace, ByteLevel and sequences of them",
 }
+_LONGEST_PIECE = 256  # bytes, in tensorflow-text's WordPiece
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 _JOINED = (_KINDS.NORMAL, _KINDS.USER_DEFINED)  # pieces that text becomes by joining pairs
 
@@ -334,9 +349,7 @@ class _Reader:
         own = steps[0].get("use_regex", True)
         self._only("pre_tokenizer.use_regex", own, pattern == GPT2)
         merges = self._merges()
-        prefix = file_formats.switch(self._settings, "add_prefix_space", None)
-        if prefix is None:
-            prefix = bool(steps[0].get("add_prefix_space", True))
+        prefix = bool(steps[0].get("add_prefix_space", True))
         return ByteBPE(
             self._pieces(),
             merges,
@@ -520,7 +533,8 @@ class _Reader:
                 raise self._refused("normalizer", step, wanted)
             normalizers.append(normalizer)
         strips = [token.content for token in tokens if token.lstrip or token.rstrip]
-        if strips and any(isinstance(step, text_steps.Replace) for step in normalizers):
+        signs = (text_steps.Replace, text_steps.Bytes)  # that blanks may become
+        if strips and any(isinstance(step, signs) for step in normalizers):
             wanted = f"without an added token that is `normalized` and strips, as {strips[0]!r}"
             raise self._refused("normalizer", self._described["normalizer"], wanted)
         pre: list[word_steps.Step] = []
@@ -605,8 +619,6 @@ class _Reader:
     def _pairs(self, pieces: Sequence[str], prefix: str, suffix: str) -> word_models.PairModel:
         self._only("model.dropout", self._model.get("dropout"), None, 0.0)
         fallback = bool(self._model.get("byte_fallback"))
-        if fallback and (prefix or suffix):
-            raise self._refused("model.byte_fallback", True, "false with a prefix or a suffix")
         ids = {piece: i for i, piece in enumerate(pieces)}
         unknown = self._model.get("unk_token")
         if unknown is not None and unknown not in ids:
@@ -634,6 +646,9 @@ class _Reader:
             raise self._refused("model.continuing_subword_prefix", prefix, "a text")
         if found := [piece for piece in pieces if "\0" in piece]:
             raise self._refused("model.vocab", found[0], "pieces without U+0000 of a WordPiece")
+        if found := [p for p in pieces if len(p.encode()) > _LONGEST_PIECE]:
+            wanted = f"pieces of up to {_LONGEST_PIECE} bytes of a WordPiece"
+            raise self._refused("model.vocab", found[0], wanted)
         ids = {piece: i for i, piece in enumerate(pieces)}
         return word_models.WordPieces(ids, unknown, limit, prefix)
 

@@ -81,6 +81,7 @@ class PairModel(tf.Module):
         """
         super().__init__()
         self._fuse_unk, self._fallback = fuse_unk, byte_fallback
+        self._prefix, self._suffix = prefix.encode(), suffix.encode()
         self._has_unk = unk_id is not None
         # {token: its symbols}; the first symbol is the unknown one.
         spelled: dict[str, str] = {}
@@ -241,15 +242,25 @@ class PairModel(tf.Module):
         unknown = tf.equal(symbols, 0)
         splits = codes.row_splits
         if self._fallback:
-            times = tf.where(unknown, widths, 1)
+            # The bytes are those of a character with its prefix and its suffix.
+            before_it = tf.where(unknown & ~first, len(self._prefix), 0)
+            after_it = tf.where(unknown & last, len(self._suffix), 0)
+            times = tf.where(unknown, widths, 1) + before_it + after_it
             owner = tf.repeat(tf.range(tf.size(values)), times)
-            place = tf.ragged.range(times).values
             code, width = tf.gather(values, owner), tf.gather(widths, owner)
+            place = tf.ragged.range(times).values - tf.gather(before_it, owner)
+            inside = tf.clip_by_value(place, 0, width - 1)
             # Six bits of the code in each byte; those of the first byte tell how many there are.
-            bits = code // tf.gather(tf.constant([1, 64, 64**2, 64**3]), width - 1 - place)
+            bits = code // tf.gather(tf.constant([1, 64, 64**2, 64**3]), width - 1 - inside)
             rest = 0x80 + bits % 64
             lead = tf.gather(tf.constant([0, 0, 0xC0, 0xE0, 0xF0]), width) + bits
-            byte = tf.where(tf.equal(place, 0), lead, rest)
+            byte = tf.where(tf.equal(inside, 0), lead, rest)
+            affixes = tf.constant([*self._prefix, *self._suffix, 0], tf.int32)
+            size, total = len(self._prefix), len(self._prefix) + len(self._suffix)
+            in_prefix = tf.clip_by_value(place + size, 0, size)
+            in_suffix = tf.clip_by_value(place - width + size, 0, total)
+            of_prefix, of_suffix = tf.gather(affixes, in_prefix), tf.gather(affixes, in_suffix)
+            byte = tf.where(place < 0, of_prefix, tf.where(place < width, byte, of_suffix))
             of_bytes = tf.gather(tf.constant(self._byte_symbols), byte)
             symbols = tf.where(tf.gather(unknown, owner), of_bytes, tf.gather(symbols, owner))
             starts, ends = tf.gather(starts, owner), tf.gather(ends, owner)

@@ -10,6 +10,7 @@ from official import tokenizers
 from official.conversion import converted_model, huggingface
 from official.tokenizers import tokenizer_json
 from tests.official.tokenizers.test_tokenizer_json import alone
+from tests.parity import random_tokenizers
 
 
 def test_odd_texts_with_every_class(hf5, hf, tmp_path):
@@ -121,3 +122,17 @@ def test_text_whose_words_are_parted(hf, hf5, tmp_path):
         for name, theirs in back.items():
             for i in known:
                 assert again[name][i] == theirs[i], (reference.name, name, texts[i])
+
+
+def test_a_slice_of_random_tokenizers(hf, hf5, tmp_path):
+    """See `random_tokenizers`, which compares as many as one likes."""
+    equal = 0
+    for reference in (hf, hf5):
+        for number, found in random_tokenizers.compared(
+            reference, tmp_path / reference.name, seed=5, first=0, count=12
+        ):
+            assert isinstance(found, str) or not found, (reference.name, number, found)
+            if isinstance(found, str):
+                assert any(part in found for part in ("normalizer", "pre_token", "model", "merge"))
+            equal += found == []
+    assert equal >= 10
