@@ -133,8 +133,8 @@ _SETTINGS = [
         "at white space alone",
         tokenize_chinese_chars="WordPiece: whether ideographs are words",
         pattern=f"{_OWN}: how byte-level BPE finds words",
+        normalization="BERTweet: refused where it is on; tweets are normalized before",
     ),
-    Row(SETTINGS, "normalization", DONE, "BERTweet: tweets are normalized before", (False,)),
     Row(SETTINGS, "tweetPreprocessor", HARMLESS, "of a normalization that is off"),
     *_rows(
         SETTINGS,

@@ -1,5 +1,6 @@
 """Folders of transformers 5 have its ids here, and what is written has them there."""
 
+import collections
 import json
 import shutil
 
@@ -8,9 +9,11 @@ import numpy as np
 import official
 from official import tokenizers
 from official.conversion import converted_model, huggingface
-from official.tokenizers import tokenizer_json
+from official.tokenizers import byte_bpe, tokenizer_json
+from tests import ROOT
 from tests.official.tokenizers.test_tokenizer_json import alone
 from tests.parity import random_tokenizers
+from tfrecords_tools.vocabulary import word_vocabularies
 
 
 def test_odd_texts_with_every_class(hf5, hf, tmp_path):
@@ -136,3 +139,37 @@ def test_a_slice_of_random_tokenizers(hf, hf5, tmp_path):
                 assert any(part in found for part in ("normalizer", "pre_token", "model", "merge"))
             equal += found == []
     assert equal >= 10
+
+
+def test_words_with_marks(hf, hf5, tmp_path):
+    """Byte-level BPE with the pattern of marks has the same ids in both versions."""
+    texts = sorted({row["text"] for row in golden()["cased"]})
+    counts = collections.Counter(
+        word.encode() for text in texts * 3 for word in byte_bpe.find(text, "marks")
+    )
+    pieces, merges = word_vocabularies.learn_byte_bpe(counts, 600)
+    made = tokenizers.ByteBPE(pieces, merges, pattern="marks")
+    made.save(tmp_path / "marks")
+    (tmp_path / "marks" / "tokenizer.json").write_text(json.dumps(tokenizer_json.described(made)))
+    huggingface._set_tokenizer_class(
+        tmp_path / "marks" / "tokenizer_config.json", "PreTrainedTokenizerFast"
+    )
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    ours = [row.tolist() for row in made.encode(texts)]
+    for reference in (hf, hf5):
+        reference.run("hf_tokenizer_json.py", tmp_path, "marks")
+        again = json.loads((tmp_path / "again.json").read_text())["marks"]
+        plain = [i for i, text in enumerate(texts) if "<" not in text]
+        for library, ids in again.items():
+            assert [ids[i] for i in plain] == [ours[i] for i in plain], (reference.name, library)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tmp_path / "marks" / name, alone / name)
+    again = tokenizers.load(alone)
+    assert isinstance(again, tokenizers.ByteBPE) and again.pattern == "marks"
+    assert again.fingerprint == made.fingerprint
+
+
+def golden() -> dict:
+    return json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())

@@ -30,10 +30,8 @@ def test_ids_are_those_of_the_package_and_files_come_back(name, tmp_path):
     assert type(loaded) is Components
     ids = [row.tolist() for row in loaded.encode(texts, special=True)]
     assert dict(zip(texts, ids, strict=True)) == dict(zip(texts, form["ids"], strict=True))
-    both = tf.function(lambda each: (loaded.tokenize(each, True),
-                                     loaded.tokenize_with_offsets(each, True)))  # fmt: skip
-    in_graph, tokens = both(tf.constant(texts))
-    assert in_graph.to_list() == tokens.ids.to_list() == ids
+    tokens = loaded.tokenize_with_offsets(tf.constant(texts), True)
+    assert tokens.ids.to_list() == ids
     for text, starts, ends in zip(
         texts, tokens.starts.to_list(), tokens.ends.to_list(), strict=True
     ):
@@ -51,17 +49,31 @@ def test_ids_are_those_of_the_package_and_files_come_back(name, tmp_path):
     assert written["post_processor"]["type"] == "TemplateProcessing"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "affixed_bytes", "fused", "unigram"])
+def test_the_same_in_a_graph(name, tmp_path):
+    texts = GOLDEN["texts"]
+    loaded = tokenizers.load(write(tmp_path / name, GOLDEN["forms"][name]["described"]))
+    both = tf.function(lambda each: (loaded.tokenize(each), loaded.tokenize_with_offsets(each)))
+    in_graph, tokens = both(tf.constant(texts))
+    assert in_graph.to_list() == tokens.ids.to_list()
+    assert in_graph.to_list() == [row.tolist() for row in loaded.encode(texts)]
+    eager = loaded.tokenize_with_offsets(tf.constant(texts))
+    assert tokens.starts.to_list() == eager.starts.to_list()
+    assert tokens.ends.to_list() == eager.ends.to_list()
+
+
 def test_offsets_are_of_the_characters_of_the_text(tmp_path):
     def slices(name, text):
         loaded = tokenizers.load(write(tmp_path / name, GOLDEN["forms"][name]["described"]))
         ((_, starts, ends),) = loaded.encode_with_offsets([text])
         return [text[a:b] for a, b in zip(starts, ends, strict=True)]
 
-    assert slices("gemma", " ab é  a") == ["ab", "é", "é", "é", "a"] or True
+    assert slices("gemma", " ab é  a") == ["ab", "é", "é", "a"]
     assert slices("suffix", "AAB abé") == ["AAB", "a", "b", "é"]
     assert slices("fused", "ab ééa ﬁ") == ["ab", "éé", "a", "ﬁ"]
     assert slices("word_level", "  a  áb!") == ["a", "áb", "!"]
-    assert slices("word_piece", "A\x00Abé 中") == ["A\x00A", "b", "é", "中"] or True
+    assert slices("word_piece", "A\x00Abé 中") == ["A\x00Abé", "中"]
     assert slices("llama", "Don't  ab") == ["D", "o", "n", "'", "t", " ", "ab"]
 
 
