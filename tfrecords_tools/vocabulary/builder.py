@@ -202,13 +202,13 @@ def build(
                 f"nothing to learn from{dropped.note(read_counts.skipped)}"
             )
         options = _with_marks(learner, options, report)
+        for line in _notes(options, examples):
+            report(line)
         tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)
     for reason, count in sorted(read_counts.skipped.items()):
         report(f"skipped: {count:,} {reason}")
     report(_summary(tokenizer, kind, examples))
-    for line in _notes(options, examples):
-        report(line)
     report(f"wrote {output} in {time.monotonic() - started:.1f} s")
     return tokenizer
 
