@@ -693,7 +693,9 @@ def described(
     """
     if isinstance(tokenizer, Components):
         content = tokenizer.content()
-        content["post_processor"] = content["post_processor"] or _post_processor(tokenizer, layout)
+        content["post_processor"] = content["post_processor"] or _post_processor(
+            tokenizer, layout, segment_types > 1
+        )
         return content
     if isinstance(tokenizer, WordPiece):
         parts = _wordpiece(tokenizer)
