@@ -26,6 +26,7 @@ from official.tokenizers import added_tokens, file_formats, offsets, word_models
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.components import ComponentSplitter
 from official.tokenizers.file_formats import SPECIALS, find_specials, switch
+from official.tokenizers.pair_forms import ONE, PairForm
 from official.tokenizers.patterns import Pattern
 from official.tokenizers.word_steps import REMOVED, Split
 from official.utils import paths
@@ -49,7 +50,7 @@ class CodesBPE(Tokenizer):
     """
 
     FILE = FILE
-    pair_separators = 2  # <s> A </s></s> B </s>
+    pairs = PairForm(separators=2, types=ONE)  # <s> A </s></s> B </s>
 
     def __init__(
         self,

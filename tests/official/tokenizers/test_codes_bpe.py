@@ -36,7 +36,7 @@ def test_ids_are_those_of_transformers(tmp_path):
     assert tf.function(loaded.tokenize)(tf.constant(texts)).to_list() == list(EXPECTED.values())
     assert (loaded.cls_id, loaded.pad_id, loaded.sep_id, loaded.unk_id) == (0, 1, 2, 3)
     assert loaded.mask_id == loaded.vocab_size - 1 == 21
-    assert loaded.pair_separators == 2
+    assert (loaded.pairs.separators, loaded.pairs.types) == (2, "one")
     assert loaded.decode([5, 6, 4]) == "sinh_viên học"
     assert loaded.join(tf.ragged.constant([[5, 6, 4], []], tf.int32)).numpy().tolist() == [
         "sinh_viên học".encode(), b""]  # fmt: skip
