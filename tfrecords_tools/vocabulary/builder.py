@@ -297,8 +297,8 @@ def _learn(
     if not isinstance(learner, WordCounts):
         report(f"learning from {len(learner.lines):,} of {learner.seen:,} lines")
         made = _sentencepiece(learner, options)
-        characters = _characters(made, learner.lines[:_COUNTED_LINES])
-        if line := notes.left_out(characters, made.pieces, options.coverage):
+        read = _characters(made, learner.lines[:_COUNTED_LINES])
+        if line := notes.left_out(read, made.pieces, options.coverage):
             report(line)
         return made
     counts = learner.words()
