@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from official.tokenizers.word_starts import unspaced
 from official.tokenizers.wordpiece import RELEASE_LIMIT
 
 # Alphabets up to this size fit into a vocabulary as a whole: SentencePiece's advice for languages
@@ -108,12 +107,3 @@ def _parted(run: str) -> bool:
         if length > RELEASE_LIMIT:
             return False
     return True
-
-
-def per_word(ids: int, examples: Sequence[str]) -> str:
-    """Returns the number of ids to a word, or to a character where words have no blanks."""
-    characters = [c for line in examples for c in line if not c.isspace()]
-    if 2 * sum(map(unspaced, characters)) > len(characters):
-        return f"{ids / max(1, len(characters)):.2f} to a character"
-    count = sum(len(line.split()) for line in examples)
-    return f"{ids / max(1, count):.2f} to a word"

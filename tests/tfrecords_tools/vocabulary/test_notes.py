@@ -45,11 +45,6 @@ def test_words_that_are_too_long():
     assert line.startswith("1 words of more than 200 characters, 75.0% of the first 2 lines")
 
 
-def test_tokens_of_text_without_blanks_are_counted_by_characters():
-    assert notes.per_word(6, ["one two three"]) == "2.00 to a word"
-    assert notes.per_word(6, ["ภาษาไทย ไทย"]) == "0.60 to a character"
-
-
 def test_a_pattern_with_marks(tmp_path):
     """Fewer tokens, the same ids in a graph, in a saved folder, and as `tokenizer.json`."""
     words = HINDI.split()
