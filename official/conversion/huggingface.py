@@ -365,30 +365,3 @@ def _files(
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
     described["dtype"] = next(iter(tensors.values())).dtype.name
     return described, tensors
-<<<<<<< HEAD
-=======
-
-
-def _save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: AnyPath, system: System) -> None:
-    """Writes the files of a tokenizer with the names that the class of a system reads."""
-    tokenizer.save(folder)
-    name = system.vocabulary
-    if not tokenizer.files_tell:
-        _set_tokenizer_class(folder / "tokenizer_config.json", "PreTrainedTokenizerFast")
-        return
-    if isinstance(tokenizer, tokenizers.SentencePiece) and name == sentencepiece.DEBERTA_FILE:
-        model = folder / tokenizer.FILE
-        if not tokenizer.rules.compose:  # else tokenizer.json says more than the model does
-            (folder / name).write_bytes(sentencepiece.without_mask(model.read_bytes()))
-        model.unlink()
-    elif name != tokenizer.FILE:
-        return
-    if system.tokenizer_class:
-        _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
-
-
-def _set_tokenizer_class(path: AnyPath, name: str) -> None:
-    settings = json_files.read(path)
-    settings["tokenizer_class"] = name
-    path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
->>>>>>> abcee850 (Tokenizers of components, and words that another program has parted)

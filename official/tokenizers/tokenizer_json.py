@@ -5,14 +5,9 @@ of the tokenizers of this project, with the same ids in Python and inside a grap
 
   model      normalizer, pre-tokenizer
   WordPiece  BertNormalizer, BertPreTokenizer
-<<<<<<< HEAD
-  BPE        none or NFC, ByteLevel
+  BPE        none or NFC, ByteLevel, or a Split at words with marks before it
   Unigram    quotes, NFKD, StripAccents or a Replace of the combining marks, Lowercase, NFC with
              Precompiled; WhitespaceSplit, Metaspace
-=======
-  BPE        none or NFC, ByteLevel, or a Split at words with marks before it
-  Unigram    quotes, NFKD, StripAccents, Lowercase, Precompiled; WhitespaceSplit, Metaspace
->>>>>>> 3df6d0bb (Random tokenizers beside the package, and tests of components)
              or Lowercase, white space, NFC; Metaspace (DeBERTa of transformers 5)
 
 Other combinations, and WordLevel, are a `components.Components`: Gemma's and Llama-3's among them.
@@ -34,16 +29,11 @@ special tokens and how many of them are between the texts of a pair. The ids are
 
 import base64
 import dataclasses
-<<<<<<< HEAD
+import functools
 import itertools
 import json
 import unicodedata
-from collections.abc import Mapping, Sequence
-=======
-import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
->>>>>>> abcee850 (Tokenizers of components, and words that another program has parted)
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
@@ -74,12 +64,8 @@ from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-<<<<<<< HEAD
-FILE = "tokenizer.json"
 # The class of transformers that takes the file as it is.
 AS_DESCRIBED = "PreTrainedTokenizerFast"
-=======
->>>>>>> abcee850 (Tokenizers of components, and words that another program has parted)
 _QUOTES = [
     {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
 ]
