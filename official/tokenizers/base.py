@@ -225,9 +225,6 @@ class Tokenizer(abc.ABC):
     keeps_space = False
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = types.MappingProxyType({})
-    # Whether transformers knows all about it from its vocabulary and settings. Otherwise it reads
-    # `tokenizer.json`, with the class that reads nothing else.
-    files_tell = True
     # Whether the mask token takes the white space before it where no file tells.
     _mask_strips = True
     # Of a tokenizer whose texts can be cut into words: it encodes them without a graph.

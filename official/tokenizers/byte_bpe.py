@@ -329,7 +329,6 @@ class ByteBPE(Tokenizer):
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
         self.nfc, self.pattern = nfc, pattern
-        self.files_tell = pattern == GPT2
         splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source, nfc, pattern)
         self._words = WordIds(self._spell)
         self._merges = PairMerges(ids, self.merges)

@@ -160,7 +160,6 @@ class Components(Tokenizer):
     """
 
     FILE = FILE
-    files_tell = False
 
     def __init__(
         self,

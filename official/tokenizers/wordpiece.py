@@ -415,7 +415,7 @@ class WordPiece(Tokenizer):
         if lower_case is None:
             lower_case = not capitals(base, specials)
         self.tokenize_chinese_chars = tokenize_chinese_chars
-        self.do_basic_tokenize = self.files_tell = do_basic_tokenize
+        self.do_basic_tokenize = do_basic_tokenize
         if not do_basic_tokenize:
             lower_case = strip_accents = False
         self.lower_case = lower_case

@@ -452,4 +452,4 @@ def test_switches_of_parted_text_are_in_the_fingerprint_where_they_are_off(tmp_p
     ideographs = tokenizer(lower_case=True, tokenize_chinese_chars=False)
     plain = tokenizer(do_basic_tokenize=False)
     assert len({usual.fingerprint, ideographs.fingerprint, plain.fingerprint}) == 3
-    assert not plain.lower_case and not plain.files_tell
+    assert not plain.lower_case
