@@ -146,7 +146,8 @@ CASED = {**BERT, "lowercase": False}
         ({"tokenizer_class": "BertTokenizer"}, REPLACES, ["the", "city"]),
         # Transformers 5: the class makes the normalizer anew.
         ({"tokenizer_class": "BertTokenizer", "backend": "tokenizers"}, REPLACES, ["the", "film"]),
-        ({"tokenizer_class": "TokenizersBackend", "backend": "tokenizers"}, REPLACES, ["the", "city"]),
+        ({"tokenizer_class": "TokenizersBackend", "backend": "tokenizers"}, REPLACES,
+         ["the", "city"]),
         # No class at all: what is said comes first.
         ({}, CASED, ["[UNK]", "film"]),
         ({"do_lower_case": True}, CASED, ["the", "film"]),
