@@ -180,10 +180,11 @@ def test_report(tmp_path, text):
     assert lines[0].startswith(f"read {size:.1f} of {size:.1f} MB (100%), ")
     assert lines[0].endswith("MB/s, 3 documents")
     assert lines[1].startswith("learning from ") and lines[1].endswith(" of them different")
-    assert lines[2].startswith("wordpiece: 250 pieces, ")
-    assert "unknown in the first 15 lines; fingerprint " in lines[2]
-    assert " to a word and " in lines[2]
-    assert lines[3].startswith(f"wrote {tmp_path / 'out'} in ")
+    assert lines[2].startswith("left out of the alphabet by --character_coverage=0.98: 7 charact")
+    assert lines[3].startswith("wordpiece: 250 pieces, ")
+    assert "unknown in the first 15 lines; fingerprint " in lines[3]
+    assert " to a word and " in lines[3]
+    assert lines[4].startswith(f"wrote {tmp_path / 'out'} in ")
     build(text, tmp_path / "bpe", "bpe", report=lines.append, max_lines=10)
     assert "learning from 10 of 15 lines" in lines
 
