@@ -369,7 +369,8 @@ class _Reader:
         replace_quotes, remove_marks, order = False, False, list[int]()
         charsmap = NO_REPLACEMENTS
         composes = False
-        for step, after in itertools.zip_longest(steps, steps[1:], fillvalue={}):
+        nothing: dict[str, Any] = {}
+        for step, after in itertools.zip_longest(steps, steps[1:], fillvalue=nothing):
             if step == {"type": NFC} and after.get("type") == "Precompiled":
                 composes = True  # which these replacements do as well: see `_sentencepiece`
                 continue
