@@ -314,6 +314,7 @@ MPNET = System(
         only={**ONLY, "relative_attention_num_buckets": _MPNET_BUCKETS},
         also={"relative_attention_num_buckets": _MPNET_BUCKETS},
         padded_positions=True,
+        padding_id=1,
     ),
     prefix="mpnet.",
     encoder_rows=_mpnet_rows,

@@ -112,6 +112,8 @@ class EncoderKeys:
       only: keys that change what the network computes, and the only supported values.
       also: keys with fixed values that are written.
       padded_positions: whether the first position is the padding token's id plus one.
+      padding_id: the id that the classes of transformers count as padding, whatever config.json
+        says; None = it says the id.
       projected: whether a projection follows the embeddings whatever their size.
     """
 
@@ -129,6 +131,7 @@ class EncoderKeys:
         default_factory=lambda: {"position_embedding_type": "absolute"}
     )
     padded_positions: bool = False
+    padding_id: int | None = None
     projected: bool = False
 
     def fields(self, config: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -161,7 +164,9 @@ class EncoderKeys:
                 self._check_projection(fields["hidden_size"], f"{source}: ")
                 fields["embedding_size"] = None
             if self.padded_positions:
-                fields["position_offset"] = config.get("pad_token_id", 1) + 1
+                pad_id = config.get("pad_token_id", 1)
+                self._check_padding(pad_id, f"{source}: pad_token_id")
+                fields["position_offset"] = pad_id + 1
                 fields["max_positions"] -= fields["position_offset"]
         return fields
 
@@ -240,6 +245,7 @@ class EncoderKeys:
         if not self.epsilon:
             form["norm_epsilon"] = EPSILON
         if self.padded_positions:
+            self._check_padding(pad_id, "the padding token's id")
             form["position_offset"] = pad_id + 1
         for field, only in form.items():
             value = getattr(encoder, field)
@@ -249,6 +255,14 @@ class EncoderKeys:
             self._check_projection(encoder.hidden_size, "encoder.")
         if "segment_types" in self.sizes and not encoder.segment_types:
             raise UserError(f"encoder.segment_types: {self.title} has 1 or more, not 0")
+
+    def _check_padding(self, pad_id: int, place: str) -> None:
+        if self.padding_id not in (None, pad_id):
+            raise UserError(
+                f"{place}: {pad_id}: {self.title} of transformers takes the token {self.padding_id} "
+                f"for padding when it counts positions, whatever its config says. A vocabulary "
+                f"whose padding token has the id {self.padding_id} can be converted"
+            )
 
     def _check_projection(self, size: int, place: str) -> None:
         if self.projected:

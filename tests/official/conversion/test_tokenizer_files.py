@@ -8,9 +8,10 @@ import pytest
 
 from official import tokenizers
 from official.config.encoders import TransformerConfig
-from official.conversion import converted_model, gpt2, huggingface, tokenizer_files
+from official.conversion import bert, converted_model, gpt2, huggingface, tokenizer_files
 from official.tokenizers import tokenizer_json
 from official.utils import json_files
+from official.utils.errors import UserError
 from tests import GOLDEN
 from tests.official.conversion import systems, xlnets
 from tfrecords_tools.vocabulary import builder
@@ -71,6 +72,15 @@ def test_the_length_is_that_of_the_model_and_not_of_its_source(tmp_path):
 
     settings, _ = written(tmp_path, "roberta_bare", fine_tuned)
     assert settings["model_max_length"] == 9
+
+
+def test_an_mpnet_is_refused_whose_padding_has_another_id_than_transformers_counts():
+    wrong = "padding token's id: 0: an MPNet of transformers takes the token 1 for padding"
+    with pytest.raises(UserError, match=wrong):
+        bert.MPNET.encoder.check(TransformerConfig(vocab_size=9, relative_buckets=32), pad_id=0)
+    config = systems.load("mpnet_bare")[0]
+    with pytest.raises(UserError, match="pad_token_id: 0: an MPNet of transformers"):
+        bert.MPNET.encoder.fields({**config, "pad_token_id": 0}, "config.json")
 
 
 def test_a_vocabulary_of_mpnet_alone_has_two_separators_and_roberta_s_tokens(tmp_path):
