@@ -259,9 +259,10 @@ class EncoderKeys:
     def _check_padding(self, pad_id: int, place: str) -> None:
         if self.padding_id not in (None, pad_id):
             raise UserError(
-                f"{place}: {pad_id}: {self.title} of transformers takes the token {self.padding_id} "
-                f"for padding when it counts positions, whatever its config says. A vocabulary "
-                f"whose padding token has the id {self.padding_id} can be converted"
+                f"{place}: {pad_id}: {self.title} of transformers takes the token "
+                f"{self.padding_id} for padding when it counts positions, whatever its config "
+                f"says. A vocabulary whose padding token has the id {self.padding_id} can be "
+                "converted"
             )
 
     def _check_projection(self, size: int, place: str) -> None:
