@@ -247,7 +247,7 @@ def test_commands(release, tmp_path):
         "official.convert", "--source=elmo", f"--input={release}", f"--output={tmp_path}/model",
         f"--vocab={tmp_path}/vocabulary.txt", status=0,
     )  # fmt: skip
-    assert done.stdout.splitlines()[-1].endswith("parameters") and "105,120" in done.stdout
+    assert done.stdout.splitlines()[0].endswith(" 105,120 parameters")
     done = commands.run(
         "official.convert", "--target=elmo", f"--input={tmp_path}/model",
         f"--output={tmp_path}/files", status=0,
