@@ -1,4 +1,4 @@
-"""Sets of characters by their properties in Unicode; `official.utils.make_unicode_tables` made it.
+"""Sets of characters by their properties in Unicode; `tests.make_unicode_tables` made it.
 
 They are lists, so that all versions of Python and TensorFlow, which have the tables of several
 versions of Unicode, split a text in the same way. Each set is a string of code points and ranges

@@ -6,8 +6,9 @@ import unicodedata
 import numpy as np
 import pytest
 
-from official.utils import character_sets, make_unicode_tables
+from official.utils import character_sets
 from official.utils import unicode_tables as tables
+from tests import make_unicode_tables
 
 # Characters that Python's version of Unicode has, and no category of which has changed since.
 CATEGORIES = [unicodedata.category(chr(code)) for code in range(character_sets.CODES)]

@@ -1,7 +1,7 @@
 """Writes `official/utils/unicode_tables.py` from the properties of Unicode.
 
-python -m official.utils.make_unicode_tables            # writes the module
-python -m official.utils.make_unicode_tables --check    # the status is 1 if it is out of date
+python -m tests.make_unicode_tables            # writes the module
+python -m tests.make_unicode_tables --check    # the status is 1 if it is out of date
 
 The properties are those of the package `regex`, which names its version of Unicode. Nothing else
 here needs this package. What is added to the properties, or taken from them, has its reason here.
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-MODULE = Path(__file__).with_name("unicode_tables.py")
+MODULE = Path(__file__).parents[1] / "official" / "utils" / "unicode_tables.py"
 _WIDTH = 100
 _HEAD = '''\
-"""Sets of characters by their properties in Unicode; `official.utils.make_unicode_tables` made it.
+"""Sets of characters by their properties in Unicode; `tests.make_unicode_tables` made it.
 
 They are lists, so that all versions of Python and TensorFlow, which have the tables of several
 versions of Unicode, split a text in the same way. Each set is a string of code points and ranges
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if MODULE.read_text(encoding="utf-8") == made:
         return 0
-    print(f"{MODULE} is out of date: python -m official.utils.make_unicode_tables", file=sys.stderr)
+    print(f"{MODULE} is out of date: python -m tests.make_unicode_tables", file=sys.stderr)
     return 1
 
 
