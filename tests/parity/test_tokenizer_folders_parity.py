@@ -12,6 +12,10 @@ NOT_WRITTEN = {"vocab", "merges", "_spm_precompiled_charsmap", "args", "kwargs"}
 NOT_WRITTEN |= {f"{p}.Sequence.{steps}" for p, steps in folder_keys.PARTS.items()}
 
 
+# They ask for types, and give 0 to both texts of a pair.
+ONE_TYPE = ("PhobertTokenizer", "BertweetTokenizer")
+
+
 @pytest.mark.parametrize(("name", "version"), [("hf", 0), ("hf5", 1)])
 def test_every_key_and_component_has_a_row(request, name, version, tmp_path):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
@@ -34,4 +38,5 @@ def test_every_key_and_component_has_a_row(request, name, version, tmp_path):
     assert len(found["classes"]) == len(classes)
     for each, (lower_case, types) in found["classes"].items():
         ours = folder_classes.CLASSES[each]
+        types = types and each not in ONE_TYPE
         assert (ours.lower_case, ours.types[version]) == (lower_case, types), each
