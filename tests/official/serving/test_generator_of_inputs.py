@@ -19,6 +19,7 @@ from official.serving import saved_model
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
 from official.serving.served_model import ServedModel
+from official.tokenizers.pair_forms import PairForm
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
@@ -34,6 +35,7 @@ TOKENIZER = SimpleNamespace(
     sep_id=1,
     unk_id=2,
     vocab_size=SIZE,
+    pairs=PairForm(),
     encode=lambda texts: [np.array([ord(c) - ord("a") for c in text], int) for text in texts],
     decode=lambda ids: "".join(chr(i + ord("a")) for i in ids),
 )
