@@ -298,6 +298,24 @@ def rename(source: str, target: str) -> None:
     retried(target, work)
 
 
+def remove(uri: str) -> None:
+    """Removes a remote file.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+    """
+    tried = False
+
+    def work(fs: Any) -> None:
+        nonlocal tried
+        done = tried and not fs.exists(uri)  # by a try that failed later
+        tried = True
+        if not done:
+            fs.remove(uri)
+
+    retried(uri, work)
+
+
 @functools.cache
 def _load_file_systems() -> ModuleType:
     """Returns TensorFlow, which has the file systems of the environment from now on."""

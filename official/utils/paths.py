@@ -284,7 +284,7 @@ class RemotePath(os.PathLike):
     def unlink(self, missing_ok: bool = False) -> None:
         """Removes the file."""
         try:
-            gfile.retried(self._uri, lambda fs: fs.remove(self._uri))
+            gfile.remove(self._uri)
         except FileNotFoundError:
             if not missing_ok:
                 raise

@@ -149,7 +149,7 @@ def test_cached_logits_are_those_of_the_whole_sequence():
     for row in range(3):
         real = golden["token_ids"][row][golden["padding_mask"][row]]
         whole = scored(real, tokens[row, :-1])
-        np.testing.assert_allclose(np.stack(found)[:, row], whole, atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(np.stack(found)[:, row], whole, atol=1e-4, rtol=1e-4)
 
 
 def test_long_texts_are_cut_and_keep_their_end():

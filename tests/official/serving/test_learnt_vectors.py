@@ -39,7 +39,7 @@ def write(folder, encoder=None, **options):
         )
     variables = {path: np.asarray(v) for path, v in model.variables_by_path().items()}
     model_folder.write_new(config, bare.tokenizer, variables, folder)
-    length = min(encoder.max_positions, 64)
+    length = model_folder.max_length(folder, config)
     batch = pack_texts([tf.constant(TEXTS)], bare.tokenizer, length, encoder.text_layout)
     batch = {name: value[:, None] for name, value in batch.items()}
     ready = model.prepare({**batch, "example_weights": tf.ones(4)})

@@ -240,6 +240,23 @@ def test_a_rename_that_was_done_before_it_failed(ram, monkeypatch):
     assert len(calls) == 1 and (ram / "b").read_text() == "text"
 
 
+def test_a_removal_that_was_done_before_it_failed(ram, monkeypatch):
+    (ram / "a").write_text("text")
+    real, calls = tf.io.gfile.remove, []
+    monkeypatch.setattr(gfile.time, "sleep", lambda seconds: None)
+
+    def remove(*args):
+        calls.append(args)
+        real(*args)
+        raise tf.errors.UnavailableError(None, None, "no answer")
+
+    monkeypatch.setattr(tf.io.gfile, "remove", remove)
+    (ram / "a").unlink()
+    assert len(calls) == 1 and not (ram / "a").exists()
+    with pytest.raises(FileNotFoundError):
+        (ram / "a").unlink()
+
+
 def test_a_file_that_was_not_written_whole_is_refused(ram, monkeypatch):
     (ram / "a").write_text("old")
     cut = tf.io.gfile.GFile(f"{ram}/cut", "wb")
