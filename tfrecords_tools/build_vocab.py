@@ -55,8 +55,9 @@ def define_flags() -> None:
     flags.DEFINE_bool(
         "nfc",
         False,
-        "byte_bpe: compose characters first (NFC), here and wherever the tokenizer is used, for "
-        "text in which accents are characters of their own (files of macOS, PDFs)",
+        "wordpiece, byte_bpe: compose characters first (NFC), here and wherever the tokenizer is "
+        "used, for text in which accents are characters of their own (files of macOS, PDFs); "
+        "unigram and bpe always do",
     )
     flags.DEFINE_bool(
         "normalize_text",

@@ -51,7 +51,7 @@ from official.tokenizers.byte_vocabulary import (
     read_pieces,
     spelling,
 )
-from official.tokenizers.composition import NFC
+from official.tokenizers.composition import FORM, NFC
 from official.tokenizers.file_formats import find_specials, switch
 from official.tokenizers.pair_forms import PairForm
 from official.tokenizers.pair_merges import LONGEST, PairMerges
@@ -107,7 +107,6 @@ _KINDS = bytes(
     for byte in range(256)
 )
 _ANY = 7  # all kinds
-_FORM = "unicode_normalization"  # the setting
 _BMP_END, _END = 0xFFFF, 0x10FFFF
 _SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
@@ -350,7 +349,7 @@ class ByteBPE(Tokenizer):
             bool(switch(settings, "add_prefix_space", False)),
             settings,
             str(path),
-            nfc=_named_form(settings, path),
+            nfc=composition.is_named(settings, path),
             pattern=str(settings.get(_PATTERN) or GPT2),
         )
 
@@ -515,7 +514,7 @@ class ByteBPE(Tokenizer):
         }
 
     def _decides(self) -> dict[str, Any]:
-        form = {_FORM: NFC} if self.nfc else {}
+        form = {FORM: NFC} if self.nfc else {}
         form |= {} if self.pattern == GPT2 else {_PATTERN: self.pattern}
         return {"add_prefix_space": self.add_prefix_space, **form}
 
@@ -536,14 +535,6 @@ def _cut(words: bytes, lengths: np.ndarray, some: np.ndarray | None = None) -> l
     if some is not None:
         begins, ends = begins[some], ends[some]
     return [words[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
-
-
-def _named_form(settings: Mapping[str, Any], path: AnyPath) -> bool:
-    """Returns whether the settings beside a vocabulary name the form NFC."""
-    form = settings.get(_FORM)
-    if form not in (None, NFC):
-        raise UserError(f"{path}: {_FORM}: {form!r} in its settings is not supported, only {NFC!r}")
-    return form == NFC
 
 
 def _decoded(texts: tf.Tensor) -> list[str]:

@@ -3,13 +3,32 @@
 Shapes: N texts, C characters of all texts; a ragged dimension is written None.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
 NFC = "NFC"
+FORM = "unicode_normalization"  # the setting
 # What can become a part of the character before it: marks, and the second and third parts of Korean
 # syllables.
 _JOINS = r"[\pM\x{1160}-\x{11ff}]"
+
+
+def is_named(settings: Mapping[str, Any], path: AnyPath) -> bool:
+    """Returns whether the settings beside a vocabulary name the form NFC.
+
+    Raises:
+      UserError: they name another form.
+    """
+    form = settings.get(FORM)
+    if form not in (None, NFC):
+        raise UserError(f"{path}: {FORM}: {form!r} in its settings is not supported, only {NFC!r}")
+    return form == NFC
 
 
 def composed(texts: tf.Tensor) -> tf.Tensor:

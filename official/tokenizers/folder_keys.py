@@ -109,7 +109,7 @@ _SETTINGS = [
         last_blank=f"{_OWN}: a rule of SentencePiece",
         prepend_scheme=f"{_OWN}: a rule of SentencePiece",
         strip_left=f"{_OWN}: a rule of SentencePiece",
-        unicode_normalization=f"{_OWN}: the form of Unicode of byte-level BPE",
+        unicode_normalization=f"{_OWN}: the form of Unicode of WordPiece and byte-level BPE",
         split_punctuation=f"{_OWN}: whether signs are words",
     ),
     Row(

@@ -4,7 +4,7 @@ transformers 5 saves it in place of all other files of a vocabulary. What it des
 of the tokenizers of this project, with the same ids in Python and inside a graph:
 
   model      normalizer, pre-tokenizer
-  WordPiece  BertNormalizer, BertPreTokenizer
+  WordPiece  BertNormalizer, BertPreTokenizer; of this project's own folders with NFC before
   BPE        none or NFC, ByteLevel, or a Split at words with marks before it
   Unigram    quotes, NFKD, StripAccents or a Replace of the combining marks, Lowercase, NFC with
              Precompiled; WhitespaceSplit, Metaspace
@@ -53,7 +53,7 @@ from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import GPT2, WITH_MARKS, ByteBPE
 from official.tokenizers.components import FILE as FILE
 from official.tokenizers.components import Components, ComponentSplitter
-from official.tokenizers.composition import NFC
+from official.tokenizers.composition import FORM, NFC
 from official.tokenizers.pair_forms import ONE, SEPARATORS
 from official.tokenizers.post_processors import PostProcessor
 from official.tokenizers.sentencepiece import PREPEND, SentencePiece, replaced
@@ -284,6 +284,9 @@ class _Reader:
         prefix = "continuing_subword_prefix"
         self._only(f"model.{prefix}", self._model.get(prefix, "##"), wordpiece.CONTINUES)
         steps = self._steps("normalizer", "normalizers")
+        # Folders of others with these steps are `Components`.
+        nfc = steps[:1] == [{"type": NFC}] and self._settings.get(FORM) == NFC
+        steps = steps[nfc:]
         limit = self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)
         if type(limit) is not int or not 1 <= limit <= wordpiece.MOST_CHARACTERS:
             wanted = f"a whole number from 1 to {wordpiece.MOST_CHARACTERS:,}"
@@ -295,6 +298,7 @@ class _Reader:
                 source=str(self._path),
                 max_input_chars_per_word=limit,
                 do_basic_tokenize=False,
+                nfc=nfc,
             )
         if [step["type"] for step in steps] != ["BertNormalizer"]:
             raise self._refused("normalizer", self._described.get("normalizer"), "BertNormalizer")
@@ -311,6 +315,7 @@ class _Reader:
             str(self._path),
             limit,
             bool(steps[0].get("handle_chinese_chars", True)),
+            nfc=nfc,
         )
 
     def _byte_bpe(self) -> ByteBPE:
@@ -716,8 +721,9 @@ def _wordpiece(tokenizer: WordPiece) -> dict[str, Any]:
         "lowercase": tokenizer.lower_case,
     }
     basic = tokenizer.do_basic_tokenize
+    steps = [{"type": NFC}] if tokenizer.nfc else []
     return {
-        "normalizer": normalizer if basic else None,
+        "normalizer": _sequence([*steps, normalizer] if basic else steps),
         "pre_tokenizer": {"type": "BertPreTokenizer"} if basic else _AT_WHITE_SPACE,
         "decoder": {"type": "WordPiece", "prefix": wordpiece.CONTINUES, "cleanup": True},
         "model": {

@@ -18,6 +18,9 @@ Juman++, jieba). With `tokenize_chinese_chars` false, Chinese characters are par
 words. With `do_basic_tokenize` false, text is split at white space alone, and nothing is cleaned or
 lower-cased, as in `BertTokenizer` of transformers 4; its fast tokenizer does not know the setting.
 
+With `nfc`, characters are composed before all else: "e" and an accent become "é" (Unicode's form
+NFC). No class of transformers has this, but `tokenizer.json` has.
+
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
 unless the special ids are asked for. The tokenizers of transformers return the special id. They
 differ in two other details, where this tokenizer follows the release: both lower-case character by
@@ -34,8 +37,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import added_tokens, file_formats, offsets
+from official.tokenizers import added_tokens, composition, file_formats, offsets
 from official.tokenizers.base import Splitter, Tokenizer
+from official.tokenizers.composition import FORM, NFC
 from official.tokenizers.file_formats import capitals, find_specials, switch
 from official.tokenizers.word_ids import LONGEST, WordIds
 from official.utils.errors import UserError
@@ -260,13 +264,15 @@ class WordPieceSplitter(Splitter):
         max_characters: int,
         ideographs_alone: bool = True,
         basic: bool = True,
+        nfc: bool = False,
     ):
         super().__init__()
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._max_characters = max_characters
         self._ideographs_alone, self._basic = ideographs_alone, basic
-        self.normalizes = basic
+        self._nfc = nfc
+        self.normalizes = basic or nfc
         if not (ideographs_alone and basic):
             alone, space = (SIGNS, BLANK) if basic else ("", offsets.WHITE_SPACE[1:-1])
             self._words_to_ids = PartedWords(pieces, unk, max_characters, alone, space)
@@ -280,8 +286,20 @@ class WordPieceSplitter(Splitter):
             unknown_token=unk,
         )
 
+    def composed(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns strings [N] in the form NFC, if the tokenizer has it."""
+        return composition.composed(texts) if self._nfc else texts
+
+    def _composed_characters(
+        self, characters: tf.RaggedTensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Returns what each of C characters becomes so, and which are parts of another: [C]."""
+        if self._nfc:
+            return composition.composed_by_character(characters)
+        return characters, tf.zeros_like(characters.values, tf.bool)
+
     def _cleaned(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns strings [N] as they are split into words."""
+        """Returns composed strings [N] as they are split into words."""
         if not self._basic:
             return texts
         if not self._ideographs_alone:  # words are made, and found to be long, later
@@ -290,12 +308,12 @@ class WordPieceSplitter(Splitter):
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
-        return self._words_to_ids.tokenize(self._cleaned(texts))
+        return self._words_to_ids.tokenize(self._cleaned(self.composed(texts)))
 
     def split_lines(self, texts: Sequence[bytes]) -> tf.RaggedTensor:
         """Returns the ids of all L lines of texts, int32 [L, None].
 
-        A text of words, each in a line, is cleaned faster than the words.
+        A text of words, each in a line, is cleaned faster than the words. They are composed before.
         """
         cleaned = self._cleaned(tf.constant(texts))
         lines = [line for text in cleaned.numpy() for line in text.split(b"\n")]
@@ -303,6 +321,9 @@ class WordPieceSplitter(Splitter):
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Splitter`. As in the `tokenizers` package, blanks part Chinese characters."""
+        return self._normalized(self.composed(texts))
+
+    def _normalized(self, texts: tf.Tensor) -> tf.Tensor:
         if not self._basic:
             return texts
         cleaned = _clean(texts, self._lower_case, self._strip_accents)
@@ -315,28 +336,31 @@ class WordPieceSplitter(Splitter):
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """See `Splitter`."""
-        cleaned = characters.with_values(self.normalized(characters.values))
-        return cleaned, _accents(characters.values, cleaned.values)
+        composed, parts = self._composed_characters(characters)
+        cleaned = characters.with_values(self._normalized(composed.values))
+        return cleaned, parts | _accents(characters.values, cleaned.values)
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; a removed accent belongs to its letter."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
+        composed, parts = self._composed_characters(characters)
+        texts = self.composed(texts)
         if not self._basic:
             ids, starts, ends = self._words_to_ids.tokenize_with_offsets(texts)
-            origins = offsets.origins(characters)
+            origins = offsets.origins(composed, parts)
             return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
-        cleaned = _clean(characters.values, self._lower_case, self._strip_accents)  # [C]
-        accents = _accents(characters.values, cleaned)
+        cleaned = _clean(composed.values, self._lower_case, self._strip_accents)  # [C]
+        accents = parts | _accents(characters.values, cleaned)
         origins = offsets.origins(characters.with_values(cleaned), accents)
         whole = _clean(texts, self._lower_case, self._strip_accents)
         if not self._ideographs_alone:
             ids, starts, ends = self._words_to_ids.tokenize_with_offsets(whole)
             return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
-        parts = tf.strings.unicode_split(whole, "UTF-8")
-        short, long, runs = _shortened(parts, self._max_characters)
-        sizes = tf.strings.length(parts.values)
+        left = tf.strings.unicode_split(whole, "UTF-8")
+        short, long, runs = _shortened(left, self._max_characters)
+        sizes = tf.strings.length(left.values)
         origins = _shortened_origins(origins, tf.repeat(long, sizes), tf.repeat(runs, sizes))
-        texts = offsets.joined(parts.with_values(short))
+        texts = offsets.joined(left.with_values(short))
         ids, starts, ends = self._words_to_ids.tokenize_with_offsets(texts)
         return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
 
@@ -375,6 +399,7 @@ class WordPiece(Tokenizer):
       max_input_chars_per_word: longer words are unknown.
       tokenize_chinese_chars: whether each Chinese character is a word.
       do_basic_tokenize: whether text is cleaned and split at signs, and not at white space alone.
+      nfc: whether characters are composed first.
     """
 
     FILE = "vocab.txt"
@@ -390,6 +415,7 @@ class WordPiece(Tokenizer):
         max_input_chars_per_word: int = RELEASE_LIMIT,
         tokenize_chinese_chars: bool = True,
         do_basic_tokenize: bool = True,
+        nfc: bool = False,
     ):
         """Makes a tokenizer from a list of pieces.
 
@@ -403,6 +429,7 @@ class WordPiece(Tokenizer):
           max_input_chars_per_word: longer words are unknown.
           tokenize_chinese_chars: see the class.
           do_basic_tokenize: see the class; False = nothing is lower-cased.
+          nfc: whether characters are composed first (Unicode's form NFC).
 
         Raises:
           UserError: the vocabulary is empty, has an empty or duplicate piece, or lacks special
@@ -415,7 +442,7 @@ class WordPiece(Tokenizer):
         if lower_case is None:
             lower_case = not capitals(base, specials)
         self.tokenize_chinese_chars = tokenize_chinese_chars
-        self.do_basic_tokenize = do_basic_tokenize
+        self.do_basic_tokenize, self.nfc = do_basic_tokenize, nfc
         if not do_basic_tokenize:
             lower_case = strip_accents = False
         self.lower_case = lower_case
@@ -430,12 +457,19 @@ class WordPiece(Tokenizer):
                 max_input_chars_per_word,
                 tokenize_chinese_chars,
                 do_basic_tokenize,
+                nfc,
             )
         except RuntimeError:  # there is no piece but special tokens
             raise UserError(f"{source} has only special tokens: is it complete?") from None
         if do_basic_tokenize:  # otherwise a sign does not end a word
             self._words = WordIds(self._spell, self.lower_case)
         super().__init__(pieces, specials, splitter, settings, len(base))
+
+    def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        # Composed before ASCII letters are lower-cased: "ǰ" is one character, and "J̌" is two.
+        if self.nfc and not all(text.isascii() for text in texts):
+            texts = self._splitter.composed(tf.constant(texts, tf.string)).numpy().tolist()
+        return words.split(texts)
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of words, int32, and their row splits, [K + 1]; see `WordIds`."""
@@ -475,6 +509,7 @@ class WordPiece(Tokenizer):
             limit,
             switch(settings, IDEOGRAPHS_ALONE, True),
             switch(settings, BASIC, True),
+            composition.is_named(settings, path),
         )
         tokenizer.notes = tuple(notes)
         return tokenizer
@@ -513,7 +548,11 @@ class WordPiece(Tokenizer):
             decides[IDEOGRAPHS_ALONE] = False
         if not self.do_basic_tokenize:
             decides[BASIC] = False
+        if self.nfc:
+            decides[FORM] = NFC
         return decides
 
     def _for_others(self) -> dict[str, Any]:
-        return {"tokenizer_class": "BertTokenizer", IDEOGRAPHS_ALONE: True}
+        # No class of transformers composes characters, but `tokenizer.json` may say it.
+        name = "PreTrainedTokenizerFast" if self.nfc else "BertTokenizer"
+        return {"tokenizer_class": name, IDEOGRAPHS_ALONE: True}

@@ -3,12 +3,14 @@
 import collections
 import json
 import shutil
+import unicodedata
 
 import numpy as np
 
 import official
 from official import tokenizers
-from official.conversion import converted_model, huggingface
+from official.config.encoders import TransformerConfig
+from official.conversion import bert, converted_model, huggingface, tokenizer_files
 from official.tokenizers import byte_bpe, tokenizer_json
 from tests import ROOT
 from tests.official.tokenizers.test_tokenizer_json import alone
@@ -172,6 +174,44 @@ def test_words_with_marks(hf, hf5, tmp_path):
     again = tokenizers.load(alone)
     assert isinstance(again, tokenizers.ByteBPE) and again.pattern == "marks"
     assert again.fingerprint == made.fingerprint
+
+
+def test_composed_words(hf, hf5, tmp_path):
+    """WordPiece that composes characters has the same ids in both versions, and comes back."""
+    texts = sorted({row["text"] for row in golden()["cased"]} - {""})
+    texts = [text for text in texts if "\u03a3" not in text]
+    texts += [unicodedata.normalize("NFD", text) for text in texts]
+    encoder = TransformerConfig(**{"vocab_size": 16, "hidden_size": 8, "num_layers": 1,
+                                   "num_heads": 1, "intermediate_size": 8})  # fmt: skip
+    ours = {}
+    for name, options in {
+        "cased": {"lower_case": False},
+        "accents": {"lower_case": True, "strip_accents": False},
+        "uncased": {"lower_case": True},
+    }.items():
+        made = tokenizers.WordPiece(
+            golden()["vocabulary"], max_input_chars_per_word=100, nfc=True, **options
+        )
+        (tmp_path / name).mkdir()
+        tokenizer_files.save(made, tmp_path / name, bert.BERT, encoder, 512)
+        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "bert"}))
+        ours[name] = [row.tolist() for row in made.encode(texts, special=True)]
+        plain = tokenizers.WordPiece(golden()["vocabulary"], **options)
+        assert name == "uncased" or ours[name] != [
+            row.tolist() for row in plain.encode(texts, special=True)
+        ]
+        for removed in ((), ("vocab.txt",)):  # as transformers 5 saves it
+            for file in removed:
+                (tmp_path / name / file).unlink()
+            again = tokenizers.load(tmp_path / name, foreign=True)
+            assert isinstance(again, tokenizers.WordPiece)
+            assert again.fingerprint == made.fingerprint
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    for reference in (hf, hf5):
+        reference.run("hf_tokenizer_json.py", tmp_path, *ours)
+        for name, theirs in json.loads((tmp_path / "again.json").read_text()).items():
+            for library, ids in theirs.items():
+                assert ids == ours[name], (reference.name, name, library)
 
 
 def golden() -> dict:

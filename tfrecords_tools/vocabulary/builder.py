@@ -37,6 +37,7 @@ _LINES_AT_ONCE = 10_000
 LONG_RUN = 12
 _COUNTED_LINES = 50_000  # of a sample, whose characters are counted
 _SENTENCEPIECE = ("unigram", "bpe")
+_COMPOSES = ("wordpiece", "byte_bpe")  # the kinds that `--nfc` is for
 # The kinds that do not change text.
 _KEEPS_CASE = {"byte_bpe": "byte-level BPE keeps", "words": "words keep"}
 
@@ -96,8 +97,13 @@ class Options:
                 f"--pattern={self.pattern} is not for --add_prefix_space, which tokenizer.json "
                 "cannot say with it: remove one of them"
             )
-        if kind != "byte_bpe" and self.nfc:
-            raise UserError(f"--nfc is for --type=byte_bpe, not for {kind}: remove it")
+        if self.nfc and kind not in _COMPOSES:
+            why = (
+                "compose the text before, and every text that the tokenizer gets"
+                if kind == "words"
+                else "its model composes characters already (the rules nmt_nfkc): remove it"
+            )
+            raise UserError(f"--nfc is for --type=wordpiece or byte_bpe, not for {kind}: {why}")
         if kind != "words" and self.split_punctuation:
             raise UserError(f"--split_punctuation is for --type=words, not for {kind}: remove it")
 
@@ -172,7 +178,7 @@ def build(
       added_tokens: a file of tokens that are found in raw text; see `added_tokens.read_lines`.
       text_filters: which documents are left out; None = none are.
       pattern: how byte-level BPE finds words, one of `byte_bpe.PATTERNS`.
-      nfc: whether byte-level BPE composes characters first (NFC).
+      nfc: whether WordPiece and byte-level BPE compose characters first (NFC).
 
     Raises:
       UserError: the input or an option cannot be used, or `output` exists.
@@ -223,9 +229,9 @@ def collect(chunk: DocumentChunk, options: Options) -> Any:
     learner = _learner(options, (chunk.group, chunk.number))
     for document in chunk.documents:
         text = options.without_added(document.text)
+        text = unicodedata.normalize("NFC", text) if options.nfc else text
         if options.kind == "byte_bpe":
             blank = options.add_prefix_space and not document.part
-            text = unicodedata.normalize("NFC", text) if options.nfc else text
             learner.add([" " * blank + text])
         else:
             learner.add(documents.cleaned(text))
@@ -322,7 +328,9 @@ def _learn(
         if line := notes.left_out(characters, pieces, options.coverage):
             report(line)
         pieces = [*pieces, *sentinel_pieces(options.sentinels)]
-        return tokenizers.WordPiece(pieces, options.lower_case, options.strips, options.settings)
+        return tokenizers.WordPiece(
+            pieces, options.lower_case, options.strips, options.settings, nfc=options.nfc
+        )
     pieces, merges = word_vocabularies.learn_byte_bpe(counts, options.vocab_size, report_size)
     return tokenizers.ByteBPE(
         pieces,
@@ -412,7 +420,7 @@ def _notes(options: Options, examples: Sequence[str]) -> list[str]:
     found = [
         _lost_marks(examples) if options.strips else None,
         notes.many_marks(examples) if byte_level and options.pattern == byte_bpe.GPT2 else None,
-        None if composes else notes.not_composed(examples, byte_level),
+        None if composes else notes.not_composed(examples, options.kind in _COMPOSES),
         notes.long_runs(examples) if options.kind == "wordpiece" else None,
     ]
     return [line for line in found if line]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official import tokenizers
-from official.tokenizers import base, file_formats, wordpiece
+from official.tokenizers import added_tokens, base, file_formats, wordpiece
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -447,3 +448,82 @@ def test_switches_of_parted_text_are_in_the_fingerprint_where_they_are_off(tmp_p
     plain = tokenizer(do_basic_tokenize=False)
     assert len({usual.fingerprint, ideographs.fingerprint, plain.fingerprint}) == 3
     assert not plain.lower_case
+
+
+# Of lower-cased "J" and a caron there is one character, and of the two in capitals there is none.
+COMPOSED = [
+    "ế",
+    "##é",
+    "é",
+    "É",
+    "ệ",
+    "각",
+    "##각",
+    "j",
+    "##\u030c",
+    "ǰ",
+    "x",
+    "##̣",
+    "東",
+    "##東",
+    "≠",
+]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"lower_case": True}, {"lower_case": True, "strip_accents": False},
+                {"tokenize_chinese_chars": False}, {"do_basic_tokenize": False}],
+)  # fmt: skip
+def test_characters_may_be_composed_first(tmp_path, options):
+    letters = dict.fromkeys("".join(COMPOSED).replace("#", "") + "aeoxj\u030c\u0301각각")
+    pieces = list(dict.fromkeys([*SPECIAL, *COMPOSED, *letters, *(f"##{c}" for c in letters)]))
+    plain = tokenizers.WordPiece(pieces, **{"lower_case": False, **options})
+    made = tokenizers.WordPiece(pieces, **{"lower_case": False, **options}, nfc=True)
+    assert made.nfc and made.fingerprint != plain.fingerprint
+    made.save(tmp_path / "tok")
+    loaded = tokenizers.load(tmp_path / "tok")
+    assert loaded.fingerprint == made.fingerprint and loaded.nfc
+    texts = [
+        "e\u0302\u0301 x", "e\u0301\u0302", "e\u0323\u0302e\u0301", "J\u030c j\u030c",
+        "\u1100\u1161\u11a8",
+        "x\u0323x \uf900東", "a=\u0338a", "\u0301e \u0301", "",
+        "e\u200b\u0301", "o\0e\u0301 \u212b", "Σe\u0301Σ=a",
+        "e\u0301" * 250,
+    ]  # fmt: skip
+    whole = [unicodedata.normalize("NFC", text) for text in texts]
+    expected = [row.tolist() for row in plain.encode(whole)]
+    assert [row.tolist() for row in plain.encode(texts)] != expected or made.strip_accents
+    for each in (made, loaded):
+        assert [row.tolist() for row in each.encode(texts)] == expected
+        assert tf.function(each.tokenize)(tf.constant(texts)).to_list() == expected
+    rows = made.encode_with_offsets(texts)
+    places = plain.encode_with_offsets(whole)
+    for text, after, (ids, starts, ends), row, (_, firsts, lasts) in zip(
+        texts, whole, rows, expected, places, strict=True
+    ):
+        assert ids.tolist() == row
+        # A token covers what its part of the composed text was composed from.
+        for start, end, first, last in zip(starts, ends, firsts, lasts, strict=True):
+            assert unicodedata.normalize("NFC", text[start:end]) == after[first:last], (text, after)
+
+
+def test_another_form_than_nfc_is_refused(tmp_path):
+    message = "unicode_normalization: 'NFKC' in its settings is not supported, only 'NFC'"
+    with pytest.raises(UserError, match=message):
+        tokenizers.load(write(tmp_path / "tok", settings={"unicode_normalization": "NFKC"}))
+
+
+def test_added_tokens_are_found_in_composed_text():
+    """As in the `tokenizers` package: those that are `normalized`, in the normalized text."""
+    token = added_tokens.AddedToken("caf\u00e9", normalized=True)
+    settings = {added_tokens.LISTED: {token.content: added_tokens.Listed(None, token)}}
+    made = tokenizers.WordPiece([*PIECES, "x"], False, settings=settings, nfc=True)
+    (number,) = made.added
+    text = "x cafe\u0301 x"
+    assert made.encode([text])[0].tolist() == [
+        made.pieces.index("x"),
+        number,
+        made.pieces.index("x"),
+    ]
+    ((ids, starts, ends),) = made.encode_with_offsets([text])
+    assert ids[1] == number and text[starts[1] : ends[1]] == "cafe\u0301"

@@ -1,10 +1,12 @@
 """What the builder of a vocabulary says about a text that the vocabulary suits badly."""
 
+import json
 import unicodedata
 
 import pytest
 
 from official import tokenizers
+from official.tokenizers import components, extension, tokenizer_json
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary import builder, notes
 
@@ -74,12 +76,70 @@ def test_a_pattern_with_marks(tmp_path):
     [
         ("wordpiece", {"pattern": "marks"}, "--pattern=marks is for --type=byte_bpe, not for word"),
         ("byte_bpe", {"pattern": "marks", "add_prefix_space": True}, "is not for --add_prefix_s"),
-        ("unigram", {"nfc": True}, "--nfc is for --type=byte_bpe, not for unigram"),
+        ("unigram", {"nfc": True}, "not for unigram: its model composes characters already"),
+        ("words", {"nfc": True}, "--nfc is for --type=wordpiece or byte_bpe, not for words: compo"),
     ],
 )
 def test_options_that_a_kind_does_not_have(tmp_path, kind, options, message):
     with pytest.raises(UserError, match=message):
         builder.build([str(tmp_path / "no.txt")], tmp_path / "out", kind, 300, **options)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_models_of_sentencepiece_compose_characters(tmp_path, kind):
+    """All that have a composed form, if the marks are in Unicode's order."""
+    (tmp_path / "text.txt").write_text("été à la crème brûlée ab cd ef\n" * 9)
+    made = builder.build([str(tmp_path / "text.txt")], tmp_path / "out", kind, 20)
+    letters = map(chr, (*range(0xD800), *range(0xE000, 0x30000)))
+    letters = [c for c in letters if unicodedata.is_normalized("NFC", c)]
+    pairs = [(unicodedata.normalize("NFD", c), c) for c in letters]
+    apart, whole = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
+    assert len(apart) > 12_000
+    normalized = made.module().normalized
+    assert normalized(list(apart)).numpy().tolist() == normalized(list(whole)).numpy().tolist()
+
+
+def test_composed_words(tmp_path):
+    """A WordPiece of composed characters, in Python, in a graph, and as `tokenizer.json`."""
+    whole = "été à la crème brûlée ếệ\n"
+    decomposed = unicodedata.normalize("NFD", whole)
+    (tmp_path / "text.txt").write_text(decomposed * 9)
+    said: list[str] = []
+    options = {"lower_case": True, "strip_accents": False, "report": said.append}
+    builder.build([str(tmp_path / "text.txt")], tmp_path / "plain", "wordpiece", 40, **options)
+    assert any("--nfc composes them" in line for line in said)
+    said.clear()
+    made = builder.build(
+        [str(tmp_path / "text.txt")], tmp_path / "nfc", "wordpiece", 40, nfc=True, **options
+    )
+    assert not any("not composed" in line for line in said)
+    assert made.nfc and "ệ" in "".join(made.pieces) and "\u0323" not in "".join(made.pieces)
+    (tmp_path / "composed.txt").write_text(whole * 9)
+    same = builder.build(
+        [str(tmp_path / "composed.txt")], tmp_path / "same", "wordpiece", 40, **options
+    )
+    assert same.pieces == made.pieces
+    loaded = tokenizers.load(tmp_path / "nfc")
+    first, second = loaded.encode([whole, decomposed])
+    assert first.tolist() == second.tolist() and made.unk_id not in first
+    grown = extension.extend(loaded, ["de\u0301ja"]).tokenizer
+    assert grown.nfc and len(grown.encode(["déja"])[0]) == 1
+    described = tokenizer_json.described(loaded)
+    assert [step["type"] for step in described["normalizer"]["normalizers"]] == [
+        "NFC", "BertNormalizer",
+    ]  # fmt: skip
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    settings = (tmp_path / "nfc" / "tokenizer_config.json").read_text()
+    (folder / "tokenizer_config.json").write_text(settings)
+    again = tokenizers.load(folder)
+    assert isinstance(again, tokenizers.WordPiece) and again.fingerprint == made.fingerprint
+    # Of another tool, which does not name the form in its settings, it is of components.
+    (folder / "tokenizer_config.json").unlink()
+    other = tokenizers.load(folder)
+    assert isinstance(other, components.Components)
+    assert other.encode([decomposed])[0].tolist() == second.tolist()
 
 
 def test_composed_characters(tmp_path):
