@@ -1,6 +1,6 @@
 """Counts the texts to which transformers gives other ids than a tokenizer of this project.
 
-python -m benchmarks.written_tokenizers --texts=FOLDER [--number=3000] [--vocab_size=2000]
+python -m benchmarks.written_tokenizers --texts=FOLDER [--number=3000] [--vocab_size=4000] [--kinds=A,B]
 
 FOLDER has text files, one for each language; a line is a text. A tokenizer of each kind is learned
 from them and written as `official.convert --target=hf` does. For each text are compared: the ids in
@@ -16,6 +16,7 @@ import itertools
 import json
 import subprocess
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -144,18 +145,31 @@ def inside(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> dict[str, l
 
 
 def _sliced(tokenizer: tokenizers.Tokenizer, text: str, ids, starts, ends) -> Iterator[bool]:
-    """Yields for each token whether its slice of the text becomes its piece."""
+    """Yields for each token whether its slice of the text becomes its piece.
+
+    A token that ends with a part of a character (Lao "ເຫ" of "ເໝ", whose "ໝ" becomes "ຫມ") has the
+    offsets of the characters before it.
+    """
     slices = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    if tokenizer.module().normalizes and slices:
-        normal = [t.decode() for t in tokenizer.module().normalized(tf.constant(slices)).numpy()]
-    else:
-        normal = slices
+    normal = _normalized(tokenizer, slices)
+    longer = _normalized(
+        tokenizer, [text[start : end + 1] for start, end in zip(starts, ends, strict=True)]
+    )
     last = 0
-    for token, start, end, part in zip(ids, starts, ends, normal, strict=True):
+    for token, start, end, part, more in zip(ids, starts, ends, normal, longer, strict=True):
         piece = tokenizer.spellings[token].decode("utf-8", "replace").strip().replace("▁", "")
         whole = "�" in piece or token == tokenizer.unk_id or piece in part
+        whole |= len(more) > len(part) + 1 and piece in more
         yield whole and last <= start <= end <= len(text)
         last = start
+
+
+def _normalized(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> list[str]:
+    if getattr(tokenizer, "nfc", False):
+        return [unicodedata.normalize("NFC", text) for text in texts]
+    if tokenizer.module().normalizes and texts:
+        return [t.decode() for t in tokenizer.module().normalized(tf.constant(texts)).numpy()]
+    return list(texts)
 
 
 def compare(

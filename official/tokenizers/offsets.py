@@ -22,8 +22,9 @@ class Tokens(NamedTuple):
     """The tokens of texts and their offsets.
 
     A token for a part of a character (a byte, or one of the signs that spell "½") has the offsets
-    of the whole character, so several tokens may have the same offsets. White space around a token
-    does not belong to it, unless the token is white space only.
+    of the whole character, so several tokens may have the same offsets. One that ends with such a
+    part has those of the characters before it. White space around a token does not belong to it,
+    unless the token is white space only.
 
     Attributes:
       ids: int32 [N, None].
