@@ -1,6 +1,7 @@
 """Counts the texts to which transformers gives other ids than a tokenizer of this project.
 
-python -m benchmarks.written_tokenizers --texts=FOLDER [--number=3000] [--vocab_size=4000] [--kinds=A,B]
+python -m benchmarks.written_tokenizers --texts=FOLDER [--number=3000] [--vocab_size=4000]
+  [--kinds=wordpiece,...]
 
 FOLDER has text files, one for each language; a line is a text. A tokenizer of each kind is learned
 from them and written as `official.convert --target=hf` does. For each text are compared: the ids in
