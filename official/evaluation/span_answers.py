@@ -1,7 +1,8 @@
 """Answers of questions from the spans of windows: their files and metrics.
 
 The best spans of all windows of a question are combined. Each text is kept once, as a slice of the
-original context. The null score is the lowest one of all windows, because the answer may be in any
+original context, which ends between a letter and its vowel sign only in folders of before
+`span_bounds`. The null score is the lowest one of all windows, because the answer may be in any
 of them. This is the method of the releases of BERT and XLNet, except that all pairs of a start and
 an end are considered instead of the pairs of the twenty best of each.
 
@@ -19,6 +20,8 @@ from official.config.heads import SpanAnswerConfig
 from official.data import ShardDataset
 from official.evaluation import rows, squad_metrics
 from official.shards import side_texts
+from official.tasks import GRAPHEMES
+from official.tokenizers import text_words
 from official.utils import atomic
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -85,10 +88,10 @@ class Scorer:
         self.questions = side_texts.read_questions(source.folder, source.split, source.manifest)
         contexts = list(dict.fromkeys(question.context for question in self.questions.values()))
         tokens = source.tokenizer.encode_with_offsets(contexts)
-        self._offsets = {
-            context: (starts, ends)
-            for context, (_, starts, ends) in zip(contexts, tokens, strict=True)
-        }
+        bounds = [(starts, ends) for _, starts, ends in tokens]
+        if source.task.span_bounds == GRAPHEMES:
+            bounds = text_words.whole_grapheme_spans(contexts, bounds)
+        self._offsets = dict(zip(contexts, bounds, strict=True))
 
     def results(self, outputs: Mapping[str, np.ndarray]) -> list[Result]:
         """Returns the best spans of each question that has windows, in the order of the questions.

@@ -35,7 +35,8 @@ _HEAD_KEYS = (
 )
 _TASK_KEYS = (
     *("name", "kind", "pair", "labels", "best", "blank", "no_answers"),
-    *("doc_stride", "max_query_length", "split_words", "choice_first", "max_choice_length"),
+    *("doc_stride", "max_query_length", "span_bounds", "split_words"),
+    *("choice_first", "max_choice_length"),
 )
 
 

@@ -14,6 +14,7 @@ from official.tasks import named_tasks
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
     AVERAGE,
+    GRAPHEMES,
     LETTERS,
     SPLITS,
     Columns,
@@ -32,6 +33,7 @@ from official.utils.errors import UserError
 __all__ = [
     "AVERAGE",
     "GENERIC",
+    "GRAPHEMES",
     "KINDS",
     "LETTERS",
     "METRICS",

@@ -21,6 +21,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the names of choices, in order
 SEPARATOR = "|"  # between the labels of a text that may have several
 # A metric of several tasks: the mean of the first metric of each. It picks the best checkpoint.
 AVERAGE = "average"
+GRAPHEMES = "graphemes"  # a value of `Description.span_bounds`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Description:
       no_answers: of spans, whether some questions have no answer.
       answer_rule: of questions with spans, how answers are compared; None = as SQuAD does. See
         `official.tasks.answer_rules`.
+      span_bounds: of spans, where answers begin and end: "graphemes" = never between a letter and
+        its vowel sign; None = where tokens do, as in earlier folders.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
       choice_first: of a choice, whether the question and the choice come before the context.
       max_choice_length: of a choice, the largest number of tokens of a question with a choice.
@@ -70,6 +73,7 @@ class Description:
     best: str | None = omitted()
     no_answers: bool | None = omitted()
     answer_rule: str | None = omitted()
+    span_bounds: str | None = omitted()
     blank: bool | None = omitted()
     choice_first: bool | None = omitted()
     max_choice_length: int | None = omitted()
@@ -94,6 +98,8 @@ class Description:
             one_of("split_words", self.split_words, word_rules.RULES)
         if self.answer_rule is not None:
             one_of("answer_rule", self.answer_rule, answer_rules.RULES)
+        if self.span_bounds is not None:
+            one_of("span_bounds", self.span_bounds, (GRAPHEMES,))
         if self.bleu_tokenization is not None:
             one_of("bleu_tokenization", self.bleu_tokenization, metric_settings.TOKENIZATIONS)
         if self.rouge_words is not None:

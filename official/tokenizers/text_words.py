@@ -31,6 +31,7 @@ None.
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from official.tokenizers import base, offsets, wordpiece
@@ -64,6 +65,7 @@ _LEADING = r"[\x{1100}-\x{115f}\x{a960}-\x{a97c}]"  # consonants of Hangul
 _VOWEL = r"[\x{1160}-\x{11a7}\x{d7b0}-\x{d7c6}]"
 _TRAILING = r"[\x{11a8}-\x{11ff}\x{d7cb}-\x{d7fb}]"
 _FLAG = r"[\x{1f1e6}-\x{1f1ff}]"  # two of these letters are a flag
+_SINGLE = r"(?s)[\x{0}-\x{2ff}]*"  # texts whose characters are graphemes
 
 
 def split(
@@ -98,6 +100,61 @@ def spans(
             found = split(base.characters(chunk), rule, tokenizer)
             pairs = zip(found.starts.to_list(), found.ends.to_list(), strict=True)
             result += [list(zip(*pair, strict=True)) for pair in pairs]
+    return result
+
+
+def whole_graphemes(
+    texts: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Moves offsets that are inside a grapheme to its bounds, in a graph or eagerly.
+
+    A token may end between a letter and its vowel sign; what is shown of a text should not.
+
+    Args:
+      texts: UTF-8 strings [N].
+      starts: int32 [N, None], in characters.
+      ends: int32 [N, None]; each is after its start.
+
+    Returns:
+      starts and ends, int32 [N, None]. A start is moved to the left, an end to the right.
+    """
+
+    def moved() -> tuple[tf.Tensor, tf.Tensor]:
+        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        characters = tf.strings.unicode_split(valid, "UTF-8")
+        inside, begins = _graphemes(_Characters(characters))
+        first = begins | ~inside
+        grapheme = tf.cumsum(tf.cast(first, tf.int32)) - 1
+        places = tf.cast(tf.reshape(tf.where(first), [-1]), tf.int32)
+        after = tf.concat([places[1:], [tf.size(first)]], 0)
+        before = tf.cast(tf.gather(characters.row_starts(), offsets.rows_of(starts)), tf.int32)
+        start = tf.gather(places, tf.gather(grapheme, before + starts.values))
+        end = tf.gather(after, tf.gather(grapheme, before + ends.values - 1))
+        return start - before, end - before
+
+    single = tf.reduce_all(tf.strings.regex_full_match(texts, _SINGLE))
+    start, end = tf.cond(single, lambda: (starts.values, ends.values), moved)
+    return starts.with_values(start), ends.with_values(end)
+
+
+def whole_grapheme_spans(
+    texts: Sequence[str], tokens: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the starts and ends of the tokens of each text, by `whole_graphemes`: int32 each."""
+    result: list[tuple[np.ndarray, np.ndarray]] = []
+    with tf.device("/CPU:0"):
+        for chunk in base.chunks(texts):
+            rows = tokens[len(result) : len(result) + len(chunk)]
+            lengths = [len(starts) for starts, _ in rows]
+            bounds = whole_graphemes(
+                base.characters(chunk),
+                *(
+                    tf.RaggedTensor.from_row_lengths(np.concatenate(part), lengths)
+                    for part in zip(*rows, strict=True)
+                ),
+            )
+            ends = np.cumsum(lengths)[:-1]
+            result += zip(*(np.split(part.values.numpy(), ends) for part in bounds), strict=True)
     return result
 
 

@@ -26,8 +26,8 @@ import tensorflow as tf
 
 from official.shards import side_texts
 from official.shards.side_texts import Question
-from official.tasks import Description, answer_rules
-from official.tokenizers import Tokenizer, windows
+from official.tasks import GRAPHEMES, Description, answer_rules
+from official.tokenizers import Tokenizer, text_words, windows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
@@ -362,6 +362,7 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             self.task.description(),
             doc_stride=self.doc_stride,
             max_query_length=self.max_query_length,
+            span_bounds=GRAPHEMES,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -421,23 +422,29 @@ def _has_other_letters(text: str) -> bool:
     return any(c.isalpha() and not latin(c) for c in text)
 
 
-def _is_cut(item: FileQuestion, rule: str, starts: np.ndarray, ends: np.ndarray) -> bool:
+def _is_cut(
+    item: FileQuestion,
+    rule: str,
+    tokens: tuple[np.ndarray, np.ndarray],
+    shown: tuple[np.ndarray, np.ndarray],
+) -> bool:
     """Returns whether no answer, wherever its text occurs in the context, is of whole tokens.
 
     Args:
       item: a question with answers.
       rule: how answers are compared; see `official.tasks.answer_rules`.
-      starts: first character of each token of the context.
-      ends: the character after the last one of each token.
+      tokens: first character of each token of the context, and the one after its last one.
+      shown: the same for the text of an answer, which has whole graphemes.
     """
+    starts, ends = shown
     normalize, question = answer_rules.rule_of(rule).normalize, item.question
     right = {normalize(answer) for answer in question.answers or ()}
 
     def fits(answer: str, start: int) -> bool:
-        tokens = windows.answer_tokens(starts, ends, start, start + len(answer))
-        if tokens is None:
+        found = windows.answer_tokens(*tokens, start, start + len(answer))
+        if found is None:
             return False
-        first, last = tokens
+        first, last = found
         return normalize(question.context[starts[first] : ends[last]]) in right
 
     pairs = zip(question.answers or (), item.starts, strict=True)
@@ -455,10 +462,13 @@ def _tokenized(
 ) -> Iterator[_Item]:
     """Yields the questions that can be used."""
     contexts = list(dict.fromkeys(item.question.context for _, item in rows))
-    tokens = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
+    encoded = tokenizer.encode_with_offsets(contexts)
+    bounds = [(starts, ends) for _, starts, ends in encoded]
+    whole = text_words.whole_grapheme_spans(contexts, bounds)
+    tokens = dict(zip(contexts, zip(encoded, whole, strict=True), strict=True))
     for row, item in rows:
         question = item.question
-        ids, starts, ends = tokens[question.context]
+        (ids, starts, ends), shown = tokens[question.context]
         answer = None
         if question.answers:
             end = item.starts[0] + len(question.answers[0])
@@ -471,7 +481,7 @@ def _tokenized(
                 )
                 counts.unusable.append(row)
                 continue
-            counts.cut_answers += _is_cut(item, rule, starts, ends)
+            counts.cut_answers += _is_cut(item, rule, (starts, ends), shown)
         yield _Item(row, question, ids, answer)
 
 

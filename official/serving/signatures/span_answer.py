@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from official.serving.signatures import inputs
-from official.tokenizers import pair_packing, windows
+from official.tasks import GRAPHEMES
+from official.tokenizers import pair_packing, text_words, windows
 
 NO_SPAN = -1e29  # a lower score means that there is no span
 _NO_WINDOW = -1e38  # lower than all scores
@@ -58,6 +59,7 @@ class Answerer:
         self._layout = context.config.encoder.layout
         task = context.task
         self._no_answers = bool(task.get("no_answers"))
+        self._whole = task.get("span_bounds") == GRAPHEMES
         lengths = task.get("doc_stride", 128), task.get("max_query_length", 64)
         self._sizes = context.max_length, *lengths
         windows.check(context.tokenizer, *self._sizes)
@@ -100,8 +102,11 @@ class Answerer:
             answered &= odds <= self._head.config.null_threshold
             outputs["null_odds"] = odds
         row_starts = tokens.ids.row_starts()
-        start = tf.where(answered, _at(tokens.starts.values, row_starts, first), 0)
-        end = tf.where(answered, _at(tokens.ends.values, row_starts, last), 0)
+        starts, ends = tokens.starts, tokens.ends
+        if self._whole:
+            starts, ends = text_words.whole_graphemes(context, starts, ends)
+        start = tf.where(answered, _at(starts.values, row_starts, first), 0)
+        end = tf.where(answered, _at(ends.values, row_starts, last), 0)
         text = tf.strings.substr(context, start, end - start, unit="UTF8_CHAR")
         return {"answer": text, "start": start, "end": end, **outputs}
 

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -114,6 +115,35 @@ def test_unicode():
 )
 def test_other_rules(rule, text, words):
     assert parts(text, rule) == words
+
+
+def test_offsets_inside_a_grapheme_are_moved_to_its_bounds():
+    texts = [
+        "กำ ก็\u0301ไ",
+        "plain",
+        "",
+        "🇬🇧🇫🇷🇬 a\u0301",
+        "\u0301e\u0301 \u1112\u1161\u11ab가\u11ab",
+        " \n e\u0301",
+    ]
+    offsets = [[(a, b) for a in range(len(t)) for b in range(a + 1, len(t) + 1)] for t in texts]
+    given = [np.array(row, np.int32).reshape(-1, 2).T for row in offsets]
+    found = text_words.whole_grapheme_spans(texts, [tuple(row) for row in given])
+    ragged = [tf.ragged.constant([row[i].tolist() for row in given], tf.int32) for i in (0, 1)]
+    graph = tf.function(text_words.whole_graphemes)(tf.constant(texts), *ragged)
+    for i, (text, row) in enumerate(zip(texts, offsets, strict=True)):
+        words = [*text_words.spans([text], "graphemes")[0]]
+        words += [(k, k + 1) for k, character in enumerate(text) if character.isspace()]
+        expected = [
+            (
+                max(start for start, _ in words if start <= a),
+                min(end for _, end in words if end >= b),
+            )
+            for a, b in row
+        ]
+        assert list(zip(*(part.tolist() for part in found[i]), strict=True)) == expected
+        assert list(zip(*(part[i].numpy().tolist() for part in graph), strict=True)) == expected
+    assert text_words.whole_grapheme_spans([], []) == []
 
 
 def test_words_are_tokens(tmp_path):
