@@ -29,6 +29,7 @@ TARGET_UNITS = ("token", "token_span", "word_span")  # of a permutation
 RUNS = ("ngram", "span")  # units that are runs of words, of a random length
 WHOLE = ("token", "word", "phrase", "entity")  # units that the text determines
 UNITS = (*WHOLE, *RUNS)
+OF_WORDS = (*WHOLE[1:], *RUNS, "word_span")  # units that are words or consist of them
 COUNTS = ("nearest", "up", "random", "each")
 ACTIONS = ("token", "unit")
 RANDOM_TOKENS = ("uniform", "non_special", "unigram")

@@ -279,6 +279,7 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     del plain["config"]
     return {
         "settings": plain,
+        "words": settings.words,  # which are counted
         "reading": dataclasses.asdict(reading),
         "files": [_state(path) for path in read],
     }

@@ -31,7 +31,7 @@ from tfrecords_tools.pretraining import (
     text_rows,
     tf_models,
 )
-from tfrecords_tools.pretraining.counts import Counts
+from tfrecords_tools.pretraining.counts import LONG_WORD, Counts
 from tfrecords_tools.pretraining.lexicon import Lexicon
 from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
@@ -108,7 +108,7 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
         columns = _columns(settings, tokenizer, text, flags, examples[chosen], parts, mask)
         serialized += example_bytes.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
-    counts = _counted(chunk, tokens, tokenizer, at_blanks)
+    counts = _counted(chunk, tokens, settings, at_blanks)
     counts.totals.update(examples=len(serialized), cut_tokens=int(examples.cut.sum()))
     counts.skipped.update(pairs.left_out(tokens, settings.segments))
     if left_out := pairs.left_out_tokens(tokens, settings.segments):
@@ -123,7 +123,7 @@ def tokenize_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[TokenizedD
     """Returns the tokens of a chunk, and the counts."""
     tokenizer = _tools(settings).tokenizer
     tokens, at_blanks = _tokenized(chunk, settings, tokenizer)
-    return tokens, _counted(chunk, tokens, tokenizer, at_blanks)
+    return tokens, _counted(chunk, tokens, settings, at_blanks)
 
 
 def tokenize_words(
@@ -140,7 +140,7 @@ def tokenize_words(
     tokens = TokenizedDocuments.from_sentences(
         ids, row_splits, list(map(len, texts)), chunk.documents
     )
-    return tokens, words, _counted(chunk, tokens, tokenizer, at_blanks)
+    return tokens, words, _counted(chunk, tokens, settings, at_blanks)
 
 
 def count_group(group: Group, settings: Settings, reading: Reading) -> np.ndarray:
@@ -156,10 +156,11 @@ def count_group(group: Group, settings: Settings, reading: Reading) -> np.ndarra
 def _counted(
     chunk: DocumentChunk,
     tokens: TokenizedDocuments,
-    tokenizer: tokenizers.Tokenizer,
+    settings: Settings,
     at_blanks: int,
 ) -> Counts:
     """Returns the counts of the text of a chunk."""
+    tokenizer = _tools(settings).tokenizer
     totals = collections.Counter(
         documents=tokens.begun, sentences=len(tokens.sentences) - 1, tokens=len(tokens.ids)
     )
@@ -171,7 +172,31 @@ def _counted(
         read=chunk.read_counts.documents,
         long=chunk.read_counts.long,
         tokens=_counts(tokens, tokenizer),
+        words=_words(tokens, settings),
     )
+
+
+def _words(tokens: TokenizedDocuments, settings: Settings) -> np.ndarray:
+    """Returns the counts of words, int64 [3]: see `Counts`; they are 0 where no mask hides words.
+
+    Words are those of `official.corruption.units`, but for the special tokens.
+    """
+    if settings.words is None:
+        return np.zeros(3, np.int64)
+    begin, end = _bounds(settings, settings.words[1])
+    first = begin[tokens.ids]
+    first[1:] |= end[tokens.ids[:-1]]
+    first[tokens.sentences[:-1]] = True
+    lengths = np.diff(np.flatnonzero(np.append(first, True)))
+    long = lengths[lengths > LONG_WORD]
+    return np.array([len(lengths), len(long), long.sum()], np.int64)
+
+
+@functools.lru_cache(maxsize=1)
+def _bounds(settings: Settings, rule: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which pieces begin a word, and which end one, bool [V] each."""
+    tokenizer = _tools(settings).tokenizer
+    return tokenizer.word_starts_by(rule), tokenizer.word_ends
 
 
 def _counts(tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from official import config as configs
-from official.config.corruptions import TextToTextConfig
+from official.config.corruptions import OF_WORDS, TextToTextConfig
 from official.config.parts import CorruptionConfig
 from official.config.segments import TEXT_FORMATS
 from official.shards.features import FEATURES, LEXICONS
@@ -108,6 +108,17 @@ class Settings:
             filters=filters,
             config=config,
         )
+
+    @property
+    def words(self) -> tuple[str, str] | None:
+        """The unit of the masks, which is of whole words, and what begins a word; None = of tokens.
+
+        Masks that are drawn later are those of the config.
+        """
+        config = self.config.corruption if self.config else None
+        corruption = config if self.corruption is None else self.corruption
+        unit = getattr(corruption, "unit", "")
+        return (unit, corruption.word_starts) if unit in OF_WORDS else None
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -220,6 +220,42 @@ def test_sentences_of_other_scripts_have_an_order(tmp_path, tokenizer):
     assert "3 sentences end at a blank: their script has no stops" in said[-1]
 
 
+THAI = "มนุษย์ทั้งปวงเกิดมามีอิสระ"
+
+
+@pytest.mark.parametrize(
+    "text, changes, share",
+    [
+        # Two words of 26 and one of 2 tokens, and two of 10, which are no long ones.
+        (f"{THAI} {THAI} ba", {"corruption__unit": "word"}, "66.7% of all, with 96.3%"),
+        (
+            f"{THAI} {THAI} ba",
+            {"corruption__unit": "span", "corruption__max_span": 2},
+            "66.7% of all, with 96.3%",
+        ),
+        (f"{THAI} {THAI} ba", {}, None),
+        (f"{THAI[:10]} {THAI[:10]} ba", {"corruption__unit": "word"}, None),
+    ],
+    ids=["word", "span", "token", "short"],
+)
+def test_words_that_are_phrases_are_counted(tmp_path, text, changes, share):
+    """Where a mask hides a whole word, and text without blanks is one word."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(THAI), "b", "a"]
+    pieces += [f"##{piece}" for piece in pieces[5:]]
+    tokenizers.WordPiece(pieces, False).save(tmp_path)
+    (tmp_path / "a.txt").write_text("\n\n".join([text] * 20))
+    said = []
+    where = {"report": said.append, "run_config": small.config(**changes)}
+    build(tmp_path, tmp_path / "a.txt", tmp_path / "out", **where)
+    lines = [line for line in said[-1].splitlines() if "words of more than 10 tokens" in line]
+    assert lines == ([] if share is None else [
+        f"  words of more than 10 tokens: {share} of the tokens; corruption.unit: "
+        f"{changes['corruption__unit']} hides words as a whole: part them by blanks before, set "
+        "corruption.unit: token, or take a vocabulary of --type=unigram, whose pieces are words in "
+        "scripts without blanks"
+    ])  # fmt: skip
+
+
 def test_the_seed_decides(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 30)
     for name, seed in {"a": 1, "b": 2, "c": None}.items():
