@@ -210,11 +210,11 @@ class _Parser:
                 raise Unsupported("a class that does not end")
             if self._next() == "[" or self._next(2) == "&&":
                 raise Unsupported(f"{self._next(2)!r} inside of a class")
-            item, test = self._item()
+            item, test = self._item(inside=True)
             if self._next() == "-" and self._next(2) not in ("-]", "-"):
                 first = self._single(item)
                 self.at += 1
-                last = self._single(self._item()[0])
+                last = self._single(self._item(inside=True)[0])
                 item, test = f"{_code(first)}-{_code(last)}", _between(first, last)
             items.append(item)
             tests.append(test)
@@ -228,12 +228,16 @@ class _Parser:
             raise Unsupported("a range with a class at its end")
         return chr(int(found[1], 16))
 
-    def _item(self) -> tuple[str, Callable[[str], bool]]:
-        """Returns a character or a named class, inside of a class, and what it contains."""
+    def _item(self, inside: bool = False) -> tuple[str, Callable[[str], bool]]:
+        """Returns a character or a named class, as inside of a class, and what it contains.
+
+        Args:
+          inside: whether it is inside of a class, where signs of repeats are characters.
+        """
         character = self._next()
         self.at += 1
         if character != "\\":
-            if character in "*+?{":
+            if character in "*+?{" and not inside:
                 raise Unsupported(f"{character!r} without something before it")
             return _code(character), lambda blank: blank == character
         name = self._next()

@@ -15,12 +15,11 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import composition, offsets, patterns, wordpiece
+from official.tokenizers import charsmap, composition, offsets, patterns, wordpiece
 from official.tokenizers.added_tokens import SPACE
 from official.tokenizers.byte_bpe import MARKS
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.tokenizers.patterns import Pattern
-from official.tokenizers.sentencepiece import replacements_of
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 
 _CUT = b"\xff"  # no UTF-8 text has this byte
@@ -165,17 +164,23 @@ class Bert(_ByCharacter):
         return _lower(texts) if self._lower_case else texts
 
 
-class Precompiled(_ByCharacter):
+class Precompiled:
     """The replacements of a SentencePiece model."""
 
-    def __init__(self, charsmap: bytes):
-        self._replacements = tf_text.SentencepieceTokenizer(
-            replacements_of(charsmap), out_type=tf.string, name="charsmap"
-        )
+    local = True
+
+    def __init__(self, table: bytes):
+        self._replacements = charsmap.Replacements(table)
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Step`."""
-        return offsets.joined(self._replacements.tokenize(texts))
+        return self._replacements(texts)
+
+    def by_character(
+        self, characters: tf.RaggedTensor, attached: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """See `Step`."""
+        return self._replacements.by_character(characters, attached)
 
 
 class Bytes(_ByCharacter):
@@ -340,8 +345,8 @@ def step(described: Mapping[str, Any]) -> Step | None:
     if kind == "Prepend":
         return Prepend(str(described["prepend"]))
     if kind == "Precompiled":
-        charsmap = base64.b64decode(described["precompiled_charsmap"] or "")
-        return Precompiled(charsmap or NO_REPLACEMENTS)
+        table = base64.b64decode(described["precompiled_charsmap"] or "")
+        return Precompiled(table or NO_REPLACEMENTS)
     if kind == "BertNormalizer":
         lower_case = bool(described.get("lowercase", True))
         accents = described.get("strip_accents")

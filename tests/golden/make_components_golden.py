@@ -3,10 +3,15 @@
 Run by transformers 5's environment (`tokenizers` 0.23.3; 0.22.2 writes the same).
 """
 
+import base64
+import io
 import json
+import tempfile
 from pathlib import Path
 
+import sentencepiece
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LLAMA3 = (
@@ -17,6 +22,7 @@ TEXTS = [
     "", "  ", "aab Aa zz abé b.c", "a\u00e9 a日 a", "Don't  stop\n\n  now!\n x",
     "ab ab\u3000aba 12345",
     "भोपाल में है।", "[MASK] a_b?ab", "ＡＢ ﬁ ①", "x\u00adab\u200bab", "-a-b--ab", "ΑΣ aΣ İ",
+    "a\r\nb a\u0300\u0301b a\u0301\u0300 ª\u0301ab\u200bª \u0600ª\u0301 ﬁ\u0301\u0301",
 ]  # fmt: skip
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 ALPHABET = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
@@ -47,6 +53,22 @@ def byte_level(**options) -> dict:
     return {"type": "ByteLevel", **usual, **options}
 
 
+def precompiled(**replacements: str) -> dict:
+    """Returns the normalizer that a model of SentencePiece with these replacements has."""
+    data = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        for both in replacements.items():
+            print(*(" ".join(f"{ord(c):X}" for c in text) for text in both), sep="\t", file=rules)
+        rules.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["ab"]), model_writer=data, vocab_size=8, model_type="char",
+            hard_vocab_limit=False, minloglevel=2, normalization_rule_tsv=rules.name,
+        )  # fmt: skip
+    model = sentencepiece_model_pb2.ModelProto.FromString(data.getvalue())
+    table = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+    return {"type": "Precompiled", "precompiled_charsmap": table}
+
+
 SUFFIX = bpe(["a", "b", "a</w>", "b</w>", "ab</w>", "aab</w>"],
              [["a", "b</w>"], ["a", "ab</w>"]], end_of_word_suffix="</w>")  # fmt: skip
 FUSED = bpe(["a", "b", "##a", "##b", "ab", "aba"], [["a", "##b"], ["ab", "##a"]],
@@ -67,6 +89,13 @@ FORMS = {
         bpe([*BYTES, "▁", "a", "b", "▁a", "ab", "▁ab", "▁▁"],
             [["▁", "▁"], ["a", "b"], ["▁", "a"], ["▁", "ab"], ["▁a", "b"]],
             byte_fallback=True, fuse_unk=True),
+    ),
+    # A letter with its marks is looked up as a whole.
+    "precompiled": (
+        precompiled(**{"\r": " ", "\n": " ", "a\u0300": "à", "a\u0300\u0301": "x", "ª": "a",
+                       "ﬁ": "fi", "\u0301": "b", "\u200b": ""}),
+        None,
+        bpe([*BYTES, "a", "b", " ", "ab", "  "], [["a", "b"], [" ", " "]], byte_fallback=True),
     ),
     "suffix": ({"type": "Lowercase"}, {"type": "Whitespace"}, SUFFIX),
     "fused": ({"type": "NFKC"}, {"type": "Whitespace"}, FUSED),

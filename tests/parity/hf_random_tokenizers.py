@@ -142,6 +142,10 @@ def drawn(seed: int, number: int, table: bytes) -> tuple[dict, dict] | None:
         with_bytes(described)
     settings = {f"{name[1:-1].lower()}_token": name for name in SPECIALS}
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    alone = described["pre_tokenizer"] or {}
+    if alone.get("type") == "ByteLevel":
+        # This class of transformers 4 puts its setting in place of that of the file.
+        settings["add_prefix_space"] = alone["add_prefix_space"]
     if draw.random() < 0.3:
         made = Tokenizer.from_str(json.dumps(described))
         for content in draw.sample(["[E1]", "covid19", "the", "River", "<left>", "two words"], 3):

@@ -5,7 +5,8 @@ python -m tests.parity.random_tokenizers [--count=2000] [--seed=1] [--first=0] [
 Each tokenizer is drawn by the seed and its number from all components, flags and models, in the
 versions of the package that transformers 4 and 5 have. It has the same ids here for all texts, or
 is refused by the name of a component: a difference is a fault. What is left out are the texts that
-the docstring of `official.tokenizers.tokenizer_json` names, and segmentations with equal scores.
+the docstring of `official.tokenizers.tokenizer_json` names: `Precompiled` next to marks where the
+tokenizer is a SentencePiece model here, and segmentations with equal scores.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from official import tokenizers
+from official.tokenizers.sentencepiece import SentencePiece
 from official.utils.errors import UserError
 from tests.parity.conftest import Reference
 
@@ -58,7 +60,9 @@ def differences(folder: Path, texts: list[str], theirs: list[list[int]]) -> list
     ):
         assert ids.tolist() == own, (folder, text)
         assert all(0 <= a < b <= len(text) for a, b in zip(starts, ends, strict=True)), text
-        if own == right or _known(text, described):
+        if own == right:
+            continue
+        if isinstance(tokenizer, SentencePiece) and _known(text, described):
             continue
         if model["type"] == "Unigram":
             scores = [_score(row, model["vocab"], model["unk_id"]) for row in (own, right)]

@@ -73,6 +73,8 @@ def test_offsets_are_of_the_characters_of_the_text(tmp_path):
     assert slices("suffix", "AAB abé") == ["AAB", "a", "b", "é"]
     assert slices("fused", "ab ééa ﬁ") == ["ab", "éé", "a", "ﬁ"]
     assert slices("word_level", "  a  áb!") == ["a", "áb", "!"]
+    accents = "a\u0300\u0301"
+    assert slices("precompiled", f"{accents}b\r\nab") == [accents, accents, "b", "\r\n", "ab"]
     assert slices("word_piece", "A\x00Abé 中") == ["A\x00Abé", "中"]
     assert slices("llama", "Don't  ab") == ["D", "o", "n", "'", "t", " ", "ab"]
 
@@ -95,6 +97,10 @@ WORDS = [
     (MARKS, "भोपाल में\r\n  है।", ["भोपाल", " में", "\r\n ", " है", "।"]),
     (MARKS, "'S'LL \n\ty…  !?\n",
      ["'", "S", "'", "LL", " \n", "\t", "y", "…", " ", " !?", "\n"]),
+    ({"Regex": "[.,!?]"}, "a+b? *{c}. d,e-!f",
+     ["a+b", "?", " *{c}", ".", " d", ",", "e-", "!", "f"]),
+    ({"Regex": "[*+{?-z]+"}, "a+b? *{c}. d,e-!f", 
+     ["a+b?", " ", "*{c", "}. ", "d", ",", "e", "-!", "f"]),
 ]  # fmt: skip
 BEHAVIORS = {
     ("Removed", False): "the final count",
