@@ -115,8 +115,9 @@ class Settings:
 
         Masks that are drawn later are those of the config.
         """
-        config = self.config.corruption if self.config else None
-        corruption = config if self.corruption is None else self.corruption
+        corruption: Any = self.corruption
+        if corruption is None and self.config is not None:
+            corruption = self.config.corruption
         unit = getattr(corruption, "unit", "")
         return (unit, corruption.word_starts) if unit in OF_WORDS else None
 
