@@ -16,9 +16,9 @@ A component that these tokenizers do not have is refused by its name. The post-p
 special tokens and how many of them are between the texts of a pair. The ids are those of the
 `tokenizers` package, except for what the modules of the three kinds name, and for
 
-  - `Precompiled` of the Unigrams above next to combining marks, where that package looks at a letter
-    with its marks as a whole; `Components` do so too, with the marks of Unicode 17, which are in
-    tokenizers 0.23.3 and not in 0.22.2: see `charsmap`;
+  - `Precompiled` of the Unigrams above next to combining marks, where that package looks at a
+    letter with its marks as a whole; `Components` do so too, with the marks of Unicode 17, which
+    tokenizers 0.23.3 has and 0.22.2 has not: see `charsmap`;
   - `Precompiled` after `Strip` (DeBERTa of transformers 4) at the end of a text, where a blank
     before characters that are removed becomes a piece there;
   - the unknown token with `normalized` in such a file, where a blank before it in a text does;
