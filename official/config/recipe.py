@@ -185,9 +185,10 @@ class Recipe:
       keep_checkpoints: the number of newest checkpoints that are kept, beside the best one.
       best_metric: the metric that picks the best checkpoint: a loss (`loss` or the name of a term;
         lower is better) or a metric (higher is better). With several tasks it is `TASK/METRIC`. ""
-        = the first metric of the task, or the loss.
-      patience: the number of evaluations in a row without a better value after which the run ends;
-        0 = it does not end early.
+        = the first metric of the task, or the loss. Of equal values the lowest loss is the best,
+        and then the latest.
+      patience: the number of evaluations in a row without a better value, or of equal values a
+        lower loss, after which the run ends; 0 = it does not end early.
       dropout: the dropout rate of all parts of the encoder in this stage; None = the rates of the
         encoder.
       freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It

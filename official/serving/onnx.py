@@ -99,6 +99,12 @@ def _converted(function: tf.types.experimental.PolymorphicFunction) -> bytes:
     except onnx.checker.ValidationError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"--format=onnx: tf2onnx cannot convert this model: {reason}") from None
+    inputs = [given.name for given in model.graph.input]
+    if inputs != (right := [spec.name for spec in function.input_signature]):
+        raise UserError(
+            f"--format=onnx: tf2onnx makes the inputs {', '.join(inputs)} of this model, whose "
+            f"signature has {', '.join(right)}: remove --format, and take the SavedModel"
+        )
     return model.SerializeToString()
 
 

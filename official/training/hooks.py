@@ -17,6 +17,7 @@ from official.training.train_step import Steps, TrainStep
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+_LOSS = "loss"
 # What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
 # generator: neither more nor less of them is better.
 _LOWER = ("squared_error",)
@@ -54,6 +55,9 @@ class Hook:
 class BestCheckpoint(Hook):
     """The best evaluation of a run so far.
 
+    It has the best value of a metric; of equal values the lowest loss; of equal losses too it is
+    the latest. An easy task has its best value long before the model is sure of its answers.
+
     Args:
       model_dir: the model folder.
       metric: the name of the metric that decides.
@@ -62,8 +66,10 @@ class BestCheckpoint(Hook):
       chief: whether this worker writes `best.json`.
 
     Attributes:
-      record: step, metric and value of the best evaluation, as in `checkpoints.best`.
-      waited: the number of evaluations since then.
+      record: step, metric and value of the best evaluation, as in `checkpoints.best`, and its
+        loss; None before the first one. Checkpoints of older versions have no loss.
+      waited: the number of evaluations in a row without a better value or, of equal values, a lower
+        loss.
     """
 
     def __init__(self, model_dir: AnyPath, metric: str, higher: bool, patience: int, chief: bool):
@@ -85,12 +91,15 @@ class BestCheckpoint(Hook):
             raise UserError(
                 f"recipe.best_metric: {self.metric!r} is not measured here: {', '.join(metrics)}"
             )
-        value = metrics[self.metric]
-        if not self._is_better(step, value) or not math.isfinite(value):
-            self.waited += 1
-            return ""
-        self.record = {"step": step, "metric": self.metric, "value": value}
-        self.waited = 0
+        value, loss = metrics[self.metric], metrics.get(_LOSS, math.nan)
+        found = {"value": value, "loss": loss if math.isfinite(loss) else None}
+        # A run that was killed after the comparison of an evaluation compares it again.
+        if self.record is None or self.record["step"] != step:
+            order = self._compared(found) if math.isfinite(value) else -1
+            self.waited = 0 if order > 0 else self.waited + 1
+            if order < 0:
+                return ""
+        self.record = {"step": step, "metric": self.metric, **found}
         self.write()
         return "  (best so far)"
 
@@ -108,18 +117,22 @@ class BestCheckpoint(Hook):
             return ""
         return f"{self.waited} evaluations without a better {self.metric} (recipe.patience)"
 
-    def _is_better(self, step: int, value: float) -> bool:
+    def _compared(self, found: Mapping[str, Any]) -> int:
+        """Returns 1 if an evaluation is better than the best one, 0 if it is equal, or else -1."""
         if self.record is None:
-            return True
-        if self.record["step"] == step:
-            return True  # the same evaluation: the run was killed after its comparison
-        best = self.record["value"]
-        return value > best if self._higher else value < best
+            return 1
+        value, loss = self.record["value"], self.record.get("loss")
+        if found["value"] != value:
+            return 1 if (found["value"] > value) == self._higher else -1
+        if loss is None or found["loss"] == loss:
+            return 0
+        return 1 if found["loss"] is not None and found["loss"] < loss else -1
 
     def write(self) -> None:
         """Makes `best.json` agree with `record`."""
         if self._chief and self.record:
-            checkpoints.mark_best(self._model_dir, **self.record)
+            named = {key: self.record[key] for key in ("step", "metric", "value")}
+            checkpoints.mark_best(self._model_dir, **named)
         elif self._chief:
             checkpoints.unmark_best(self._model_dir)
 
@@ -194,7 +207,7 @@ def best_metric(config: Config, task: Description | MixtureDescription | None) -
       UserError: `recipe.best_metric` is not the name of a loss or a metric.
     """
     if not (name := config.recipe.best_metric):
-        return (task.metrics[0], True) if task else ("loss", False)
+        return (task.metrics[0], True) if task else (_LOSS, False)
     known = dict.fromkeys(task.metrics if task else (), True)
     for prefix, about in _by_prefix(task).items():
         terms = [

@@ -17,6 +17,7 @@ that `best_result` returns.
 import dataclasses
 import itertools
 import json
+import math
 import re
 import signal
 import statistics
@@ -241,6 +242,7 @@ def summarize(runs: Sequence[Record]) -> list[dict[str, Any]]:
             "runs": len(group),
             "metric": group[0]["metric"],
             "higher": group[0]["higher"],
+            "loss": statistics.median(map(_loss, group)),
             "spread": {
                 metric: spread([run["figures"][metric] for run in group])
                 for metric in group[0]["metrics"]
@@ -248,6 +250,11 @@ def summarize(runs: Sequence[Record]) -> list[dict[str, Any]]:
         }
         for key, group in groups.items()
     ]
+
+
+def _loss(run: Record) -> float:
+    """Returns the loss of a run, which tells runs with the same metric apart."""
+    return run["figures"].get("loss", math.inf)
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
@@ -273,9 +280,12 @@ def table(sweep: Sweep, summary: Sequence[Record], runs: Sequence[Record]) -> li
         rows.append([sweep.name(setting["settings"]), str(setting["runs"]), *numbers])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    pick = max if summary[0]["higher"] else min
-    best = pick(summary, key=lambda setting: setting["spread"][metric]["median"])
-    best_run = pick((run for run in runs if "figures" in run), key=lambda r: r["figures"][metric])
+    sign = 1 if summary[0]["higher"] else -1
+    best = max(summary, key=lambda s: (sign * s["spread"][metric]["median"], -s["loss"]))
+    best_run = max(
+        (run for run in runs if "figures" in run),
+        key=lambda run: (sign * run["figures"][metric], -_loss(run)),
+    )
     return [
         *lines,
         f"best setting: {sweep.name(best['settings'])} (median {metric} "

@@ -86,7 +86,7 @@ class Blocks(NamedTuple):
 def _queries(x: Tensor, size: Size) -> Tensor:
     """Cuts x [B, N, T, H] into blocks of Q positions: [B, N, C, Q, H]."""
     batch, heads, length, width = ops.shape(x)
-    count = -(-length // size)
+    count = (length + size - 1) // size  # ONNX rounds a negative quotient to 0, not down
     missing = count * size - length
     if not isinstance(missing, int) or missing:
         x = ops.pad(x, [[0, 0], [0, 0], [0, missing], [0, 0]])

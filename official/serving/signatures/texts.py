@@ -153,11 +153,12 @@ def _head(
         return lambda batch: {"score": head.scores(context.encode(batch))}, dict
     labels = context.labels
     if head.config.type == "multi_label":
-        thresholds = tf.constant(head.config.thresholds or [0.5] * len(labels), tf.float32)
+        thresholds = head.config.thresholds or [0.5] * len(labels)
 
         def several(outputs: Outputs) -> Outputs:
             probabilities = tf.sigmoid(outputs["logits"])
-            has = tf.cast(probabilities, tf.float32) >= thresholds
+            # A tensor from outside of the graph would be one more input of an ONNX file.
+            has = tf.cast(probabilities, tf.float32) >= tf.constant(thresholds, tf.float32)
             return {"probabilities": probabilities, "has_label": has}
 
         return lambda batch: {"logits": head.logits(context.encode(batch))}, several

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
+import tensorflow as tf
 
 from official import tokenizers
 from official.modeling.layers import local_attention
@@ -16,7 +17,9 @@ from tests.official.serving.test_predictor import BERT, XLNET, load
 
 CRF = {"type": "token_classification", "labels": ["O", "B-X", "I-X"], "crf": True}
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("deberta", "modernbert")]
-NAMES = ("roberta", "xlnet", "crf", "bare", *LONG)
+LABELLED = {"type": "multi_label", "labels": ["a", "b"], "thresholds": [0.5, 0.4]}
+OWN = {"crf": (CRF, BERT), "multi_label": (LABELLED, BERT)}
+NAMES = ("roberta", "xlnet", *OWN, "bare", *LONG)
 
 
 @pytest.mark.slow
@@ -24,7 +27,7 @@ NAMES = ("roberta", "xlnet", "crf", "bare", *LONG)
 def test_outputs(tmp_path, monkeypatch, name):
     """ONNX Runtime runs the files, with other shapes than the export has seen."""
     monkeypatch.setattr(local_attention, "_SMALLEST", 3)  # blocks of rows as short as these
-    objective, encoder = MODELS.get(name) or (CRF, BERT)
+    objective, encoder = MODELS.get(name) or OWN[name]
     loaded = load(tmp_path / "model", *[objective] * bool(objective), encoder=encoder)
     signatures, length = export.export(tmp_path / "model", tmp_path / "onnx")
     assert length == 16
@@ -35,7 +38,11 @@ def test_outputs(tmp_path, monkeypatch, name):
         given = batch(rows, length, left=encoder is XLNET)
         wanted = expected(loaded, given, "tags" if name == "crf" else name)
         outputs = dict(zip(names, session.run(names, given), strict=True))
-        assert outputs.keys() - {"label"} == wanted.keys()
+        assert outputs.keys() - {"label", "has_label"} == wanted.keys()
+        if name == "multi_label":
+            has = np.asarray(wanted["probabilities"]) >= LABELLED["thresholds"]
+            assert 0 < has.mean() < 1
+            np.testing.assert_array_equal(outputs["has_label"], has)
         mask = given["input_mask"].astype(bool)
         for key, value in wanted.items():
             value = np.asarray(value)
@@ -53,6 +60,35 @@ def test_outputs(tmp_path, monkeypatch, name):
         for part, values in chain.items():
             actual = getattr(loaded.model.objectives[0].crf, part)
             np.testing.assert_array_equal(np.float32(values), actual)
+
+
+def test_blocks_of_rows_of_any_length(monkeypatch):
+    """Lengths around the edges of blocks, in a graph that knows none of them."""
+    monkeypatch.setattr(local_attention, "_SMALLEST", 3)
+
+    def attended(x):  # float32 [B, T] to the keys of all blocks, those outside of the reach 0
+        rows = x[:, None, :, None]
+        blocks = local_attention.Blocks.of(tf.shape(x)[1], 2)
+        keys = tf.transpose(blocks.keys(rows), (0, 1, 2, 4, 3))
+        return {"keys": tf.where(blocks.mask, keys, 0.0), "queries": blocks.queries(rows)}
+
+    graph = tf.function(attended, input_signature=[tf.TensorSpec([None, None], name="x")])
+    session = onnxruntime.InferenceSession(export._converted(graph))
+    names = [output.name for output in session.get_outputs()]
+    for length in range(1, 20):
+        given = np.arange(1, 2 * length + 1, dtype=np.float32).reshape(2, length)
+        found = dict(zip(names, session.run(names, {"x": given}), strict=True))
+        for name, right in attended(tf.constant(given)).items():
+            np.testing.assert_array_equal(found[name], right, str(length))
+
+
+def test_a_file_has_the_inputs_of_its_signature():
+    outside = tf.constant([0.5, 0.25])
+    graph = tf.function(
+        lambda x: {"y": x + outside}, input_signature=[tf.TensorSpec([2], name="x")]
+    )
+    with pytest.raises(UserError, match="makes the inputs x, .* whose signature has x: remove"):
+        export._converted(graph)
 
 
 def test_what_onnx_lacks_is_refused(tmp_path, monkeypatch):

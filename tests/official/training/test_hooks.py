@@ -29,7 +29,7 @@ def test_the_best_value_is_named(tmp_path, higher, best):
     assert [note != "" for note in notes] == best
     step = 2 if higher else 1
     expected = {"step": step, "metric": "f1", "value": values[step]}
-    assert keeper.record == checkpoints.best(tmp_path) == expected
+    assert checkpoints.best(tmp_path) == expected and keeper.record == expected | {"loss": None}
     assert str(keeper) == f"best step {step} (f1 {values[step]:.4g})"
 
 
@@ -42,7 +42,32 @@ def test_patience_counts_evaluations_since_the_best(tmp_path):
         best.after_evaluation(step, {"loss": value})
         waited.append(best.waited)
     assert waited == [0, 1, 0, 1, 2] and best.patience_is_over
-    assert best.record["step"] == 2
+    assert best.record["step"] == 3  # the later one of two that are equal
+
+
+def test_of_equal_values_the_lower_loss_is_best_and_then_the_later_step(tmp_path):
+    """As on an easy task, whose accuracy is 1 from the first evaluation on."""
+    (tmp_path / "checkpoints").mkdir()
+    best = BestCheckpoint(tmp_path, "f1", True, 0, True)
+    losses = [0.9, 0.4, 0.6, 0.4, math.nan, 0.1]
+    found = []
+    for step, (f1, loss) in enumerate(zip([1.0] * 5 + [0.9], losses, strict=True)):
+        best.after_evaluation(step, {"f1": f1, "loss": loss})
+        state = best.state()
+        best = BestCheckpoint(tmp_path, "f1", True, 0, True)  # as of a run that goes on
+        best.restore(state)
+        found.append((best.record["step"], best.waited))
+    assert found == [(0, 0), (1, 0), (1, 1), (3, 2), (3, 3), (3, 4)]
+    assert checkpoints.best(tmp_path) == {"step": 3, "metric": "f1", "value": 1.0}
+
+
+def test_a_checkpoint_of_an_older_version_has_no_loss(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    best = BestCheckpoint(tmp_path, "f1", True, 0, True)
+    best.restore({"waited": 1, "best": {"step": 2, "metric": "f1", "value": 1.0}})
+    best.after_evaluation(4, {"f1": 1.0, "loss": 0.5})
+    assert best.record == {"step": 4, "metric": "f1", "value": 1.0, "loss": 0.5}
+    assert best.waited == 2
 
 
 def test_an_evaluation_may_be_compared_twice(tmp_path):
@@ -50,6 +75,8 @@ def test_an_evaluation_may_be_compared_twice(tmp_path):
     best = BestCheckpoint(tmp_path, "loss", False, 1, True)
     assert best.after_evaluation(4, {"loss": 1.0}) and best.after_evaluation(4, {"loss": 1.0})
     assert best.waited == 0
+    for _ in range(2):
+        assert best.after_evaluation(6, {"loss": 1.0}) and best.waited == 1  # an equal one
 
 
 def test_workers_that_are_not_the_chief_write_nothing(tmp_path):
