@@ -347,7 +347,9 @@ class Finder(tf.Module):
             if self._strips:
                 found = _with_ends(found, whole, inner)
             kept = tf.repeat(text, found.row_lengths())
-            raw = tf.where(kept, found.values, tf.repeat(raw, found.row_lengths()))
+            # A token is one piece. The texts would be repeated for each of their pieces.
+            tokens = tf.repeat(tf.where(text, "", raw), found.row_lengths())
+            raw = tf.where(kept, found.values, tokens)
             numbers = tf.where(kept, found_numbers, tf.repeat(numbers, found.row_lengths()))
             splits = tf.gather(found.row_splits, splits)
         is_token = numbers >= 0
@@ -484,14 +486,8 @@ class _Search(tf.Module):
         starts, ends = offsets.characters_of(
             origins, pieces.with_values(ends - sizes), pieces.with_values(ends)
         )
-        # The characters of tokens, as bytes of the text.
-        widths = tf.concat([[0], tf.cumsum(tf.strings.length(characters.values))], 0)
-        first = tf.cast(tf.gather(characters.row_starts(), rows), tf.int32)
-        of_row = tf.gather(widths, first)
-        limits = tf.strings.length(tf.gather(texts, rows))
-        last = tf.size(widths) - 1
-        starts = tf.gather(widths, tf.minimum(first + starts.values, last)) - of_row
-        ends = tf.gather(widths, tf.minimum(first + ends.values, last)) - of_row
+        limits = tf.gather(tf.cast(characters.row_lengths(), tf.int32), rows)
+        starts, ends = tf.minimum(starts.values, limits), tf.minimum(ends.values, limits)
         starts, ends, limits, rows, numbers = (
             tf.boolean_mask(values, begins) for values in (starts, ends, limits, rows, numbers)
         )
@@ -502,8 +498,10 @@ class _Search(tf.Module):
         end = tf.concat([end, limits[-1:]], 0)
         token = numbers >= 0
         begin, end = tf.where(token, starts, begin), tf.where(token, ends, end)
-        raw = tf.strings.substr(tf.gather(texts, rows), begin, tf.maximum(end - begin, 0))
-        return _ragged(raw, pieces, begins), numbers
+        first = tf.cast(tf.gather(characters.row_starts(), rows), tf.int32)
+        spans = tf.ragged.range(first + begin, first + tf.maximum(end, begin))
+        joined = offsets.joined(spans.with_values(tf.gather(characters.values, spans.values)))
+        return _ragged(joined, pieces, begins), numbers
 
 
 def _with_ends(found: tf.RaggedTensor, whole: tf.Tensor, inner: tf.Tensor) -> tf.RaggedTensor:
@@ -524,8 +522,14 @@ def _with_ends(found: tf.RaggedTensor, whole: tf.Tensor, inner: tf.Tensor) -> tf
     rows = offsets.rows_of(found)
     changes, edge = rows[1:] != rows[:-1], tf.ones([1], tf.bool)[: tf.size(rows)]
     first, last = tf.concat([edge, changes], 0), tf.concat([changes, edge], 0)
-    before = tf.where(first, tf.gather(before, rows), "")
-    return found.with_values(before + found.values + tf.where(last, tf.gather(after, rows), ""))
+    before = _where(first, before, rows)
+    return found.with_values(before + found.values + _where(last, after, rows))
+
+
+def _where(some: tf.Tensor, texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns string [Q]: for some pieces the text of their row, and "" for the others."""
+    number = tf.where(some, rows, tf.size(texts, rows.dtype))
+    return tf.gather(tf.concat([texts, [""]], 0), number)
 
 
 def _segments(pieces: tf.RaggedTensor, numbers: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,8 @@
 """Added tokens: in slices, files and graphs, and for what learns from their ids."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from official.tokenizers import added_tokens
 from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
 from official.tokenizers.byte_vocabulary import ALPHABET
 from official.utils.errors import UserError
+from tests import ROOT
 
 MARK = AddedToken("[E1]", special=True)
 WORD = AddedToken("Naïve", normalized=True)
@@ -202,3 +205,33 @@ def test_errors(tmp_path):
             added_tokens.read_lines(tmp_path / "added.txt")
     with pytest.raises(UserError, match="other.txt is missing"):
         added_tokens.read_lines(tmp_path / "other.txt")
+
+
+COUNT = 20_000  # tokens of a text of 160 kB: its copies for each of them would be 3 GB
+# (The peak of a process never falls.)
+PROGRAM = f"""
+import resource, sys
+import tensorflow as tf
+from official.tokenizers import WordPiece
+from official.tokenizers.added_tokens import LISTED, AddedToken, Listed
+
+flags = {{"special": True}}, {{"lstrip": True, "rstrip": True}}, {{"normalized": True}}
+for extra in flags:
+    token = AddedToken("Naïve", **extra)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    tokenizer = WordPiece(pieces, True, settings={{LISTED: {{"Naïve": Listed(None, token)}}}})
+    tokenizer.tokenize(tf.constant(["Naïve a"]))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ids = tokenizer.tokenize(tf.constant([" Naïve a" * {COUNT}]))
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    assert ids.values.numpy().tolist() == [6, 5] * {COUNT}
+    assert grown < 250, f"{{extra}}: {{grown}} MB"
+"""
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_text_of_many_tokens_is_linear():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stderr[-1000:]
