@@ -10,7 +10,6 @@ has `results.jsonl`, the table in `report.md`, and `curves.png`.
 """
 
 import argparse
-import signal
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import NoReturn
 
 from experiments import report, study_page
 from experiments.study_runs import RESULTS, Options, Result, Runner, read_results
-from official.utils import atomic
+from official.utils import atomic, signals
 from official.utils.errors import UserError
 
 _PAGES = Path(__file__).resolve().parents[1] / "configs" / study_page.FOLDER
@@ -137,15 +136,12 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("study", "text", "held_out", "output"):
         if not getattr(options, name):
             parser.error(f"--{name} is missing")
-    previous = {s: signal.signal(s, _stop) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
-        run(options)
+        with signals.handled(_stop):
+            run(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Stops a run after SIGTERM or SIGINT, on all workers at the same step."""
 
-import contextlib
 import signal
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import numpy as np
 import tensorflow as tf
 
 from official.distribution import strategies
+from official.utils import signals
 
 
 class Stopped(Exception):
@@ -29,15 +29,9 @@ class StopSignal:
         self._strategy = strategy
         self._number = 0  # 0 = none
 
-    @contextlib.contextmanager
-    def handled(self) -> Iterator[None]:
-        """Handles SIGTERM and SIGINT inside of the block."""
-        previous = {s: signal.signal(s, self._receive) for s in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+    def handled(self) -> AbstractContextManager[None]:
+        """Handles SIGTERM and SIGINT inside of a block."""
+        return signals.handled(self._receive)
 
     def _receive(self, number: int, frame: object) -> None:
         del frame

@@ -19,7 +19,6 @@ import itertools
 import json
 import math
 import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -33,7 +32,7 @@ from official.data import mixture
 from official.saving import checkpoints, metrics_log, run_lock, task_file
 from official.training import run as training
 from official.training.hooks import best_metric
-from official.utils import atomic
+from official.utils import atomic, signals
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -351,12 +350,8 @@ def _process(command: Sequence[str]) -> int:
         received.append(number)
         child.send_signal(number)
 
-    previous = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with signals.handled(stop):
         status = child.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     if received:
         sys.exit(128 + received[0])
     return status
