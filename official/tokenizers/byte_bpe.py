@@ -190,7 +190,7 @@ class ByteBPESplitter(Splitter):
         # By id. Text never becomes an added token with characters outside the alphabet.
         self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
         self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
-        pieces = [*ALPHABET.values(), *reachable(merges, source)]
+        pieces = [*ALPHABET.values(), *reachable(merges)]
         self._model = tf_text.SentencepieceTokenizer(model_of(pieces), out_type=tf.int32)
         self._ids = tf.constant([ids[piece] for piece in pieces], tf.int32)
 

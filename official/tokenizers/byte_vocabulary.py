@@ -125,55 +125,62 @@ def check_merges(ids: Mapping[str, int], merges: Sequence[tuple[str, str]], sour
         known.add("".join(pair))
 
 
-def reachable(merges: Sequence[tuple[str, str]], source: str = "the vocabulary") -> list[str]:
+def reachable(merges: Sequence[tuple[str, str]]) -> list[str]:
     """Returns the results of the merges that can occur in a text, in the order of the merges.
 
-    A merge occurs in some text if both parts are results of earlier merges, and if its result
-    becomes a single piece when it is split alone. The pieces of a string depend on its characters
-    only, as long as no pair across its ends is joined.
+    Pairs are joined one at a time: the one that comes first in the merges, and of equal ones the
+    left one. A merge occurs in some text if its result becomes a single piece when it is split
+    alone. The pieces of a string depend on its characters only, as long as no pair across its ends
+    is joined. So no other merge makes the same piece.
+
+    A part may be the result of a later merge: files that were made of tiktoken's list all pairs
+    that spell a piece at its place. Such a pair is joined as soon as its parts are there.
 
     Args:
-      merges: pairs of pieces, each part a character or the result of an earlier merge.
-      source: the name of the vocabulary in messages.
-
-    Raises:
-      UserError: a part of a merge is made by a later merge only, so that the order of the merges is
-        not the order in which pairs are joined.
+      merges: pairs of pieces, each part a character or a result.
     """
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    results: dict[str, tuple[int, str, str]] = {}  # {result: (rank, left part, right part)}
+    # {result: (rank, left part, right part, the last rank that is joined up to it)}
+    results: dict[str, tuple[int, str, str, int]] = {}
+    character = (-1, "", "", -1)
 
-    def joined_across(left: str, right: str, limit: int) -> bool:
-        """Returns whether a merge before `limit` joins the end of `left` to the start of `right`.
+    def joined_across(left: str, right: str) -> bool:
+        """Returns whether a merge joins the end of `left` to the start of `right` before both meet.
 
-        The function goes back from the merge `limit`. It undoes the later of the two merges that
-        made `left` and `right`. The pair at the border must then not be a merge before the undone
-        one. Of two equal merges the left one is done first.
+        The function goes back from `left` and `right`. It undoes the later of the two merges that
+        made them. The pair at the border must then not be a merge before the undone one, nor before
+        those in the other part of what is undone that were done while the pair was there.
         """
         while left in results or right in results:
-            left_rank = results[left][0] if left in results else -1
-            right_rank = results[right][0] if right in results else -1
-            if left_rank > right_rank:
-                limit, left = left_rank, results[left][2]
+            of_left, of_right = results.get(left, character), results.get(right, character)
+            if of_left[3] > of_right[3]:
+                rank, far, left, _ = of_left
+                last = results.get(far, character)[3]
+                meanwhile = last > max(results.get(left, character)[3], of_right[3])
+                limit = max(rank, last) if meanwhile else rank
             else:
-                limit, right = right_rank + 1, results[right][1]
+                # Of two equal merges the left one is done first.
+                rank, right, far, _ = of_right
+                last = results.get(far, character)[3]
+                meanwhile = last >= max(results.get(right, character)[3], of_left[3])
+                limit = (max(rank, last) if meanwhile else rank) + 1
             if ranks.get((left, right), limit) < limit:
                 return True
         return False
 
-    # {part: rank of the first merge that needs it and comes too early}
-    too_early: dict[str, int] = {}
-    for rank, pair in enumerate(merges):
-        result = "".join(pair)
-        missing = [part for part in pair if len(part) > 1 and part not in results]
-        too_early |= {part: rank for part in missing if part not in too_early}
-        if not missing and result not in results and not joined_across(*pair, rank):
-            if result in too_early:
-                first = too_early[result]
-                raise UserError(
-                    f"{source}: merge {first + 1} ({' '.join(merges[first])}) "
-                    f"joins {result!r}, which no merge before merge {rank + 1} "
-                    f"({' '.join(pair)}) makes of any text: are the lines in their order?"
-                )
-            results[result] = rank, *pair
-    return list(results)
+    waiting: dict[str, list[int]] = {}  # {part: the merges that need it and come before it}
+    for number in range(len(merges)):
+        found = [number]
+        while found:
+            rank = found.pop()
+            left, right = merges[rank]
+            if ranks[left, right] != rank:
+                continue  # of equal pairs the last one counts
+            lacking = [part for part in (left, right) if len(part) > 1 and part not in results]
+            if lacking:
+                waiting.setdefault(lacking[0], []).append(rank)
+            elif left + right not in results and not joined_across(left, right):
+                last = max(results.get(part, character)[3] for part in (left, right))
+                results[left + right] = rank, left, right, max(rank, last)
+                found += waiting.pop(left + right, ())
+    return sorted(results, key=lambda result: results[result][0])

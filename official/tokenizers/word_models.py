@@ -76,8 +76,8 @@ class PairModel(tf.Module):
           suffix: ends the tokens that end a word.
 
         Raises:
-          UserError: a merge has a part that is no token, or makes none, or comes before the merges
-            that make its parts; or there are too many different characters.
+          UserError: a merge has a part that is no token, or makes none, or what another one makes
+            of other characters; or there are too many different characters.
         """
         super().__init__()
         self._fuse_unk, self._fallback = fuse_unk, byte_fallback
@@ -135,7 +135,7 @@ class PairModel(tf.Module):
         # Of equal pairs the last one counts, as in a table that is filled in their order.
         ranks = {pair: rank for rank, pair in enumerate(pairs)}
         pairs = sorted(ranks, key=ranks.__getitem__)
-        made = byte_vocabulary.reachable(pairs, source)
+        made = byte_vocabulary.reachable(pairs)
         unknown = _symbol(0)
         pieces = [unknown, *(spelled[token] for token in symbols), *made]
         self._ids = tf.constant(

@@ -22,6 +22,7 @@ TEXTS = [
     "", "  ", "aab Aa zz abé b.c", "a\u00e9 a日 a", "Don't  stop\n\n  now!\n x",
     "ab ab\u3000aba 12345",
     "भोपाल में है।", "[MASK] a_b?ab", "ＡＢ ﬁ ①", "x\u00adab\u200bab", "-a-b--ab", "ΑΣ aΣ İ",
+    "    a     b  abababa ba --ab-aba",
     "a\r\nb a\u0300\u0301b a\u0301\u0300 ª\u0301ab\u200bª \u0600ª\u0301 ﬁ\u0301\u0301",
 ]  # fmt: skip
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -81,6 +82,15 @@ FORMS = {
         several("pretokenizers", split({"Regex": LLAMA3}), byte_level(use_regex=False)),
         bpe([*ALPHABET, "ab", "Ġa", "Ġab", "12", "ĠĠ", "123", "aba", "stop"], TREE,
             ignore_merges=True, unk_token=None),
+    ),
+    # Files that were made of tiktoken's: all pairs of a piece, some before what makes their parts.
+    "tiktoken": (
+        None,
+        several("pretokenizers", split({"Regex": r"\s+|\S+"}), byte_level(use_regex=False)),
+        bpe([*ALPHABET, "ĠĠ", "ĠĠĠĠ", "ĠĠĠ", "ba", "aba", "abab", "ab", "-a", "-ab", "--a"],
+            [["Ġ", "Ġ"], ["Ġ", "ĠĠĠ"], ["ĠĠ", "ĠĠ"], ["ĠĠĠ", "Ġ"], ["Ġ", "ĠĠ"], ["ĠĠ", "Ġ"],
+             ["-", "-a"], ["a", "ba"], ["b", "a"], ["aba", "b"], ["ab", "ab"], ["a", "b"],
+             ["-", "ab"], ["-a", "b"], ["-", "a"]], unk_token=None),
     ),
     # Gemma's, as mmBERT has it: a text is one word, and unknown characters are bytes.
     "gemma": (
