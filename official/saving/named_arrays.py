@@ -16,6 +16,14 @@ def values(variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
     return {path: np.array(variable.numpy()) for path, variable in variables.items()}
 
 
+def not_finite(arrays: Mapping[str, np.ndarray]) -> str | None:
+    """Returns the path of the first array with a value that is infinite or no number, or None."""
+    for path, array in arrays.items():
+        if not np.issubdtype(array.dtype, np.integer) and not np.isfinite(array).all():
+            return path
+    return None
+
+
 def assign(
     variables: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray], source: str
 ) -> None:

@@ -200,15 +200,21 @@ class Trainer:
         return self._metrics
 
     def save(self, step: int) -> None:
-        """Saves the checkpoint of a step. Every worker waits until the chief has written it."""
+        """Saves the checkpoint of a step. Every worker waits until the chief has written it.
+
+        Raises:
+          UserError: the checkpoint cannot be written, or a weight is not finite.
+        """
         remembered = {} if self.memory is None else self.memory.arrays()
         lora = self.config.recipe.lora
         with strategies.together(self.strategy):
             if self.chief:
+                arrays = named_arrays.values(self.variables) | remembered
+                self._check_finite(step, arrays)
                 self._saved = checkpoints.save(
                     self.model_dir,
                     step,
-                    named_arrays.values(self.variables) | remembered,
+                    arrays,
                     {
                         "norms": _NORMS,
                         "seed": self.config.seed,
@@ -222,6 +228,16 @@ class Trainer:
                     },
                     keep=self.config.recipe.keep_checkpoints,
                 )
+
+    def _check_finite(self, step: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Raises UserError for a weight that is infinite or no number: no run goes on from it."""
+        if (path := named_arrays.not_finite(arrays)) is not None:
+            last = f"the last checkpoint is {self._saved}" if self._saved else "nothing is saved"
+            raise UserError(
+                f"step {step}: {path} is not finite, so this step is not saved ({last}): take a "
+                "lower recipe.optimizer.learning_rate than "
+                f"{self.config.recipe.optimizer.learning_rate:g}"
+            )
 
     def _load(self) -> checkpoints.Checkpoint | None:
         """Restores the newest intact checkpoint and returns it; None if there is none."""

@@ -154,7 +154,7 @@ def test_a_checkpoint_has_every_variable(whole):
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, tmp_path):
-    config = small.replace(small.config(), steps=40, max_bad_steps=3)
+    config = small.replace(small.config(), steps=40, save_every=40, max_bad_steps=3)
     training = trainer(config, shards, tmp_path)
     paths = training.model.variables_by_path()
     bias = paths["masked_lm/output_bias"]
@@ -182,6 +182,19 @@ def test_a_gradient_that_is_not_finite_is_named(shards, tmp_path):
     training.model.terms = broken
     with pytest.raises(UserError, match="gradient of .*encoder/pooler/bias is not finite, though"):
         training.train()
+
+
+def test_weights_that_are_not_finite_are_not_saved(shards, tmp_path):
+    """A rate that is infinite in float32 makes them so by gradients that are finite."""
+    changes = {"recipe__optimizer__learning_rate": 1e39}
+    training = trainer(
+        small.replace(small.config(**changes), steps=4, save_every=1), shards, tmp_path
+    )
+    training.save(0)
+    message = "step 1: .* is not finite, so .* checkpoint is .*step-00000000.*1e\\+39"
+    with pytest.raises(UserError, match=message):
+        training.train()
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000000"]
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
