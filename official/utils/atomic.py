@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,6 +31,7 @@ from official.utils.paths import AnyPath, RemotePath
 
 UNFINISHED = ".unfinished"
 LEFT_OVER = re.compile(re.escape(PREFIX) + r".+-[a-z0-9_]{8}")  # as `tempfile` ends its names
+_UMASK = threading.Lock()
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR,
@@ -76,13 +78,22 @@ def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) ->
             temporary = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent))
             try:
                 yield temporary
-                temporary.chmod(0o755)
+                temporary.chmod(0o777 & ~_umask())
                 sync_tree(temporary)
                 os.rename(temporary, path)
                 sync(path.parent)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
+
+
+def _umask() -> int:
+    """Returns the bits that the user takes from the modes of new files."""
+    # It can only be read by setting it: a file that another thread makes meanwhile is private.
+    with _UMASK:
+        current = os.umask(0o077)
+        os.umask(current)
+    return current
 
 
 def check_new(path: str | os.PathLike) -> None:
@@ -135,7 +146,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             temporary = Path(name)
             try:
                 yield temporary
-                temporary.chmod(0o644)
+                temporary.chmod(0o666 & ~_umask())
                 sync(temporary)
                 os.replace(temporary, path)
                 sync(path.parent)

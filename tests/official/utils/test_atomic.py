@@ -25,6 +25,21 @@ def test_folder_appears_when_the_block_ends(tmp_path):
     assert (tmp_path / "out" / "a").read_text() == "1" and names(tmp_path) == ["out"]
 
 
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_modes_are_those_of_the_umask(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with atomic.folder(tmp_path / "out") as folder:
+            (folder / "a").write_text("1")
+        with atomic.file(tmp_path / "b") as file:
+            file.write("1")
+        modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("out", "out/a", "b")]
+        assert modes == [0o777 & ~umask, 0o666 & ~umask, 0o666 & ~umask]
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+
+
 def test_nothing_stays_after_an_error(tmp_path):
     with pytest.raises(KeyError), atomic.folder(tmp_path / "out") as folder:
         (folder / "a").write_text("1")
