@@ -25,6 +25,8 @@ _WHOLE = (
     *("max_new_tokens", "min_new_tokens", "top_k", "seed", "num_beams"),
     *("num_return_sequences", "no_repeat_ngram_size"),
 )
+# Their largest values. Memory grows with each of them, and files of other tools may say any number.
+_MOST = {"max_new_tokens": 100_000, "num_beams": 1000, "num_return_sequences": 1000}
 # What is set in place of some names that others have.
 _OTHERS = {
     "do_sample": "temperature: above 0 it draws tokens, and 0 takes the likeliest ones",
@@ -89,9 +91,9 @@ class Settings:
             value = getattr(self, name)
             if not (isinstance(value, numbers.Real) or name == "temperature" and value is None):
                 raise UserError(f"{name}: {value!r} is not a number")
-        for name in ("max_new_tokens", "num_beams", "num_return_sequences"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: {getattr(self, name)} is less than 1")
+        for name, most in _MOST.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise UserError(f"{name}: {getattr(self, name)} is not from 1 to {most:,}")
         for name in ("min_new_tokens", "no_repeat_ngram_size"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name}: {getattr(self, name)} is negative; 0 stands for no rule")

@@ -90,7 +90,9 @@ def test_each_copy_of_a_text_has_draws_of_its_own():
         ({"repetition_penalty": 0}, "repetition_penalty: 0 is not a finite number above 0; 1 st"),
         ({"repetition_penalty": "x"}, "repetition_penalty: 'x' is not a number"),
         ({"early_stopping": "always"}, "early_stopping: 'always' is not true, false or 'never'"),
-        ({"num_return_sequences": 0}, "num_return_sequences: 0 is less than 1"),
+        ({"num_return_sequences": 0}, "num_return_sequences: 0 is not from 1 to 1,000"),
+        ({"num_beams": 1001}, "num_beams: 1001 is not from 1 to 1,000"),
+        ({"max_new_tokens": 100_001}, "max_new_tokens: 100001 is not from 1 to 100,000"),
         (
             {"num_return_sequences": 3, "num_beams": 2},
             "3: beam search returns at most num_beams: 2",

@@ -211,7 +211,7 @@ def test_what_cannot_be_generated_is_refused():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_beams": 0}, "num_beams: 0 is less than 1"),
+        ({"num_beams": 0}, "num_beams: 0 is not from 1 to 1,000"),
         ({"num_beams": 1.5}, "num_beams: 1.5 is not a whole number"),
         ({"num_beams": 2, "temperature": 1.0}, "num_beams: 2: beam search draws no tokens"),
         ({"num_beams": 2, "top_k": 3}, "num_beams: 2: beam search draws no tokens"),

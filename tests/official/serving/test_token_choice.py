@@ -100,7 +100,7 @@ def test_temperature_0_is_the_likeliest_token():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens: 0 is less than 1"),
+        ({"max_new_tokens": 0}, "max_new_tokens: 0 is not from 1 to 100,000"),
         ({"temperature": -0.5}, r"temperature: -0\.5 is not a finite number of at least 0; 0 take"),
         ({"temperature": float("nan")}, "temperature: nan is not a finite number of at least 0"),
         ({"temperature": float("inf")}, "temperature: inf is not a finite number of at least 0"),
