@@ -201,6 +201,7 @@ class Tokenizer(abc.ABC):
         none. It is not a special token, so it may be predicted.
       sentinel_ids: ids of the sentinels `<extra_id_0>`, `<extra_id_1>`, ...; empty if the
         vocabulary has none. They are found in text as added tokens are.
+      sentinels: the sentinels with their flags, by id.
       added: the added tokens by id, without sentinels.
       special_tokens: the tokens that `special=True` finds besides, by id.
       num_base_pieces: number of pieces of the vocabulary's files; added tokens may follow them.
@@ -275,8 +276,10 @@ class Tokenizer(abc.ABC):
         spelled = self.encode_ragged(texts)[0].tolist()
         if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
             splitter.forbid(leaks, self.unk_id, self.vocab_size)
-        marks = {i: AddedToken(self.pieces[i], special=True) for i in self.sentinel_ids}
-        splitter.find({**marks, **self.added}, self.special_tokens)
+        self.sentinels = {
+            i: flagged.get(i, AddedToken(self.pieces[i], special=True)) for i in self.sentinel_ids
+        }
+        splitter.find({**self.sentinels, **self.added}, self.special_tokens)
         # Written with their flags: what is after the vocabulary, or found in every text, or has
         # other flags than usual.
         self._written = {i: dataclasses.asdict(token) for i, token in sorted(flagged.items())}
@@ -295,6 +298,7 @@ class Tokenizer(abc.ABC):
         }
         decides |= self.packing()
         listed = [*self.added, *(i for i in self.special_ids if i >= self.num_base_pieces)]
+        listed += [i for i in self.sentinel_ids if i in self._written]
         if listed:
             decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(listed)]
         self.fingerprint = checksums.hash_bytes(file_formats.json_bytes(decides))
@@ -324,7 +328,11 @@ class Tokenizer(abc.ABC):
         usual = dict(special)
         for content, (_, token) in self._settings.get(added_tokens.LISTED, {}).items():
             i = numbers.get(content)
-            if i is None or i in self.sentinel_ids:
+            if i is None:
+                continue
+            if i in self.sentinel_ids:
+                if (token.lstrip or token.rstrip) and self._blanks_matter():
+                    flagged[i] = token
                 continue
             if i in usual or (i < self.num_base_pieces and content in own):
                 special[i] = token
@@ -334,6 +342,13 @@ class Tokenizer(abc.ABC):
                 added[i] = flagged[i] = token
         flagged |= {i: token for i, token in special.items() if i >= self.num_base_pieces}
         return added, special, flagged
+
+    def _blanks_matter(self) -> bool:
+        """Returns whether text beside a token has other ids if the blank between them is removed.
+
+        If not, sentinels have no flags, which transformers gives to all of them.
+        """
+        return False
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -499,6 +499,9 @@ class ByteBPE(Tokenizer):
     def _spelled(self, piece: str) -> bytes:
         return spelling(piece)
 
+    def _blanks_matter(self) -> bool:
+        return True
+
     def _begins_word(self, piece: str, rule: str) -> bool:
         return word_starts.of_bytes(spelling(piece))
 

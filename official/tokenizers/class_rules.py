@@ -109,6 +109,26 @@ def effective(
     return result
 
 
+def prepend_scheme(tokenizer_class: TokenizerClass | None, settings: Mapping[str, Any]) -> str:
+    """Returns where a class puts a blank before text, of a SentencePiece model without other files.
+
+    transformers 4 makes a `tokenizer.json` of the model. Of the classes here, that of T5 has these
+    two settings, and no other one looks at them.
+
+    Args:
+      tokenizer_class: the class; None = no file names one.
+      settings: those of `tokenizer_config.json`.
+
+    Returns:
+      "always", "first" (not after a token that is found in text) or "never".
+    """
+    if tokenizer_class is None or tokenizer_class.name != "T5Tokenizer":
+        return "always"
+    if not settings.get("add_prefix_space", True):
+        return "never"
+    return "first" if settings.get("legacy") is False else "always"
+
+
 def _replace(described: dict[str, Any], path: str, value: Any) -> None:
     """Sets an option, if the component stands alone."""
     part, kind, option = path.split(".")

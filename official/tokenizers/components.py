@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.tokenizers import added_tokens, offsets, text_steps, word_models, word_starts
-from official.tokenizers.added_tokens import AddedToken, Parts
+from official.tokenizers.added_tokens import Parts
 from official.tokenizers.base import Splitter, Tokenizer
 from official.tokenizers.byte_vocabulary import spelling
 from official.tokenizers.file_formats import SPECIALS, find_specials
@@ -261,8 +261,7 @@ class Components(Tokenizer):
 
     def content(self) -> dict[str, Any]:
         """Returns the content of a `tokenizer.json` with the added tokens as they are."""
-        tokens = {i: AddedToken(self.pieces[i], special=True) for i in self.sentinel_ids}
-        tokens |= self.special_tokens | self.added
+        tokens = self.sentinels | self.special_tokens | self.added
         flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
         return {
             "version": "1.0",
@@ -274,6 +273,9 @@ class Components(Tokenizer):
             ],
             **self.described,
         }
+
+    def _blanks_matter(self) -> bool:
+        return True
 
     def splitting(self) -> dict[str, Any]:
         """See the base class: all components, and of the model all but its pieces."""

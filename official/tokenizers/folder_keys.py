@@ -70,6 +70,7 @@ _TOKENS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 _ROLE = "the special token of this name"
 _OWN = "of this project's own folders"
 _FAST = "only the slow tokenizers of transformers 4 read it, which it does not load by default"
+_NEVER_SPLIT = f"{_FAST}. A token that text becomes belongs to {SETTINGS}, added_tokens_decoder"
 _CHAT = "of chats"
 _PLACE = "the place of a file at the time of writing"
 
@@ -86,7 +87,10 @@ _SETTINGS = [
         additional_special_tokens="the same, of transformers 4",
         do_lower_case="whether text is lower-cased",
         strip_accents="WordPiece: whether accents are removed; null = as `do_lower_case`",
-        add_prefix_space="byte-level BPE: whether a blank is put before a text",
+        add_prefix_space="byte-level BPE, and T5 without `tokenizer.json`: whether a blank is put "
+        "before a text",
+        legacy="T5 without `tokenizer.json`: false = no blank is put before text after a token that"
+        " is found in it, as in transformers 4; kept for the way back",
         keep_accents="ALBERT, XLNet: whether accents are kept",
         remove_space="ALBERT, XLNet: whether runs of blanks become one",
         extra_ids="T5: the number of sentinels",
@@ -139,9 +143,8 @@ _SETTINGS = [
     *_rows(
         SETTINGS,
         HARMLESS,
-        legacy="T5: how text after a sentinel begins; kept for the way back",
         sp_model_kwargs=_FAST,
-        never_split=_FAST,
+        never_split=_NEVER_SPLIT,
         unk_id="the vocabulary says it",
         errors="how bytes are decoded that are no text",
         trim_offsets="offsets of words never contain blanks here",

@@ -6,6 +6,7 @@ from typing import Any
 
 from official.tokenizers import (
     added_tokens,
+    class_rules,
     file_formats,
     folder_classes,
     folders,
@@ -163,16 +164,40 @@ def read_vocabulary(path: paths.AnyPath, seen: Look) -> Tokenizer:
     by_class = seen.lower_case(title) if unsaid and title else None
     if by_class is not None:
         settings["do_lower_case"] = by_class
+    if seen.described is None and kind is SentencePiece:
+        settings.setdefault(
+            "prepend_scheme", class_rules.prepend_scheme(seen.tokenizer_class, settings)
+        )
     tokenizer = kind.read(path, settings)
     about = {"class": seen.title}
     if cased:
         lower = bool(getattr(tokenizer, "lower_case", False))
         about["case"] = _case(tokenizer, lower, unsaid, by_class, seen, path)
     tokenizer.about = about
+    if note := _not_found(tokenizer, settings, path):
+        tokenizer.notes = (*tokenizer.notes, note)
     never = seen.tokenizer_class is not None and seen.tokenizer_class.lower_case is None
     if unsaid and not (never and by_class is not None):
         tokenizer.notes = (*tokenizer.notes, f"{path}: {about['case']}")
     return tokenizer
+
+
+def _not_found(tokenizer: Tokenizer, settings: Mapping[str, Any], path: paths.AnyPath) -> str:
+    """Returns a sentence about pieces of `never_split`, which no text becomes; "" = there are none.
+
+    The slow tokenizers of transformers 4 find them in text. It loads the fast ones, which do not.
+    """
+    listed = settings.get("never_split")
+    listed = listed if isinstance(listed, list) else []
+    found = {tokenizer.pieces[i] for i in (*tokenizer.special_ids, *tokenizer.added)}
+    never = [name for name in listed if name in tokenizer.pieces and name not in found]
+    if not never:
+        return ""
+    return (
+        f"{path}: never_split lists {', '.join(map(repr, never[:3]))}, which no text becomes, as in"
+        " the tokenizers that transformers loads; its slow ones find them: list them in "
+        f"added_tokens_decoder of {file_formats.SETTINGS_FILE} to have that"
+    )
 
 
 def _refuse_marked(path: paths.AnyPath) -> None:

@@ -379,6 +379,9 @@ class SentencePiece(Tokenizer):
     def _num_bytes(self, piece: str) -> int:
         return 1 if _BYTE.fullmatch(piece) else super()._num_bytes(piece)
 
+    def _blanks_matter(self) -> bool:
+        return self.prepend_scheme != PREPEND[0]
+
     def _begins_word(self, piece: str, rule: str) -> bool:
         return word_starts.of_piece(piece, rule)
 

@@ -49,7 +49,6 @@ from official.tokenizers import (
     word_steps,
     wordpiece,
 )
-from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import GPT2, WITH_MARKS, ByteBPE
 from official.tokenizers.components import FILE as FILE
@@ -698,8 +697,7 @@ def described(
         parts = _sentencepiece(tokenizer)
     else:
         return None
-    tokens = {i: AddedToken(tokenizer.pieces[i], special=True) for i in tokenizer.sentinel_ids}
-    tokens |= tokenizer.special_tokens | tokenizer.added
+    tokens = tokenizer.sentinels | tokenizer.special_tokens | tokenizer.added
     return {
         "version": "1.0",
         "truncation": None,

@@ -6,18 +6,20 @@ All is computed in float64.
 import dataclasses
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 
-from official.conversion import converted_model, huggingface
+from official import tokenizers
+from official.conversion import converted_model, huggingface, t5, tokenizer_files
 from official.distribution import numerics
 from official.modeling.model import Model
 from tests import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
 NAMES = ["v1_0", "v1_0_deep", "v1_1", "silu", "encoder"]
-# Folders whose tokenizer is `legacy`. The ids around sentinels are the same with both.
+# Folders whose tokenizer is `legacy`: text after a sentinel has a blank, as in span corruption.
 LEGACY = ["v1_0_deep"]
 TEXTS = ["the cat", "the cat<extra_id_0> sat on<extra_id_1> the mat", "<extra_id_1> a dog ran"]
 
@@ -66,6 +68,47 @@ def test_the_stored_files_are_made_again(parent):
             np.testing.assert_allclose(again[key], value, rtol=1e-9, atol=1e-9, err_msg=key)
 
 
+def test_where_a_model_alone_has_blanks(hf, hf5, tmp_path):
+    """Folders without tokenizer.json, as 4 reads them; what is written is read so by both."""
+    texts = [
+        "the cat<extra_id_0>sat <extra_id_1> the",
+        "a  <extra_id_2>  b",
+        " the",
+        "the",
+        "",
+        ".",
+    ]
+    texts += [
+        "<extra_id_3><extra_id_4>the <extra_id_5>",
+        "the</s> cat",
+        "</s>the",
+        "<extra_id_9>, a",
+    ]
+    (tmp_path / "ids.json").write_text(json.dumps({"texts": texts}))
+    encoder = huggingface.read(GOLDEN / "t5" / "v1_0").config.encoder
+    ours = {}
+    for name, given in {
+        "legacy": {"legacy": True}, "first": {"legacy": False}, "null": {"add_prefix_space": None},
+        "never": {"legacy": True, "add_prefix_space": False},
+    }.items():  # fmt: skip
+        shutil.copytree(GOLDEN / "t5" / "v1_0", tmp_path / name)
+        path = tmp_path / name / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **given}))
+        made = tokenizers.load(tmp_path / name)
+        ours[name] = [row.tolist() for row in made.encode(texts, special=True)]
+        back = tmp_path / f"{name}_back"
+        back.mkdir()
+        tokenizer_files.save(made, back, t5.SYSTEM, encoder, 512)
+        shutil.copy(tmp_path / name / "config.json", back)
+        assert tokenizers.load(back, foreign=True).fingerprint == made.fingerprint
+    backs = [f"{name}_back" for name in ours]
+    for reference, names in ((hf, [*ours, *backs]), (hf5, backs)):
+        reference.run("hf_parted_words.py", "read", tmp_path, *names)
+        for name, theirs in json.loads((tmp_path / "again.json").read_text()).items():
+            rows = zip(texts, ours[name.removesuffix("_back")], theirs, strict=True)
+            assert not [row for row in rows if row[1] != row[2]], (reference.name, name)
+
+
 def test_transformers_loads_what_we_write_and_answers_the_same(hf, parent):
     folders = {name: parent / "written" / name for name in (*NAMES, "bare")}
     batches = {}
@@ -95,8 +138,10 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, parent):
                 value, theirs[key], rtol=1e-9, atol=1e-9, err_msg=f"{name}: {key}"
             )
         ids = json.loads((folder / "ids.json").read_text())
-        pieces = [spelled(tokenizer, text) for text in TEXTS]
+        pieces = [[*row.tolist(), tokenizer.sep_id] for row in tokenizer.encode(TEXTS)]
         assert ids == pieces, name
+        of_corruption = [spelled(tokenizer, text) for text in TEXTS]
+        assert (ids == of_corruption) == (name in LEGACY), name
 
 
 def answers(model, inputs):

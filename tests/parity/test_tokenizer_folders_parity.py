@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from official import tokenizers
 from official.tokenizers import folder_classes, folder_keys
 
 # Arguments of classes that are never written: the vocabulary, and what is private. The steps of a
@@ -40,3 +41,21 @@ def test_every_key_and_component_has_a_row(request, name, version, tmp_path):
         ours = folder_classes.CLASSES[each]
         types = types and each not in ONE_TYPE
         assert (ours.lower_case, ours.types[version]) == (lower_case, types), each
+
+
+def test_pieces_of_never_split_are_split(hf, hf5, tmp_path):
+    """By the tokenizers that transformers loads. The slow ones of version 4 find them."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "link", "a", "[link]", "A"]
+    texts = ["a [link] a", "[link]", "A a", "a[link]"]
+    (tmp_path / "ids.json").write_text(json.dumps({"texts": texts}))
+    ours = {}
+    for name, lower in (("cased", False), ("uncased", True)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vocab.txt").write_text("\n".join(pieces) + "\n")
+        settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lower,
+                    "never_split": ["[link]", "A"]}  # fmt: skip
+        (tmp_path / name / "tokenizer_config.json").write_text(json.dumps(settings))
+        ours[name] = [row.tolist() for row in tokenizers.load(tmp_path / name).encode(texts)]
+    for reference in (hf, hf5):
+        reference.run("hf_parted_words.py", "read", tmp_path, *ours)
+        assert json.loads((tmp_path / "again.json").read_text()) == ours, reference.name

@@ -527,3 +527,20 @@ def test_added_tokens_are_found_in_composed_text():
     ]
     ((ids, starts, ends),) = made.encode_with_offsets([text])
     assert ids[1] == number and text[starts[1] : ends[1]] == "cafe\u0301"
+
+
+def test_pieces_that_no_text_becomes_are_named(tmp_path):
+    """`never_split`, as the fast tokenizers of transformers have it: see the test of parity."""
+    settings = {"never_split": ["[link]", "[mail]", "[MASK]"], "do_lower_case": False}
+    loaded = tokenizers.load(write(tmp_path / "tok", [*PIECES, "[link]"], settings))
+    plain = tokenizers.WordPiece([*PIECES, "[link]"], False)
+    assert loaded.encode(["a [link] a"])[0].tolist() == plain.encode(["a [link] a"])[0].tolist()
+    (note,) = [note for note in loaded.notes if "never_split" in note]
+    assert "lists '[link]', which no text becomes" in note and "added_tokens_decoder" in note
+    flags = {"content": "[link]", "lstrip": False, "rstrip": False, "single_word": False,
+             "normalized": False, "special": True}  # fmt: skip
+    settings["added_tokens_decoder"] = {str(len(PIECES)): flags}
+    found = tokenizers.load(write(tmp_path / "listed", [*PIECES, "[link]"], settings))
+    a = PIECES.index("a")
+    assert found.encode(["a [link] a"])[0].tolist() == [a, len(PIECES), a]
+    assert not [note for note in found.notes if "never_split" in note]
