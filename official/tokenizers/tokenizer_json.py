@@ -504,6 +504,14 @@ class _Reader:
         unknown = self._model.get("unk_id")
         if type(unknown) is not int or not 0 <= unknown < len(pieces):
             raise self._refused("model.unk_id", unknown, "the number of a piece")
+        apart = self._special() | {list(pieces)[unknown]}
+        if self._model.get("byte_fallback"):
+            apart |= set(filter(_is_byte, pieces))
+        if pieces.keys() <= apart:
+            raise UserError(
+                f"{self._path}: model.vocab has no piece but special tokens: a Unigram needs "
+                "pieces of text"
+            )
         return list(pieces.items())
 
     def _components(self, kind: str | None) -> Components:
@@ -896,6 +904,10 @@ def _trailing_sentinels(pieces: Sequence[str]) -> int:
     return count
 
 
+def _is_byte(piece: str) -> bool:
+    return len(piece) == 6 and piece.startswith("<0x")
+
+
 def _model(
     pieces: Sequence[tuple[str, float]],
     unk_id: int,
@@ -907,7 +919,7 @@ def _model(
     model = sentencepiece_model_pb2.ModelProto()
     for number, (piece, score) in enumerate(pieces):
         kind = _KINDS.CONTROL if piece in special else _KINDS.NORMAL
-        if byte_fallback and len(piece) == 6 and piece.startswith("<0x"):
+        if byte_fallback and _is_byte(piece):
             kind = _KINDS.BYTE
         kind = _KINDS.UNKNOWN if number == unk_id else kind
         model.pieces.add(piece=piece, score=score, type=kind)

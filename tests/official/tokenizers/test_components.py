@@ -175,6 +175,8 @@ def changed(name, part, value):
          "normalizer is .*only without a form that matches nothing"),
         (changed("unigram", "model", {"vocab": [["[UNK]", 0.0], ["a\0", 1.0]], "unk_id": 0}),
          r"piece 1 has the character U\+0000"),
+        (changed("unigram", "model", {"vocab": [["[UNK]", 0.0], ["[CLS]", 0.0]], "unk_id": 0}),
+         "model.vocab has no piece but special tokens"),
         (changed("word_piece", "model", {"vocab": {"[UNK]": 0, "a" * 300: 1}}),
          "only pieces of up to 256 bytes"),
     ],
