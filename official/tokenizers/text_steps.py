@@ -164,12 +164,13 @@ class Bert(_ByCharacter):
         return _lower(texts) if self._lower_case else texts
 
 
-class Precompiled:
-    """The replacements of a SentencePiece model."""
+class Precompiled(tf.Module):
+    """The replacements of a SentencePiece model. A SavedModel has their table, as of a module."""
 
     local = True
 
     def __init__(self, table: bytes):
+        super().__init__()
         self._replacements = charsmap.Replacements(table)
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:

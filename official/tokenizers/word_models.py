@@ -85,9 +85,10 @@ class PairModel(tf.Module):
         self._has_unk = unk_id is not None
         # {token: its symbols}; the first symbol is the unknown one.
         spelled: dict[str, str] = {}
-        forms = list(itertools.product((True, False), (True, False)))  # first, last
-        self._forms: list[dict[int, int]] = []
-        for first, last in forms:
+        edges = list(itertools.product((True, False), (True, False)))  # first, last
+        # Not an attribute: a SavedModel has no dictionaries whose keys are numbers.
+        forms: list[dict[int, int]] = []
+        for first, last in edges:
             start, end = "" if first else prefix, suffix if last else ""
             table: dict[int, int] = {}
             for token in ids:
@@ -95,9 +96,9 @@ class PairModel(tf.Module):
                 if len(inner) == 1 and token == start + inner + end:
                     symbol = spelled.setdefault(token, _symbol(len(spelled) + 1))
                     table[ord(inner)] = _number(symbol)
-            self._forms.append(table)
+            forms.append(table)
         if not prefix and not suffix:
-            del self._forms[1:]
+            del forms[1:]
         self._byte_symbols = np.zeros(256, np.int32)
         if byte_fallback:
             if lacking := [token for token in _BYTES if token not in ids]:
@@ -142,7 +143,7 @@ class PairModel(tf.Module):
             [0 if unk_id is None else unk_id, *(ids[token] for token in symbols),
              *(ids[results[piece]] for piece in made)], tf.int32)  # fmt: skip
         self._joins = tf_text.SentencepieceTokenizer(byte_bpe.model_of(pieces), out_type=tf.int32)
-        self._tables = [_table(form) for form in self._forms]
+        self._tables = [_table(form) for form in forms]
         self._whole: tf.lookup.StaticHashTable | None = None
         if ignore_merges:
             self._keep_whole(ids)

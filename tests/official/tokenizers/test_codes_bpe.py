@@ -76,3 +76,14 @@ def test_files_come_back(tmp_path):
 def test_bad_folders(tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tokenizers.load(write(tmp_path / "bad", **options))
+
+
+@pytest.mark.slow
+def test_the_same_in_a_saved_model(tmp_path):
+    server = tf.Module()
+    server.splitter = tokenizers.load(write(tmp_path / "phobert")).module()
+    spec = tf.TensorSpec([None], tf.string)
+    server.split = tf.function(server.splitter.tokenize, [spec], autograph=False)
+    tf.saved_model.save(server, str(tmp_path / "saved"))
+    found = tf.saved_model.load(str(tmp_path / "saved")).split(tf.constant(list(EXPECTED)))
+    assert found.to_list() == list(EXPECTED.values())

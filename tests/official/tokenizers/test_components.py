@@ -63,6 +63,20 @@ def test_the_same_in_a_graph(name, tmp_path):
     assert tokens.ends.to_list() == eager.ends.to_list()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "precompiled", "suffix", "word_level"])
+def test_the_same_in_a_saved_model(name, tmp_path):
+    texts = GOLDEN["texts"]
+    loaded = tokenizers.load(write(tmp_path / name, GOLDEN["forms"][name]["described"]))
+    server = tf.Module()
+    server.splitter = loaded.module()
+    spec = tf.TensorSpec([None], tf.string)
+    server.split = tf.function(server.splitter.tokenize, [spec], autograph=False)
+    tf.saved_model.save(server, str(tmp_path / "saved"))
+    found = tf.saved_model.load(str(tmp_path / "saved")).split(tf.constant(texts))
+    assert found.to_list() == [row.tolist() for row in loaded.encode(texts)]
+
+
 def test_offsets_are_of_the_characters_of_the_text(tmp_path):
     def slices(name, text):
         loaded = tokenizers.load(write(tmp_path / name, GOLDEN["forms"][name]["described"]))
