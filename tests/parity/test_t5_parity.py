@@ -65,7 +65,9 @@ def test_the_stored_files_are_made_again(parent):
         again = golden_of(parent, name)
         assert stored.keys() == again.keys()
         for key, value in stored.items():
-            np.testing.assert_allclose(again[key], value, rtol=1e-9, atol=1e-9, err_msg=key)
+            # Fifty steps of training enlarge how a processor rounds: 3e-6 was seen.
+            close = 1e-5 if key == "losses" else 1e-9
+            np.testing.assert_allclose(again[key], value, rtol=close, atol=close, err_msg=key)
 
 
 def test_where_a_model_alone_has_blanks(hf, hf5, tmp_path):
