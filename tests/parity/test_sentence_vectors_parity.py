@@ -10,4 +10,5 @@ def test_the_golden_vectors_are_those_of_transformers(hf, tmp_path):
     with np.load(tmp_path / "vectors.npz") as new, np.load(GOLDEN / "sentence_vectors.npz") as old:
         assert set(new) == set(old)
         for name in set(new) - {"about"}:
-            np.testing.assert_allclose(new[name], old[name], rtol=0, atol=1e-6)
+            # 2e-6 was seen on a processor that rounds in other places.
+            np.testing.assert_allclose(new[name], old[name], rtol=0, atol=1e-5)
