@@ -286,16 +286,11 @@ def children(uri: str) -> list[str]:
 
 def rename(source: str, target: str) -> None:
     """Gives a remote file another name; a file of this name is replaced."""
-    tried = False
-
-    def work(fs: Any) -> None:
-        nonlocal tried
-        done = tried and not fs.exists(source) and fs.exists(target)  # by a try that failed later
-        tried = True
-        if not done:
-            fs.rename(source, target, overwrite=True)
-
-    retried(target, work)
+    _once(
+        target,
+        lambda fs: fs.rename(source, target, overwrite=True),
+        done=lambda fs: not fs.exists(source) and fs.exists(target),
+    )
 
 
 def remove(uri: str) -> None:
@@ -304,16 +299,26 @@ def remove(uri: str) -> None:
     Raises:
       FileNotFoundError: there is no such file.
     """
+    _once(uri, lambda fs: fs.remove(uri), done=lambda fs: not fs.exists(uri))
+
+
+def _once(uri: str, work: Callable[[Any], None], done: Callable[[Any], bool]) -> None:
+    """Calls a function as `retried` does, but not after a try that has done its work and failed.
+
+    Args:
+      uri: see `retried`.
+      work: takes `tf.io.gfile`, and cannot be called twice.
+      done: takes `tf.io.gfile`, and returns whether the work was done.
+    """
     tried = False
 
-    def work(fs: Any) -> None:
+    def attempt(fs: Any) -> None:
         nonlocal tried
-        done = tried and not fs.exists(uri)  # by a try that failed later
-        tried = True
-        if not done:
-            fs.remove(uri)
+        finished, tried = tried and done(fs), True
+        if not finished:
+            work(fs)
 
-    retried(uri, work)
+    retried(uri, attempt)
 
 
 @functools.cache
