@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import added_tokens, file_formats, offsets, word_starts
+from official.tokenizers import added_tokens, composition, file_formats, offsets, word_starts
 from official.tokenizers.added_tokens import AddedToken, Finder, Parts
 from official.tokenizers.pair_forms import ODD_TOKEN, PairForm
 from official.tokenizers.word_ids import WordIds
@@ -72,6 +72,8 @@ class Splitter(tf.Module):
 
     # Whether a splitter normalizes text.
     normalizes = True
+    # Whether it composes characters (Unicode's form NFC) before all else.
+    nfc = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,6 +97,16 @@ class Splitter(tf.Module):
     def split_parts_with_offsets(self, parts: Parts) -> offsets.Tokens:
         """Returns the same ids and the characters of the parts that they come from."""
         return self.split_with_offsets(parts.texts)
+
+    def composed(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns strings [N] in the form NFC if `nfc`, or else as they are."""
+        return composition.composed(texts) if self.nfc else texts
+
+    def composed_bytes(self, texts: Sequence[bytes]) -> list[bytes]:
+        """Does the same to texts in Python, most of which are ASCII."""
+        if not self.nfc or all(text.isascii() for text in texts):
+            return list(texts)
+        return self.composed(tf.constant(texts, tf.string)).numpy().tolist()
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns strings [N] as they are before they are split."""

@@ -186,7 +186,7 @@ class ByteBPESplitter(Splitter):
         super().__init__()
         self._add_prefix_space = add_prefix_space
         self._pattern = pattern
-        self._nfc = nfc
+        self.nfc = nfc
         # By id. Text never becomes an added token with characters outside the alphabet.
         self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
         self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
@@ -197,10 +197,6 @@ class ByteBPESplitter(Splitter):
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
         return self.split_words(words(self.composed(texts), self._add_prefix_space, self._pattern))
-
-    def composed(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns strings [N] in the form NFC, if the tokenizer has it."""
-        return composition.composed(texts) if self._nfc else texts
 
     def split_words(self, text_words: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the ids of the words of texts, string [N, None]: int32 [N, None]."""
@@ -222,7 +218,7 @@ class ByteBPESplitter(Splitter):
         starts = ids.with_values(tf.maximum(ends - lengths, 0))
         bounds = starts, ids.with_values(tf.maximum(ends, 0))
         cleaned = characters, None
-        if self._nfc:
+        if self.nfc:
             cleaned = composition.composed_by_character(characters)
         characters_of = offsets.characters_of(offsets.origins(*cleaned), *bounds)
         return offsets.Tokens(ids, *offsets.trimmed(characters, *characters_of))
@@ -390,14 +386,8 @@ class ByteBPE(Tokenizer):
         values = np.concatenate([short, ids.values.numpy()])
         return values[ranges(starts, sizes)], np.cumsum(np.append(0, sizes))
 
-    def _composed(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Returns texts in the form NFC, if the tokenizer has it."""
-        if not self.nfc or all(text.isascii() for text in texts):
-            return list(texts)
-        return self._splitter.composed(tf.constant(texts, tf.string)).numpy().tolist()
-
     def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
-        texts = self._composed(texts)
+        texts = self._splitter.composed_bytes(texts)
         if self.add_prefix_space:
             texts = [b" " * (text[:1] not in (b"", b" ")) + text for text in texts]
         return words.split(texts)
@@ -434,11 +424,12 @@ class ByteBPE(Tokenizer):
 
     def _slice_lengths(self, slices: Sequence[str]) -> list[int]:
         """Returns the bytes of each slice of a document, in the form that is split."""
-        parts = self._composed([part.encode() for part in slices])
-        (whole,) = self._composed([b"".join(parts)])
+        composed = self._splitter.composed_bytes
+        parts = composed([part.encode() for part in slices])
+        (whole,) = composed([b"".join(parts)])
         if whole != b"".join(parts):  # A slice begins with an accent of the one before.
             joined = itertools.accumulate(slices)
-            ends = [len(text) for text in self._composed([text.encode() for text in joined])]
+            ends = [len(text) for text in composed([text.encode() for text in joined])]
             return np.diff([0, *ends]).tolist()
         return [len(part) for part in parts]
 
@@ -457,7 +448,7 @@ class ByteBPE(Tokenizer):
             and bool(begins_with_text(text) if first else text[:1] not in ("", " "))
             for text, first in zip(texts, begins, strict=True)
         ]
-        composed = self._composed([text.encode() for text in texts])
+        composed = self._splitter.composed_bytes([text.encode() for text in texts])
         spelled = self._words.split(
             [b" " * blank + text for text, blank in zip(composed, blanks, strict=True)]
         )

@@ -130,7 +130,7 @@ def choose(
     counted = progress.Progress(None, report, "read ", "lines")
     while chunk := [line for _, line in zip(range(_LINES), lines, strict=False)]:
         with tf.device("/CPU:0"):
-            texts = _composed(tokenizer, tf.constant(chunk))
+            texts = tokenizer.module().composed(tf.constant(chunk))
             if isinstance(tokenizer, WordPiece) and tokenizer.do_basic_tokenize:
                 texts = clean(texts, tokenizer.lower_case, tokenizer.strip_accents)
             found = text_words.split(texts, "basic").texts.values
@@ -191,7 +191,7 @@ def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
     """Returns the words as the tokenizer sees them, with a blank before them in running text."""
     if not words:
         return []
-    texts = _composed(tokenizer, tf.constant([word.strip() for word in words]))
+    texts = tokenizer.module().composed(tf.constant([word.strip() for word in words]))
     if isinstance(tokenizer, ByteBPE):
         decoded = [f" {text.decode()}" for text in texts.numpy()]
         return [
@@ -201,12 +201,6 @@ def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
     if isinstance(tokenizer, WordPiece) and tokenizer.do_basic_tokenize:
         texts = tf.strings.strip(space_words(texts, tokenizer.tokenize_chinese_chars))
     return [text.decode().strip() for text in texts.numpy()]
-
-
-def _composed(tokenizer: Tokenizer, texts: tf.Tensor) -> tf.Tensor:
-    """Returns strings [N] in the form NFC, if the tokenizer has it."""
-    has_form = isinstance(tokenizer, WordPiece | ByteBPE)
-    return tokenizer.module().composed(texts) if has_form else texts
 
 
 def _old_pieces(tokenizer: Tokenizer, forms: Sequence[str]) -> list[list[int]]:

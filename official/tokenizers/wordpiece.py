@@ -271,7 +271,7 @@ class WordPieceSplitter(Splitter):
         self._strip_accents = strip_accents
         self._max_characters = max_characters
         self._ideographs_alone, self._basic = ideographs_alone, basic
-        self._nfc = nfc
+        self.nfc = nfc
         self.normalizes = basic or nfc
         if not (ideographs_alone and basic):
             alone, space = (SIGNS, BLANK) if basic else ("", offsets.WHITE_SPACE[1:-1])
@@ -286,15 +286,11 @@ class WordPieceSplitter(Splitter):
             unknown_token=unk,
         )
 
-    def composed(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns strings [N] in the form NFC, if the tokenizer has it."""
-        return composition.composed(texts) if self._nfc else texts
-
     def _composed_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Returns what each of C characters becomes so, and which are parts of another: [C]."""
-        if self._nfc:
+        if self.nfc:
             return composition.composed_by_character(characters)
         return characters, tf.zeros_like(characters.values, tf.bool)
 
@@ -467,9 +463,7 @@ class WordPiece(Tokenizer):
 
     def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
         # Composed before ASCII letters are lower-cased: "ǰ" is one character, and "J̌" is two.
-        if self.nfc and not all(text.isascii() for text in texts):
-            texts = self._splitter.composed(tf.constant(texts, tf.string)).numpy().tolist()
-        return words.split(texts)
+        return words.split(self._splitter.composed_bytes(texts))
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of words, int32, and their row splits, [K + 1]; see `WordIds`."""
