@@ -15,6 +15,12 @@ import tensorflow as tf
 
 from official.tokenizers import offsets, patterns
 from official.tokenizers.byte_bpe import MARKS
+from official.utils.character_sets import (
+    HANGUL_LEADING,
+    HANGUL_TRAILING,
+    HANGUL_VOWELS,
+    inside_class,
+)
 
 _CUT = b"\xff"  # no UTF-8 text has this byte
 _MOST_BYTES = 5  # of a cluster that is looked up as a whole
@@ -41,8 +47,8 @@ _ALONE = (
     r"\x{2060}-\x{206f}\x{feff}\x{fff0}-\x{fffb}"
 )
 # The parts of Korean syllables, and syllables.
-_FIRST, _SYLLABLE = r"[\x{1100}-\x{115f}\x{a960}-\x{a97c}]", r"[\x{ac00}-\x{d7a3}]"
-_VOWEL, _LAST = r"[\x{1160}-\x{11a7}\x{d7b0}-\x{d7c6}]", r"[\x{11a8}-\x{11ff}\x{d7cb}-\x{d7fb}]"
+_FIRST, _SYLLABLE = f"[{inside_class(HANGUL_LEADING)}]", r"[\x{ac00}-\x{d7a3}]"
+_VOWEL, _LAST = (f"[{inside_class(codes)}]" for codes in (HANGUL_VOWELS, HANGUL_TRAILING))
 _KOREAN = rf"{_FIRST}*(?:{_SYLLABLE}{_VOWEL}*|{_VOWEL}+){_LAST}*|{_FIRST}+|{_LAST}+"
 _MARK = r"\x{d800}"  # `patterns.MARK`, here before what is in `_APART`
 _CLUSTER = (

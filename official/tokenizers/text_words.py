@@ -39,7 +39,13 @@ from official.tokenizers.base import Tokenizer
 from official.tokenizers.offsets import WHITE_SPACE
 from official.utils import unicode_tables as unicode
 from official.utils import word_rules
-from official.utils.character_sets import inside_class, minus
+from official.utils.character_sets import (
+    HANGUL_LEADING,
+    HANGUL_TRAILING,
+    HANGUL_VOWELS,
+    inside_class,
+    minus,
+)
 from official.utils.strict import one_of
 
 _MARKS = r"""[.,;:!?…"'。、，！？：；\p{Ps}\p{Pe}\p{Pi}\p{Pf}]"""
@@ -61,9 +67,9 @@ _HYPHENS = r"[-/\x{2010}\x{2011}\x{2212}\x{ff0f}]"  # not dashes, which stand be
 _ALL_JOINTS = r"[-/\p{Pd}\x{2212}\x{ff0f}\x{ff5e}]"
 # Of the rule "graphemes".
 _EXTENDING = f"[{inside_class(unicode.EXTENDING)}]"
-_LEADING = r"[\x{1100}-\x{115f}\x{a960}-\x{a97c}]"  # consonants of Hangul
-_VOWEL = r"[\x{1160}-\x{11a7}\x{d7b0}-\x{d7c6}]"
-_TRAILING = r"[\x{11a8}-\x{11ff}\x{d7cb}-\x{d7fb}]"
+_LEADING = f"[{inside_class(HANGUL_LEADING)}]"
+_VOWEL = f"[{inside_class(HANGUL_VOWELS)}]"
+_TRAILING = f"[{inside_class(HANGUL_TRAILING)}]"
 _FLAG = r"[\x{1f1e6}-\x{1f1ff}]"  # two of these letters are a flag
 _SINGLE = r"(?s)[\x{0}-\x{2ff}]*"  # texts whose characters are graphemes
 

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 CODES = 0x110000  # of Unicode
+# The parts of Korean syllables: leading consonants, vowels, trailing consonants.
+HANGUL_LEADING = "1100-115f a960-a97c"
+HANGUL_VOWELS = "1160-11a7 d7b0-d7c6"
+HANGUL_TRAILING = "11a8-11ff d7cb-d7fb"
 
 
 def spans(codes: str) -> Iterator[tuple[int, int]]:
