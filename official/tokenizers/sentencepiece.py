@@ -535,11 +535,7 @@ def without_mask(model: bytes) -> bytes:
 
 def replacements_alone(model: bytes) -> bytes:
     """Returns a model that replaces characters as `model` does, and has no piece for any text."""
-    return replacements_of(_parsed(model).normalizer_spec.precompiled_charsmap)
-
-
-def replacements_of(charsmap: bytes) -> bytes:
-    """Returns a model that replaces characters by a table, and has no piece for any text."""
+    charsmap = _parsed(model).normalizer_spec.precompiled_charsmap
     alone = sentencepiece_model_pb2.ModelProto()
     alone.pieces.add(piece="<unk>", score=0, type=_KINDS.UNKNOWN)
     alone.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.CHAR
