@@ -121,12 +121,11 @@ class BestCheckpoint(Hook):
         """Returns 1 if an evaluation is better than the best one, 0 if it is equal, or else -1."""
         if self.record is None:
             return 1
-        value, loss = self.record["value"], self.record.get("loss")
-        if found["value"] != value:
-            return 1 if (found["value"] > value) == self._higher else -1
-        if loss is None or found["loss"] == loss:
-            return 0
-        return 1 if found["loss"] is not None and found["loss"] < loss else -1
+        loss = self.record.get("loss")
+        loss = found["loss"] if loss is None else loss  # one that is not known decides nothing
+        best = rank(self.record["value"], loss, self._higher)
+        other = rank(found["value"], found["loss"], self._higher)
+        return (other > best) - (other < best)
 
     def write(self) -> None:
         """Makes `best.json` agree with `record`."""
@@ -191,6 +190,17 @@ class SkippedUpdates(Hook):
             return f"the loss term {', '.join(terms)} is not finite"
         variable = self._train_step.updated[steps.bad_variables[offset]].path
         return f"the gradient of {variable} is not finite, though every loss term is"
+
+
+def rank(value: float, loss: float | None, higher: bool) -> tuple[float, float]:
+    """Returns the order of an evaluation among others: a larger one is better.
+
+    Args:
+      value: that of the metric.
+      loss: decides between equal values: a lower one is better. None = it is not finite.
+      higher: whether a higher value is better.
+    """
+    return value if higher else -value, -math.inf if loss is None else -loss
 
 
 def best_metric(config: Config, task: Description | MixtureDescription | None) -> tuple[str, bool]:

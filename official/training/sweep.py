@@ -31,7 +31,7 @@ from official import config as configs
 from official.data import mixture
 from official.saving import checkpoints, metrics_log, run_lock, task_file
 from official.training import run as training
-from official.training.hooks import best_metric
+from official.training.hooks import best_metric, rank
 from official.utils import atomic, signals
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -279,11 +279,11 @@ def table(sweep: Sweep, summary: Sequence[Record], runs: Sequence[Record]) -> li
         rows.append([sweep.name(setting["settings"]), str(setting["runs"]), *numbers])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    sign = 1 if summary[0]["higher"] else -1
-    best = max(summary, key=lambda s: (sign * s["spread"][metric]["median"], -s["loss"]))
+    higher = summary[0]["higher"]
+    best = max(summary, key=lambda s: rank(s["spread"][metric]["median"], s["loss"], higher))
     best_run = max(
         (run for run in runs if "figures" in run),
-        key=lambda run: (sign * run["figures"][metric], -_loss(run)),
+        key=lambda run: rank(run["figures"][metric], _loss(run), higher),
     )
     return [
         *lines,
