@@ -1,4 +1,4 @@
-"""Handlers of SIGTERM and SIGINT for a while."""
+"""Temporary handlers of SIGTERM and SIGINT."""
 
 import contextlib
 import signal
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 def handled(receive: Callable[[int, object], None]) -> Iterator[None]:
     """Calls a function at SIGTERM and SIGINT inside of the block.
 
-    Python sets handlers in the main thread alone. In another one, as of a web server, the program's
-    own handlers stay.
+    Python sets handlers in the main thread only. In any other thread, such as one of a web server,
+    the handlers of the program stay in place.
 
     Args:
       receive: takes the number of the signal and the frame that it interrupts.
