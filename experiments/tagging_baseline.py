@@ -19,7 +19,7 @@ from absl import flags
 from official.evaluation import tags
 from official.tasks import tag_files, tagged_texts
 from official.tasks.named_tasks import CONLL_COLUMNS
-from official.utils import errors
+from official.utils import command_line, errors
 
 ITERATIONS = 20
 METRICS = ("f1", "precision", "recall", "strict_f1")
@@ -97,7 +97,7 @@ def run() -> None:
     flags.DEFINE_string("train", None, "CoNLL file to train on")
     flags.DEFINE_string("evaluate", None, "CoNLL file to evaluate on")
     flags.DEFINE_integer("seeds", 3, "number of seeds", 1)
-    errors.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Augments the training text of a task: copies of its rows with other words, to distill on.
+r"""Augments the training text of a task: copies of its rows with other words, to distill on.
 
-  python -m official.augment --model_dir=BERT --input=SST-2/train.tsv --columns=sentence \
-      --output=augmented.tsv [--vectors=glove.6B.300d.txt] [--kept_words=stop_words.txt]
+  python -m official.augment --model_dir=BERT --input=SST-2/train.tsv \
+      --columns=sentence --output=augmented.tsv [--vectors=glove.6B.300d.txt] \
+      [--kept_words=stop_words.txt]
 
 A word of one token is replaced by one of the most probable words of a masked LM in its place, and
 one of several tokens by one with a near vector in --vectors (Jiao et al., 2020, algorithm 1). The
@@ -13,9 +14,10 @@ other.
 
 from absl import flags
 
-from official.utils import errors, paths, progress
+from official.utils import command_line, errors, paths, progress
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("model_dir", "input", "columns", "output")
 
 
 def define_flags() -> None:
@@ -63,7 +65,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Writes the rows and their copies."""
     del argv
-    errors.require(FLAGS, "model_dir", "input", "columns", "output")
+    errors.require(FLAGS, *_REQUIRED)
     from official.serving import augmentation, loaded_model
     from official.serving.mask_filler import MaskFiller
     from official.serving.word_neighbors import WordNeighbors
@@ -91,7 +93,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

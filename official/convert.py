@@ -1,16 +1,21 @@
-"""Converts weights: `python -m official.convert --source=hf --input=DIR --output=DIR`.
+"""Converts weights of other tools to a model folder, and back.
 
-`--source=hf|tf1|garden|elmo` makes a model folder from the files of another tool.
-`--target=hf|elmo` converts a model folder:
-`python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
+With --source it makes a model folder from the files of another tool:
+
+  python -m official.convert --source=hf --input=DIR --output=MODEL
+
+With --target it converts a model folder:
+
+  python -m official.convert --target=hf --input=MODEL --output=DIR
 """
 
 from absl import flags
 
 from official.conversion.run import SOURCES, TARGETS, convert
-from official.utils import errors
+from official.utils import command_line, errors
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("input", "output")
 
 
 def define_flags() -> None:
@@ -43,7 +48,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Reads one folder and writes the other."""
     del argv
-    errors.require(FLAGS, "input", "output")
+    errors.require(FLAGS, *_REQUIRED)
     convert(
         FLAGS.input,
         FLAGS.output,
@@ -55,7 +60,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Starts a larger model from the weights of a smaller one.
+r"""Starts a larger model from the weights of a smaller one.
 
-  python -m official.enlarge --model_dir=BASE --config=configs/pretrain/modernbert_large.yaml \
-      --output=LARGE
+  python -m official.enlarge --model_dir=BASE \
+      --config=configs/pretrain/modernbert_large.yaml --output=LARGE
 
 LARGE is a model folder, which `official.main --init=LARGE` trains. The config has the sizes of the
 larger model: `hidden_size`, `num_layers`, `num_heads` and `intermediate_size`. All else is as in
@@ -12,9 +12,10 @@ import dataclasses
 
 from absl import flags
 
-from official.utils import atomic, errors
+from official.utils import atomic, command_line, errors
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("model_dir", "config", "output")
 
 
 def define_flags() -> None:
@@ -29,7 +30,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Reads a model folder and writes one of a larger model."""
     del argv
-    errors.require(FLAGS, "model_dir", "config", "output")
+    errors.require(FLAGS, *_REQUIRED)
     atomic.check_new(FLAGS.output)
     from official import config as configs
     from official.saving import larger_models, model_folder
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> None:
     print(f"wrote {FLAGS.output}: {before:,} -> {after:,} parameters")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Evaluates, predicts and serves by the mean of several fine-tuned models.
+r"""Evaluates, predicts and serves by the mean of several fine-tuned models.
 
 The members are model folders of one task. Their encoders, vocabularies and sizes may differ. Each
 reads shards that were made with its own tokenizer; members with one tokenizer share a folder:
@@ -6,14 +6,15 @@ reads shards that were made with its own tokenizer; members with one tokenizer s
   python -m official.ensemble --mode=eval --model_dir=BERT --model_dir=XLNET \
       --data=BERT_SHARDS --data=XLNET_SHARDS
 
-  python -m official.ensemble --mode=predict --model_dir=RUN_1 --model_dir=RUN_2 --data=SHARDS \
-      --output=predictions.tsv
+  python -m official.ensemble --mode=predict --model_dir=RUN_1 \
+      --model_dir=RUN_2 --data=SHARDS --output=predictions.tsv
 
 eval prints the metrics of the ensemble and of each member. predict writes the files of
 official.main --mode=predict, and with --submission=DIR those for GLUE. export writes
 one SavedModel that takes raw text, with the members inside:
 
-  python -m official.ensemble --mode=export --model_dir=BERT --model_dir=XLNET --output=SAVED
+  python -m official.ensemble --mode=export --model_dir=BERT --model_dir=XLNET \
+      --output=SAVED
 
 The members need the same labels and thresholds, and their shards the same rows. Members that answer
 questions with spans or tag words need the same tokenizer, and read the same shards. Models that
@@ -25,13 +26,18 @@ from absl import flags
 from official.config.heads import ENSEMBLE_MEANS
 from official.export import INPUTS
 from official.serving import PRECISIONS
-from official.utils import errors, progress
+from official.utils import command_help, command_line, errors, progress
 
 # The flags of each mode, beside those of all modes.
 _MODES = {
     "eval": ("data", "split"),
     "predict": ("data", "split", "output", "submission", "top_k"),
     "export": ("output", "max_length", "inputs", "task", "precision"),
+}
+_REQUIRED = {
+    "eval": ("model_dir", "data"),
+    "predict": ("model_dir", "data"),
+    "export": ("model_dir", "output"),
 }
 FLAGS = flags.FLAGS
 
@@ -61,8 +67,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "split",
         None,
-        "train, validation, test, or another split of the shards. Default: all validation splits "
-        "(eval), test (predict), all test splits (predict with --submission).",
+        "eval, predict: train, validation, test, or another split of the shards. Default: all "
+        "validation splits (eval), test (predict), all test splits (predict with --submission).",
     )
     flags.DEFINE_string(
         "output",
@@ -92,8 +98,7 @@ def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
     mode = FLAGS.mode
-    errors.require(FLAGS, "model_dir", mode=mode)
-    errors.require(FLAGS, *(("output",) if mode == "export" else ("data",)), mode=mode)
+    errors.require(FLAGS, *_REQUIRED[mode], mode=mode)
     for name in sorted({name for names in _MODES.values() for name in names} - {*_MODES[mode]}):
         if FLAGS[name].present:
             raise errors.UserError(f"--{name}: not supported for --mode={mode}; remove it")
@@ -165,7 +170,7 @@ def _export() -> None:
     )
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, _REQUIRED, command_help.Topics("mode"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Shows what a model sees of a text, what it attends to, or how its training went.
+r"""Shows what a model sees of a text, what it attends to, or how its training went.
 
 The order in which permutation language modeling predicts a text, the masks of both streams, the
 targets, and the context of each target (Yang et al. 2019, figures 1 and 2):
 
-  python -m official.explain --what=permutation --text='New York is a city' --k=2 --seed=1 \
-      --output=permutation.png
+  python -m official.explain --what=permutation --text='New York is a city' \
+      --k=2 --seed=1 --output=permutation.png
 
 Without --tokenizer the tokens are the words between spaces. --config names a config whose
 corruption is used; --unit, --k, --num_predict, --max_span and --perm_size change a permutation.
@@ -12,35 +12,38 @@ corruption is used; --unit, --k, --num_predict, --max_span and --perm_size chang
 The input and the target that span corruption makes of a text, or another corruption for an
 encoder-decoder that --config names (Raffel et al. 2020, figure 2):
 
-  python -m official.explain --what=span_corruption --text='Thank you for inviting me' --seed=1
+  python -m official.explain --what=span_corruption \
+      --text='Thank you for inviting me' --seed=1
 
 The attention weights of a model, for each layer (from top to bottom) and head:
 
-  python -m official.explain --what=attention --text='New York is a city' --model_dir=MODEL \
-      --output=attention.png
+  python -m official.explain --what=attention --text='New York is a city' \
+      --model_dir=MODEL --output=attention.png
 
 The attention of a decoder to its encoder, for each token of a target:
 
-  python -m official.explain --what=cross_attention --text='New York is a city' \
-      --target='a city' --model_dir=MODEL --output=attention.png
+  python -m official.explain --what=cross_attention \
+      --text='New York is a city' --target='a city' --model_dir=MODEL \
+      --output=attention.png
 
 What each head attends to, as means over the tokens of texts: the shares of the token itself, of its
 neighbors, of all earlier and later tokens, of the first and of the special tokens, and the entropy
 in nats. Several models are compared (Yang et al. 2019, appendix A.6):
 
-  python -m official.explain --what=attention_patterns --texts=texts.txt --model_dir=BERT,XLNET \
-      --output=patterns.tsv
+  python -m official.explain --what=attention_patterns --texts=texts.txt \
+      --model_dir=BERT,XLNET --output=patterns.tsv
 
 The L2 distance and the angle between the input and the output of each layer, as means over the
 tokens of texts (Lan et al. 2020, figure 1):
 
-  python -m official.explain --what=layer_distances --texts=texts.txt --model_dir=BERT,ALBERT \
-      --output=distances.png
+  python -m official.explain --what=layer_distances --texts=texts.txt \
+      --model_dir=BERT,ALBERT --output=distances.png
 
 The curves of one or several training runs, from `metrics.jsonl` of their model folders: loss,
 learning rate, gradient norm and each metric of the evaluations, by step:
 
-  python -m official.explain --what=training --model_dir=RUN,RUN --output=curves.png
+  python -m official.explain --what=training --model_dir=RUN,RUN \
+      --output=curves.png
 """
 
 import dataclasses
@@ -51,11 +54,21 @@ from typing import Any
 from absl import flags
 
 from official.config.corruptions import PermutationConfig, SentinelsConfig, TextToTextConfig
-from official.utils import atomic, errors, paths
+from official.utils import atomic, command_help, command_line, paths
 from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
 _TABLES = ("attention_patterns", "layer_distances")
+# What each value of --what needs. The tables need --text or --texts.
+_REQUIRED: dict[str, tuple[str, ...]] = {
+    "permutation": ("text",),
+    "span_corruption": ("text",),
+    "attention": ("text", "model_dir", "output"),
+    "cross_attention": ("text", "model_dir", "output", "target"),
+    "attention_patterns": ("model_dir",),
+    "layer_distances": ("model_dir",),
+    "training": ("model_dir", "output"),
+}
 _CHANGES = ("unit", "k", "num_predict", "max_span", "perm_size")
 
 
@@ -64,43 +77,51 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "what",
         "permutation",
-        [
-            *("permutation", "span_corruption", "attention", "cross_attention"),
-            *_TABLES,
-            "training",
-        ],
+        list(_REQUIRED),
         "What to show.",
     )
-    flags.DEFINE_string("text", None, "The text, for all but training.")
+    flags.DEFINE_string("text", None, "The text; training has none.")
     flags.DEFINE_string(
         "texts",
         None,
-        "File with a text on each line, for attention_patterns and layer_distances, in place of "
-        "--text.",
+        "attention_patterns, layer_distances: file with a text on each line, in place of --text.",
     )
-    flags.DEFINE_string("target", None, "The text of the decoder, for cross_attention.")
+    flags.DEFINE_string("target", None, "cross_attention: the text of the decoder.")
     flags.DEFINE_integer("seed", 0, "The seed of the draws.", lower_bound=0)
     flags.DEFINE_string(
         "output",
         None,
-        "The PNG file to write. Required for attention, cross_attention and training. For "
-        "attention_patterns and layer_distances it may be a .tsv or .jsonl file with the values.",
+        "The PNG file to write. For attention_patterns and layer_distances it may be a .tsv or "
+        ".jsonl file with the values.",
     )
-    flags.DEFINE_string("tokenizer", None, "Tokenizer folder. Default: words between spaces.")
-    flags.DEFINE_string("config", None, "YAML file of a config whose corruption is shown.")
-    flags.DEFINE_string("unit", None, "token, token_span or word_span.")
-    flags.DEFINE_integer("k", None, "One token out of k is a target.")
-    flags.DEFINE_integer("num_predict", None, "The maximum number of targets.")
-    flags.DEFINE_integer("max_span", None, "The maximum number of tokens or words of a span.")
-    flags.DEFINE_integer("perm_size", None, "The number of tokens of a block.")
+    flags.DEFINE_string(
+        "tokenizer",
+        None,
+        "permutation, span_corruption: tokenizer folder. Default: words between spaces.",
+    )
+    flags.DEFINE_string(
+        "config",
+        None,
+        "permutation, span_corruption: YAML file of a config whose corruption is shown.",
+    )
+    flags.DEFINE_string("unit", None, "permutation: token, token_span or word_span.")
+    flags.DEFINE_integer("k", None, "permutation: one token out of k is a target.")
+    flags.DEFINE_integer("num_predict", None, "permutation: the maximum number of targets.")
+    flags.DEFINE_integer(
+        "max_span", None, "permutation: the maximum number of tokens or words of a span."
+    )
+    flags.DEFINE_integer("perm_size", None, "permutation: the number of tokens of a block.")
     flags.DEFINE_string(
         "model_dir",
         None,
-        "Model folder, for attention and cross_attention; one or several, separated by commas, for "
-        "attention_patterns and layer_distances, and of training runs for training.",
+        "Model folder. For attention_patterns, layer_distances and training (the folders of runs) "
+        "one or several, separated by commas.",
     )
     flags.DEFINE_string(
-        "checkpoint", "best", "The checkpoint of --model_dir: best, last, a step or a path."
+        "checkpoint",
+        "best",
+        "attention, cross_attention, attention_patterns, layer_distances: the checkpoint of "
+        "--model_dir: best, last, a step or a path.",
     )
     flags.DEFINE_integer(
         "window",
@@ -111,7 +132,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "batch_size",
         32,
-        "Texts of a batch, for attention_patterns and layer_distances.",
+        "attention_patterns, layer_distances: texts of a batch.",
         lower_bound=1,
     )
 
@@ -121,14 +142,15 @@ def main(argv: list[str]) -> None:
     del argv
     if FLAGS.output:
         _check_output()
+    for name in _REQUIRED[FLAGS.what]:
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} is missing (--what={FLAGS.what}); see --help")
     if FLAGS.what == "training":
         _training()
         return
     if FLAGS.what in _TABLES:
         _measure_layers()
         return
-    if not FLAGS.text:
-        raise UserError("--text is missing: give the text to show")
     if FLAGS.what == "attention":
         _attention()
     elif FLAGS.what == "cross_attention":
@@ -194,7 +216,6 @@ def _attention() -> None:
     from official.plots import attention, figures
     from official.saving import model_folder
 
-    _require("model_dir", "output")
     config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
     max_length = model_folder.max_length(FLAGS.model_dir, config)
     tokens, layers = attention.weights(FLAGS.text, tokenizer, model, max_length)
@@ -206,7 +227,6 @@ def _cross_attention() -> None:
     from official.plots import attention, figures
     from official.saving import model_folder
 
-    _require("model_dir", "output", "target")
     config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
     max_length = model_folder.max_length(FLAGS.model_dir, config)
     inputs, targets, layers = attention.cross_weights(
@@ -224,7 +244,6 @@ def _measure_layers() -> None:
     from official.plots import attention_patterns, figures, layer_distances
     from official.utils import text_lines
 
-    _require("model_dir")
     if bool(FLAGS.text) == bool(FLAGS.texts):
         raise UserError(
             f"give either --text=TEXT or --texts=FILE (--what={FLAGS.what}); see --help"
@@ -284,17 +303,10 @@ def _write_rows(rows: Sequence[Mapping[str, Any]]) -> None:
             stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _require(*names: str) -> None:
-    for name in names:
-        if not FLAGS[name].value:
-            raise UserError(f"--{name} is missing (--what={FLAGS.what}); see --help")
-
-
 def _training() -> None:
     from official.plots import curves, figures
     from official.saving import metrics_log
 
-    _require("model_dir", "output")
     runs = {folder: metrics_log.read(folder) for folder in paths.split_folders(FLAGS.model_dir)}
     figures.save(curves.draw(runs), FLAGS.output)
     for folder, records in runs.items():
@@ -302,7 +314,7 @@ def _training() -> None:
     print(f"{FLAGS.output}: the curves")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, _REQUIRED, command_help.Topics("what"))
 
 
 if __name__ == "__main__":

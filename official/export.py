@@ -1,7 +1,9 @@
-"""Writes a SavedModel that takes raw text: `python -m official.export --model_dir= --output=`.
+"""Exports a model: a SavedModel that takes raw text, or a model for LiteRT or ONNX Runtime.
 
-With `--format=litert` it writes a model for LiteRT, and with `--format=onnx` one for ONNX Runtime.
-They take token ids and need no TensorFlow.
+  python -m official.export --model_dir=MODEL --output=SAVED_MODEL
+
+With --format=litert it writes a model for LiteRT, and with --format=onnx one for ONNX Runtime. They
+take token ids and need no TensorFlow.
 
 A server needs tensorflow and the ops of tensorflow_text, and nothing of this project. The inputs
 are strings. Bytes that are not UTF-8 become U+FFFD. A text may have any length: longer texts than
@@ -13,11 +15,12 @@ signatures depend on the head of the model: see the table in `official.serving.s
 from absl import flags
 
 from official.serving import PRECISIONS, command_flags, exports
-from official.utils import atomic, errors
+from official.utils import atomic, command_line, errors
 
 INPUTS = ("single", "pair")
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("model_dir", "output")
 
 
 def define_flags() -> None:
@@ -74,7 +77,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Exports --model_dir."""
     del argv
-    errors.require(FLAGS, "model_dir", "output")
+    errors.require(FLAGS, *_REQUIRED)
     atomic.check_new(FLAGS.output)
     if FLAGS.data:
         if FLAGS.format != "saved_model":
@@ -109,7 +112,7 @@ def main(argv: list[str]) -> None:
         print(precision.report_table(results))
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Adds words to the vocabulary of a model.
+r"""Adds words to the vocabulary of a model.
 
-  python -m official.extend_vocabulary --model_dir=MODEL --words=words.txt --output=GROWN
-  python -m official.extend_vocabulary --model_dir=MODEL --text='domain/*.txt' --pieces=500 \
+  python -m official.extend_vocabulary --model_dir=MODEL --words=words.txt \
       --output=GROWN
+  python -m official.extend_vocabulary --model_dir=MODEL --text='domain/*.txt' \
+      --pieces=500 --output=GROWN
 
-  python -m official.extend_vocabulary --model_dir=MODEL --tokenizer=OTHER --output=GROWN
+  python -m official.extend_vocabulary --model_dir=MODEL --tokenizer=OTHER \
+      --output=GROWN
 
 GROWN is a model folder, which `--init` and `official.load` take like any other. All ids that the
 model has stay. A new row of a table, of an output bias and of every other head over the vocabulary
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.utils import atomic, errors, packed_files, paths, progress, text_lines
+from official.utils import atomic, command_line, errors, packed_files, paths, progress, text_lines
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 _SHOWN = 20
+_REQUIRED = ("model_dir", "output")
 
 
 def define_flags() -> None:
@@ -60,7 +63,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Reads a model folder and writes one with a larger vocabulary."""
     del argv
-    errors.require(FLAGS, "model_dir", "output")
+    errors.require(FLAGS, *_REQUIRED)
     if [FLAGS.words, FLAGS.text, FLAGS.tokenizer].count(None) != 2:
         raise UserError(
             "give one of --words=FILE, the words to add, --text=GLOB, a text to choose them from, "
@@ -170,7 +173,7 @@ def _lines(files: Sequence[str]) -> Iterator[str]:
             yield line
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

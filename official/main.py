@@ -1,14 +1,16 @@
-"""Trains, evaluates, predicts, generates, fills masks, embeds: one config, data folder and model.
+r"""Trains, evaluates, predicts, generates, fills masks, embeds: one config, data folder and model.
 
 Pretraining:
 
-  python -m official.main --mode=train_and_eval --config=configs/smoke/bert.yaml \
-      --data=SHARDS --validation_data=HELD_OUT_SHARDS --model_dir=MODEL
+  python -m official.main --mode=train_and_eval \
+      --config=configs/smoke/bert.yaml --data=SHARDS \
+      --validation_data=HELD_OUT_SHARDS --model_dir=MODEL
 
 Fine-tuning from the encoder of that model:
 
-  python -m official.main --mode=train_and_eval --config=configs/finetune/sst2.yaml \
-      --data=TASK_SHARDS --init=MODEL --model_dir=TUNED
+  python -m official.main --mode=train_and_eval \
+      --config=configs/finetune/sst2.yaml --data=TASK_SHARDS --init=MODEL \
+      --model_dir=TUNED
 
 Evaluation and prediction use the config in the model folder:
 
@@ -27,8 +29,8 @@ A model that was trained on streams can be evaluated with a longer memory than i
 A model with the objective causal_lm continues texts, and one with seq2seq_lm reads them and writes
 others:
 
-  python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
-      --temperature=0.8 --top_k=40
+  python -m official.main --mode=generate --model_dir=MODEL \
+      --prompt='Once upon a time' --temperature=0.8 --top_k=40
 
 A masked LM fills the masks of texts, and T5 its sentinels:
 
@@ -40,32 +42,35 @@ in a folder below --model_dir and compares the results: see official.training.sw
 
 Any model computes vectors of texts or of their tokens:
 
-  python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
+  python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt \
+      --output=vectors.npy
 
 Files of any size become a folder of pieces, by several processes or on Apache Beam (--runner=beam).
 If it is stopped, the same command goes on:
 
-  python -m official.main --mode=embed --model_dir=MODEL --texts=corpus.jsonl --output=VECTORS \
-      --pieces=npy --workers=8
+  python -m official.main --mode=embed --model_dir=MODEL --texts=corpus.jsonl \
+      --output=VECTORS --pieces=npy --workers=8
 
 They rank documents for queries, exactly:
 
-  python -m official.main --mode=search --model_dir=MODEL --queries=queries.tsv \
-      --texts=documents.tsv --output=found.run --top_k=100
+  python -m official.main --mode=search --model_dir=MODEL \
+      --queries=queries.tsv --texts=documents.tsv --output=found.run --top_k=100
 
 A folder of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv) is searched and scored. A model of
 the objective ranking then scores the documents that were found, and orders them anew:
 
-  python -m official.main --mode=search --model_dir=MODEL --beir=FOLDER --output=found.run
-  python -m official.main --mode=search --model_dir=RANKER --beir=FOLDER --rerank=found.run \
-      --output=reranked.run
+  python -m official.main --mode=search --model_dir=MODEL --beir=FOLDER \
+      --output=found.run
+  python -m official.main --mode=search --model_dir=RANKER --beir=FOLDER \
+      --rerank=found.run --output=reranked.run
 
 Heads over a frozen encoder learn from its states, which are computed once:
 
-  python -m official.main --mode=embed --layers=all --model_dir=MODEL --data=TASK_SHARDS \
-      --output=STATES
-  python -m official.main --mode=train_and_eval --config=configs/finetune/layer_mix.yaml \
-      --data=TASK_SHARDS --init=MODEL --model_dir=TUNED --override=recipe.layer_states=STATES
+  python -m official.main --mode=embed --layers=all --model_dir=MODEL \
+      --data=TASK_SHARDS --output=STATES
+  python -m official.main --mode=train_and_eval \
+      --config=configs/finetune/layer_mix.yaml --data=TASK_SHARDS --init=MODEL \
+      --model_dir=TUNED --override=recipe.layer_states=STATES
 
 The same command, given again, continues from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
 save a checkpoint and stop. Several workers (--distribution_strategy=multi_worker) get the same
@@ -81,7 +86,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from official.serving import command_flags
-from official.utils import atomic, errors, paths, progress, runner_flags
+from official.utils import atomic, command_help, command_line, errors, paths, progress, runner_flags
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -89,7 +94,17 @@ if TYPE_CHECKING:
     from official.serving import loaded_model
     from official.tasks import beir
 
-_MODES = ("train", "eval", "train_and_eval", "predict", "generate", "fill_mask", "embed", "search")
+# What each mode needs. The mode search also needs --queries and --texts, or --beir.
+_REQUIRED = {
+    "train": ("data", "model_dir", "config"),
+    "eval": ("data", "model_dir"),
+    "train_and_eval": ("data", "model_dir", "config"),
+    "predict": ("data", "model_dir"),
+    "generate": ("model_dir",),
+    "fill_mask": ("model_dir", "texts", "output"),
+    "embed": ("model_dir", "output"),
+    "search": ("model_dir", "output"),
+}
 FLAGS = flags.FLAGS
 
 
@@ -106,7 +121,7 @@ def define_flags() -> None:
 
 
 def _define_run_flags() -> None:
-    flags.DEFINE_enum("mode", "train_and_eval", _MODES, "What to do.")
+    flags.DEFINE_enum("mode", "train_and_eval", list(_REQUIRED), "What to do.")
     flags.DEFINE_string(
         "config", None, "YAML file of the run. eval and predict use the one in --model_dir."
     )
@@ -147,8 +162,9 @@ def _define_run_flags() -> None:
     flags.DEFINE_bool(
         "verify_data",
         False,
-        "train: compare every byte of the shards with the checksums of their manifests before the "
-        "first step. If not, sizes are compared, and each record with its CRC when it is read.",
+        "train, train_and_eval: compare every byte of the shards with the checksums of their "
+        "manifests before the first step. If not, sizes are compared, and each record with its CRC "
+        "when it is read.",
     )
     flags.DEFINE_multi_string(
         "override",
@@ -213,17 +229,9 @@ def main(argv: list[str]) -> None:
 
         print(*yaml_files.published(), sep="\n")
         return
-    required = {
-        "generate": ("model_dir",),
-        "fill_mask": ("model_dir", "texts", "output"),
-        "embed": ("model_dir", "output"),
-        "search": ("model_dir", "output"),
-    }
-    errors.require(FLAGS, *required.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
+    errors.require(FLAGS, *_REQUIRED[FLAGS.mode], mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
         raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
-    if FLAGS.mode.startswith("train"):
-        errors.require(FLAGS, "config", mode=FLAGS.mode)
     modes: dict[str, Callable[[], None]] = {
         "eval": _evaluate,
         "predict": _predict,
@@ -256,7 +264,7 @@ def _strategy() -> "tf.distribute.Strategy":
 
 
 def _train() -> None:
-    """Trains, and evaluates in the mode train_and_eval."""
+    r"""Trains, and evaluates in the mode train_and_eval."""
     from official import config as configs
     from official import training
 
@@ -284,7 +292,7 @@ def _say(line: str) -> None:
 
 
 def _sweep() -> None:
-    """Trains every combination of the values of --sweep and compares the results."""
+    r"""Trains every combination of the values of --sweep and compares the results."""
     from official.training import sweep
 
     if FLAGS.distribution_strategy == "multi_worker":
@@ -523,7 +531,9 @@ def _embed_shards() -> None:
     print(f"wrote {FLAGS.output}")
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(
+    main, define_flags, _REQUIRED, command_help.Topics("mode"), runner_flags.USAGE
+)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Finds hard negatives for pairs of a query and a text that suits it, to learn vectors from.
+r"""Finds hard negatives for pairs of a query and a text that suits it, to learn vectors from.
 
-  python -m official.mine_negatives --input=pairs.tsv --columns=question,answer \
-      --model_dir=ENCODER --output=triples.jsonl --negatives=4 --relative_margin=0.05
-  python -m tfrecords_tools.build_task_shards --task=embedding --train_file=triples.jsonl \
-      --text_column=query --text_pair_column=positive --negative_columns=negatives ...
+  python -m official.mine_negatives --input=pairs.tsv \
+      --columns=question,answer --model_dir=ENCODER --output=triples.jsonl \
+      --negatives=4 --relative_margin=0.05
+  python -m tfrecords_tools.build_task_shards --task=embedding \
+      --train_file=triples.jsonl --text_column=query \
+      --text_pair_column=positive --negative_columns=negatives ...
 
 All texts of --documents, or of the second column without it, are compared with each query: by the
 vectors of the model in --model_dir, or by BM25. The negatives are among those of --first_rank to
@@ -20,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from official.utils import errors, paths, progress
+from official.utils import command_line, errors, paths, progress
 
 if TYPE_CHECKING:
     from official.serving import negatives
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("output",)
 
 
 def define_flags() -> None:
@@ -87,7 +90,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Writes pairs with negatives."""
     del argv
-    errors.require(FLAGS, "output")
+    errors.require(FLAGS, *_REQUIRED)
     from official.serving import loaded_model, negatives
 
     if bool(FLAGS.model_dir) == FLAGS.bm25:
@@ -165,7 +168,7 @@ def _of_beir() -> "negatives.Pairs":
     return negatives.Pairs(pairs, documents.values())
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Counts the weights of configs without making them.
+r"""Counts the weights of configs without making them.
 
-  python -m official.parameters configs/pretrain/*.yaml [--vocab_size=N] [--override=a.b=c]...
+  python -m official.parameters configs/pretrain/*.yaml [--vocab_size=N] \
+      [--override=a.b=c]...
 
 For each config the command prints the number of weights of the encoder (with the pooler if it has
 one), which is the number that papers give, of each head, and of the whole model. A network that an
@@ -15,7 +16,7 @@ import dataclasses
 from absl import flags
 
 from official import config as configs
-from official.utils import errors
+from official.utils import command_line
 from official.utils.errors import UserError
 
 
@@ -66,7 +67,7 @@ def _why_not(config: configs.Config) -> str:
     return ""
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(main, define_flags, usage="CONFIG... [FLAGS]")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ nothing is sent there.
 from absl import flags
 
 import official
-from official.utils import errors, paths, progress
+from official.utils import command_line, errors, paths, progress
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("model_dir",)
 
 
 def define_flags() -> None:
@@ -34,7 +35,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Loads the models and serves the page."""
     del argv
-    errors.require(FLAGS, "model_dir")
+    errors.require(FLAGS, *_REQUIRED)
     folders = paths.split_folders(FLAGS.model_dir)
     from official.web import server
 
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> None:
         server.serve(server.make_app(models), listener)
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,24 @@
-"""Prints exact match and F1 of answers to questions, of a baseline or of predictions.
+r"""Prints exact match and F1 of answers to questions, of a baseline or of predictions.
 
-  python -m official.score_answers --data=SHARDS --answers=ANSWERS/predictions.json \
-    --null_odds=ANSWERS/null_odds.json
+  python -m official.score_answers --data=SHARDS \
+      --answers=ANSWERS/predictions.json --null_odds=ANSWERS/null_odds.json
 
 The files have the format of SQuAD's released evaluation: a JSON object with the id of each
 question. The metrics are those of this evaluation (`official.evaluation.squad_metrics`), in percent
 as it prints them; thresholds are not. `--mode=eval` has fractions. Answers are compared as the
 shards say (`build_task_shards --answers`), or as `--answer_rule` says:
 
-  python -m official.score_answers --data=SHARDS --answers=predictions.json --answer_rule=mlqa:hi
+  python -m official.score_answers --data=SHARDS --answers=predictions.json \
+      --answer_rule=mlqa:hi
 """
 
 from absl import flags
 
 from official.tasks import answer_rules
-from official.utils import errors, paths
+from official.utils import command_line, errors, paths
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("data", "answers")
 
 
 def define_flags() -> None:
@@ -43,7 +45,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Prints the metrics of --answers."""
     del argv
-    errors.require(FLAGS, "data", "answers")
+    errors.require(FLAGS, *_REQUIRED)
     from official.evaluation import squad_metrics
 
     odds = paths.path(FLAGS.null_odds) if FLAGS.null_odds else None
@@ -61,7 +63,7 @@ def main(argv: list[str]) -> None:
         print(f"{name:28} {value:.6f}")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ The metrics are those of `--mode=eval`: means over the judged queries of the run
 
 from absl import flags
 
-from official.utils import errors, paths
+from official.utils import command_line, errors, paths
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("qrels", "run")
 
 
 def define_flags() -> None:
@@ -22,7 +23,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Prints the metrics of --run."""
     del argv
-    errors.require(FLAGS, "qrels", "run")
+    errors.require(FLAGS, *_REQUIRED)
     from official import tasks
     from official.evaluation import rankings
 
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> None:
         print(f"{name:24} {value:.6f}")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Prints F1 of entities in a file of predictions, beside a file with the right ones.
+r"""Prints F1 of entities in a file of predictions, beside a file with the right ones.
 
   python -m official.score_tags --gold=dev.conll --predicted=predictions.conll
   python -m official.score_tags --gold=dev.jsonl --predicted=predictions.jsonl
-  python -m official.score_tags --gold=both.conll --predicted=both.conll --gold_column=1 \
-    --predicted_column=2
+  python -m official.score_tags --gold=both.conll --predicted=both.conll \
+      --gold_column=1 --predicted_column=2
 
 The files are CoNLL, CoNLL-U or JSON, as `build_task_shards --task=tagging` reads them and
 `--mode=predict` writes them. Both have the same texts in the same order: words, or texts with
@@ -14,9 +14,10 @@ the different surface forms (Derczynski et al., 2017).
 from absl import flags
 
 from official.tasks import conllu
-from official.utils import errors, paths
+from official.utils import command_line, errors, paths
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("gold", "predicted")
 
 
 def define_flags() -> None:
@@ -36,7 +37,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Prints the metrics of --predicted."""
     del argv
-    errors.require(FLAGS, "gold", "predicted")
+    errors.require(FLAGS, *_REQUIRED)
     from official.evaluation import tags
     from official.tasks.task import Columns
 
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> None:
         print(f"{name:24} {value:.6f}")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

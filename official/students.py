@@ -1,6 +1,7 @@
-"""Starts a student from some layers of its teacher.
+r"""Starts a student from some layers of its teacher.
 
-  python -m official.students --teacher=MODEL --layers=0,2,4,7,9,11 --output=STUDENT
+  python -m official.students --teacher=MODEL --layers=0,2,4,7,9,11 \
+      --output=STUDENT
 
 The student is a model folder, which `official.main --init=STUDENT` trains with the objective
 `distillation`. It has the embeddings of the teacher, these layers and the output bias of masked LM.
@@ -14,10 +15,11 @@ An ELMo that reads a table of the words of its vocabulary, in the place of their
 
 from absl import flags
 
-from official.utils import atomic, errors
+from official.utils import atomic, command_line, errors
 
 FLAGS = flags.FLAGS
 _SEGMENTS = ("add", "drop", "keep")
+_REQUIRED = ("teacher", "output")
 
 
 def define_flags() -> None:
@@ -57,7 +59,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Writes the model folder of a student."""
     del argv
-    errors.require(FLAGS, "teacher", "output")
+    errors.require(FLAGS, *_REQUIRED)
     atomic.check_new(FLAGS.output)
     if FLAGS.word_table:
         _write_word_table()
@@ -96,7 +98,7 @@ def _write_word_table() -> None:
     print(f"wrote {FLAGS.output}: a table of {len(tokenizer.pieces):,} words")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

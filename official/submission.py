@@ -11,9 +11,10 @@ checks them and writes the zip file.
 from absl import flags
 
 from official.evaluation import glue_submission
-from official.utils import errors
+from official.utils import command_line, errors
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("input", "output")
 
 
 def define_flags() -> None:
@@ -25,11 +26,11 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Checks and packs the files of --input."""
     del argv
-    errors.require(FLAGS, "input", "output")
+    errors.require(FLAGS, *_REQUIRED)
     print(f"{FLAGS.output}: {', '.join(glue_submission.pack(FLAGS.input, FLAGS.output))}")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Writes the outputs of teachers for the shards of a task, so that they run only once.
+r"""Writes the outputs of teachers for the shards of a task, so that they run only once.
 
-  python -m official.teacher_outputs --teacher=TUNED --data=TASK_SHARDS --output=OUTPUTS
+  python -m official.teacher_outputs --teacher=TUNED --data=TASK_SHARDS \
+      --output=OUTPUTS
 
 Students then learn from the outputs alone, without the memory and the time of a teacher:
 `--override=objectives.distillation.cache=OUTPUTS`. The outputs are refused for other shards, and
@@ -11,9 +12,10 @@ import functools
 
 from absl import flags
 
-from official.utils import errors
+from official.utils import command_line, errors
 
 FLAGS = flags.FLAGS
+_REQUIRED = ("teacher", "data")
 
 
 def define_flags() -> None:
@@ -35,7 +37,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Writes the outputs."""
     del argv
-    errors.require(FLAGS, "teacher", "data")
+    errors.require(FLAGS, *_REQUIRED)
     from official.evaluation import teacher_outputs
 
     output = FLAGS.output or teacher_outputs.default_output(FLAGS.data)
@@ -51,7 +53,7 @@ def main(argv: list[str]) -> None:
     print(f"wrote {output}")
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

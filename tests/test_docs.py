@@ -69,7 +69,7 @@ SHORT = {name.removeprefix("tfrecords_tools."): flags for name, flags in FLAGS.i
 def has_flag(module, flag):
     """Whether a command has a flag; those of benchmarks and experiments stand in their source."""
     if module in FLAGS:
-        known = FLAGS[module] | {"help", "helpfull"}
+        known = FLAGS[module] | {"help", "helpfull", "version", "flagfile"}
         return flag in known or flag.removeprefix("no") in known
     if module == "docs.make_commands":
         return flag == "check"

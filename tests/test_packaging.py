@@ -35,23 +35,6 @@ def test_every_command_is_a_console_command():
     assert commands == {script.split(":")[0] for script in SCRIPTS.values()}
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_the_help_of_a_console_command_is_that_of_its_module(name):
-    module, function = SCRIPTS[name].split(":")
-    program = f"import sys; sys.argv[0] = {name!r}; from {module} import {function}; {function}()"
-    module = module.removesuffix(".__main__")
-    shown = []
-    for command in (["-c", program], ["-m", module]):
-        done = subprocess.run(
-            [sys.executable, *command, "--help"], cwd=ROOT, capture_output=True, text=True
-        )
-        text, head, listed = done.stdout.partition("\nflags:\n")
-        assert head
-        flags = [line for line in listed.splitlines() if line.startswith("  -")]
-        shown.append((text.strip(), flags))
-    assert shown[0] == shown[1] and shown[0][1]
-
-
 def test_what_the_tests_run_with_is_in_the_ranges_of_the_distribution():
     lines = "".join(path.read_text() for path in ROOT.glob("requirements*.txt")).splitlines()
     pins = [Requirement(line) for line in lines if line and not line.startswith("#")]

@@ -1,8 +1,8 @@
-"""Finds phrases in text and writes them to a lexicon file, one on each line, best first.
+r"""Finds phrases in text and writes them to a lexicon file, one on each line, best first.
 
-  python -m tfrecords_tools.build_phrases --input='text/*.txt' --output=phrases.txt \
-    [--min_count=20] [--threshold=0.4] [--max_words=4] [--lower_case] \
-    [--workers=N | --runner=beam -- BEAM_OPTIONS]
+  python -m tfrecords_tools.build_phrases --input='text/*.txt' \
+      --output=phrases.txt [--min_count=20] [--threshold=0.4] [--max_words=4] \
+      [--lower_case] [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 A phrase is a frequent run of 2 to `max_words` words with nothing but spaces between them. If it is
 cut in two at any position, the parts have a normalized pointwise mutual information (Bouma, 2009)
@@ -20,9 +20,11 @@ text and options give the same phrases, with any number of workers.
 
 from absl import flags
 
-from official.utils import errors, progress
+from official.utils import command_line, errors, progress, runner_flags
 from tfrecords_tools.text import corpus
 from tfrecords_tools.writing import execution
+
+_REQUIRED = ("input", "output")
 
 
 def define_flags() -> None:
@@ -38,7 +40,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
-    errors.require(options, "input", "output")
+    errors.require(options, *_REQUIRED)
     where = execution.from_flags(argv)
     from tfrecords_tools.vocabulary import phrases
 
@@ -57,7 +59,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(main, define_flags, required=_REQUIRED, usage=runner_flags.USAGE)
 
 
 if __name__ == "__main__":

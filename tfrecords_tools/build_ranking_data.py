@@ -1,20 +1,27 @@
-"""Converts a test collection, as distributed, into the files of a ranking task.
+r"""Converts a test collection, as distributed, into the files of a ranking task.
 
-  python -m tfrecords_tools.build_ranking_data --format=cranfield --input=DIR --output=DIR
-  python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR --queries=queries.tsv \
-    --documents=documents.tsv --qrels=qrels --train_file=train.run \
-    --validation_file=validation.run --test_file=test.run --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_ranking_data --format=cranfield --input=DIR \
+      --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR \
+      --queries=queries.tsv --documents=documents.tsv --qrels=qrels \
+      --train_file=train.run --validation_file=validation.run \
+      --test_file=test.run --tokenizer=DIR --output=DIR
 
 Formats, and the files that --input must contain:
-  cranfield  cran.all.1400, cran.qry and cranqrel. `cranqrel` numbers the queries in the order of
-             cran.qry, whose own numbers have gaps. Its grades 1 (a complete answer) to 4 (of some
-             interest) become 4 to 1, all others 0. .T is ignored, because .W begins with the title.
-  cisi       CISI.ALL, CISI.QRY and CISI.REL; documents that CISI.REL lists are relevant.
-  wikiqa     train.tsv, dev.tsv and test.tsv with qid, question, answer and label.
-  squad      *.json of SQuAD's form, or --input is such a file. Each different paragraph is a
-             document, which is relevant for its questions.
-  beir       corpus.jsonl, queries.jsonl and qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv.
-  ranking    what this command writes: queries.tsv, documents.tsv, qrels and a run for each split.
+
+  cranfield  cran.all.1400, cran.qry and cranqrel, which numbers the queries in
+             the order of cran.qry, whose own numbers have gaps. Its grades 1
+             (a complete answer) to 4 (of some interest) become 4 to 1, all
+             others 0. .T is ignored, because .W begins with the title.
+  cisi       CISI.ALL, CISI.QRY and CISI.REL; documents that CISI.REL lists are
+             relevant.
+  wikiqa     train.tsv, dev.tsv and test.tsv with qid, question, answer, label.
+  squad      *.json of SQuAD's form, or --input is such a file. Each different
+             paragraph is a document, which is relevant for its questions.
+  beir       corpus.jsonl, queries.jsonl and qrels/train.tsv, qrels/dev.tsv or
+             qrels/test.tsv.
+  ranking    what this command writes: queries.tsv, documents.tsv, qrels, and a
+             run for each split.
 
 It writes queries.tsv, documents.tsv, qrels, and a BM25 run for each split. For Cranfield, CISI and
 SQuAD, a run has the --depth best documents of each query, and --validation and --test are random
@@ -33,7 +40,7 @@ import numpy as np
 from absl import flags
 
 from official.tasks import SPLITS, beir, bm25, text_files, trec
-from official.utils import atomic, errors, paths, text_lines
+from official.utils import atomic, command_line, errors, paths, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -375,6 +382,9 @@ def write_beir(collection: Collection, folder: AnyPath) -> dict[str, int]:
     return {split: len(judged) for split, judged in qrels.items()}
 
 
+_REQUIRED = ("format", "input", "output")
+
+
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
     flags.DEFINE_enum("format", None, list(READERS), "format of the collection", flag_values=values)
@@ -399,7 +409,7 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     del argv
     options = flags.FLAGS
-    errors.require(options, "format", "input", "output")
+    errors.require(options, *_REQUIRED)
     held_out = options.validation + options.test
     if held_out > 1 or held_out == 1 > options.test:
         raise UserError(
@@ -426,7 +436,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-run = errors.command(main, define_flags)
+run = command_line.Command(main, define_flags, required=_REQUIRED)
 
 
 if __name__ == "__main__":

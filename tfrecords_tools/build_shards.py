@@ -1,7 +1,7 @@
-"""Builds a shard folder for pretraining from text.
+r"""Builds a shard folder for pretraining from text.
 
-  python -m tfrecords_tools.build_shards --config=FILE --input=GLOB --tokenizer=DIR --output=DIR \
-    [--workers=N | --runner=beam -- BEAM_OPTIONS]
+  python -m tfrecords_tools.build_shards --config=FILE --input=GLOB \
+      --tokenizer=DIR --output=DIR [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 The input is text with one sentence (or, with --split_sentences, one paragraph) on each line and a
 blank line between documents, or JSON Lines with a `text` field; plain, .gz or .zst. A .parquet file
@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.utils import errors, parallel
+from official.utils import command_line, errors, parallel, runner_flags
 from tfrecords_tools.text import corpus
 from tfrecords_tools.writing import execution
 
 if TYPE_CHECKING:
     from official.config import Config
+
+_REQUIRED = ("config", "input", "tokenizer", "output")
 
 
 def define_flags() -> None:
@@ -58,7 +60,7 @@ def main(argv: list[str]) -> None:
 
         print(*yaml_files.published(), sep="\n")
         return
-    errors.require(options, "config", "input", "tokenizer", "output")
+    errors.require(options, *_REQUIRED)
     where = execution.from_flags(argv)
     if where.workers:
         # TensorFlow is slow to load. The process that workers are forked from loads it meanwhile.
@@ -110,7 +112,7 @@ def _phase(whole: "Config", number: int | None) -> "Config":
     return phases[number - 1]
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(main, define_flags, required=_REQUIRED, usage=runner_flags.USAGE)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,52 @@
-"""Builds a shard folder from the files of a fine-tuning task: all splits, manifest, tokenizer.
+r"""Builds a shard folder from the files of a fine-tuning task: all splits, manifest, tokenizer.
 
 A task of `official.tasks`, from the files as distributed:
-  python -m tfrecords_tools.build_task_shards --task=sst2 --input=DIR --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=sst2 --input=DIR \
+      --tokenizer=DIR --output=DIR
 Any other task of single texts or pairs (TSV, CSV, JSON Lines, Parquet, or a folder for each label):
-  python -m tfrecords_tools.build_task_shards --task=classification --train_file=train.csv \
-    --validation_file=dev.csv --text_column=review --label_column=stars \
-    --tokenizer=DIR --output=DIR --max_length=256
+  python -m tfrecords_tools.build_task_shards --task=classification \
+      --train_file=train.csv --validation_file=dev.csv --text_column=review \
+      --label_column=stars --tokenizer=DIR --output=DIR --max_length=256
 Ranking: texts with the columns `id` and `text`, TREC's qrels, and a TREC run with the candidates of
 each split:
-  python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR --queries=queries.tsv \
-    --documents=documents.tsv --qrels=qrels --train_file=train.run --validation_file=dev.run \
-    --tokenizer=DIR --output=DIR --max_length=256
+  python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR \
+      --queries=queries.tsv --documents=documents.tsv --qrels=qrels \
+      --train_file=train.run --validation_file=dev.run --tokenizer=DIR \
+      --output=DIR --max_length=256
 A classification of pairs as a ranking: of the pairs with one first text, the best has a label:
-  python -m tfrecords_tools.build_task_shards --task=qnli --rank_pairs=entailment --input=DIR \
-    --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=qnli \
+      --rank_pairs=entailment --input=DIR --tokenizer=DIR --output=DIR
 A classification of candidates for a pronoun, which a masked LM compares:
-  python -m tfrecords_tools.build_task_shards --task=wnli --fill_pronouns=entailment --input=DIR \
-    --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=wnli \
+      --fill_pronouns=entailment --input=DIR --tokenizer=DIR --output=DIR
 Questions and spans of a context (SQuAD 1.1 and 2.0, and other files of their form):
-  python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR --tokenizer=DIR \
-    --output=DIR --max_length=384 --doc_stride=128
+  python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR \
+      --tokenizer=DIR --output=DIR --max_length=384 --doc_stride=128
 Questions with several choices, as distributed (race, swag, dream) or as JSON Lines with the keys
 context, question, choices and answer (choice):
-  python -m tfrecords_tools.build_task_shards --task=race --input=RACE --tokenizer=DIR --output=DIR
-  python -m tfrecords_tools.build_task_shards --task=choice --train_file=train.jsonl \
-    --validation_file=dev.jsonl --tokenizer=DIR --output=DIR --max_length=256
+  python -m tfrecords_tools.build_task_shards --task=race --input=RACE \
+      --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=choice \
+      --train_file=train.jsonl --validation_file=dev.jsonl --tokenizer=DIR \
+      --output=DIR --max_length=256
 Any task but a ranking as text in and text out, for an encoder-decoder:
-  python -m tfrecords_tools.build_task_shards --task=mnli --text_to_text --input=DIR \
-    --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=mnli --text_to_text \
+      --input=DIR --tokenizer=DIR --output=DIR
 Texts whose vectors are learned (the same files): a query, a text that suits it, and others
 that do not; and pairs with scores or labels:
-  python -m tfrecords_tools.build_task_shards --task=embedding --train_file=train.jsonl \
-    --text_column=query --text_pair_column=positive --negative_columns=negatives \
-    --tokenizer=DIR --output=DIR
-  python -m tfrecords_tools.build_task_shards --task=stsb --embed_as=scores --input=DIR \
-    --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=embedding \
+      --train_file=train.jsonl --text_column=query --text_pair_column=positive \
+      --negative_columns=negatives --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=stsb --embed_as=scores \
+      --input=DIR --tokenizer=DIR --output=DIR
 Words and tags (CoNLL, CoNLL-U, JSON Lines, and exports of annotation tools):
-  python -m tfrecords_tools.build_task_shards --task=tagging --train_file=train.conll \
-    --validation_file=dev.conll --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=tagging \
+      --train_file=train.conll --validation_file=dev.conll --tokenizer=DIR \
+      --output=DIR
 Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
-  python -m tfrecords_tools.build_task_shards --task=generation --train_file=train.tsv \
-    --validation_file=dev.tsv --text_column=source --label_column=target \
-    --prefix='summarize: ' --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=generation \
+      --train_file=train.tsv --validation_file=dev.tsv --text_column=source \
+      --label_column=target --prefix='summarize: ' --tokenizer=DIR --output=DIR
 With --workers=N or --runner=beam -- BEAM_OPTIONS, every command gives the same bytes.
 """
 
@@ -71,7 +76,15 @@ from official.tasks import (
     ranking,
     text_to_text,
 )
-from official.utils import errors, parallel, paths, word_rules
+from official.utils import (
+    command_help,
+    command_line,
+    errors,
+    parallel,
+    paths,
+    runner_flags,
+    word_rules,
+)
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.writing import execution
@@ -368,6 +381,17 @@ def _are_small(given: Iterable[AnyPath]) -> bool:
     return True
 
 
+_REQUIRED = ("task", "tokenizer", "output")
+# The kinds of tasks that the descriptions of flags begin with.
+_TOPICS = command_help.Topics(
+    "task",
+    (
+        *("classification", "regression", "span tasks", "choices", "tagging", "ranking"),
+        *("embedding", "text to text", "generation"),
+    ),
+)
+
+
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
     text = functools.partial(flags.DEFINE_string, flag_values=values)
@@ -458,10 +482,10 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "embed_as",
         None,
         list(embeddings.OF_KINDS),
-        "learn vectors of texts from pairs with scores (stsb); from pairs that have the positive "
-        "label, which is entailment or else the second one, and pairs that have not (binary: qqp, "
-        "mrpc), with the labels too (labels: mnli); from those that have it (pairs; of single "
-        "texts, two with one label); or from these with a contradiction (triples: mnli)",
+        "embedding: learn vectors of texts from pairs with scores (stsb); from pairs that have the "
+        "positive label, which is entailment or else the second one, and pairs that have not "
+        "(binary: qqp, mrpc), with the labels too (labels: mnli); from those that have it (pairs; "
+        "of single texts, two with one label); or from these with a contradiction (triples: mnli)",
     )
     names(
         "negative_columns",
@@ -493,15 +517,19 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         1,
     )
 
-    boolean("text_to_text", False, "make inputs and targets for an encoder-decoder")
+    boolean(
+        "text_to_text",
+        False,
+        "text to text: make inputs and targets for an encoder-decoder, of any task but a ranking",
+    )
     text("prefix", None, "text to text: what inputs begin with; default: the name of the task")
     one_of(
         "punctuation",
         None,
         sorted(text_to_text.PUNCTUATION),
-        "squad1 and squad2 as text to text: what has blanks around it, by T5's release since April "
-        "2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII letters, "
-        "digits and _)",
+        "text to text, of squad1 and squad2: what has blanks around it, by T5's release since "
+        "April 2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII "
+        "letters, digits and _)",
     )
     one_of(
         "bleu_tokenization",
@@ -548,9 +576,9 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "multiword_tokens",
         conllu.WORDS,
         list(conllu.MULTIWORD),
-        "tagging, CoNLL-U: what is read of words that stand as one in the text (al = a + il): the "
-        "words, or the one on the surface, whose tag is that of its line, or those of the words "
-        "joined by + (of entities: the first one)",
+        "tagging, of CoNLL-U: what is read of words that stand as one in the text (al = a + il): "
+        "the words, or the one on the surface, whose tag is that of its line, or those of the "
+        "words joined by + (of entities: the first one)",
     )
     boolean("skip_bad_rows", False, "leave out and count rows that cannot be used")
 
@@ -594,7 +622,7 @@ def build(
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
-    errors.require(options, "task", "tokenizer", "output")
+    errors.require(options, *_REQUIRED)
     task, files = plan(options)
     where = choose_execution(argv, options, files)
     if where.workers:
@@ -619,7 +647,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(main, define_flags, _REQUIRED, _TOPICS, runner_flags.USAGE)
 
 
 if __name__ == "__main__":

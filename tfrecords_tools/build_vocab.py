@@ -1,9 +1,9 @@
-"""Learns a vocabulary from text and writes a tokenizer folder.
+r"""Learns a vocabulary from text and writes a tokenizer folder.
 
-python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
-  --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--nostrip_accents] \
-  [--normalize_text] [--pattern=marks] [--nfc] [--added_tokens=FILE] \
-  [--workers=N | --runner=beam -- BEAM_OPTIONS]
+  python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' \
+      --output=DIR --type=wordpiece --vocab_size=32000 --lower_case
+  python -m tfrecords_tools.build_vocab --input='text/*.txt' --output=DIR \
+      --type=unigram --vocab_size=32000 --runner=beam -- BEAM_OPTIONS
 
 WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
 (SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the
@@ -12,10 +12,12 @@ text. The same text and options give the same bytes, with any number of workers.
 
 from absl import flags
 
-from official.utils import errors, parallel, progress
+from official.utils import command_help, command_line, errors, parallel, progress, runner_flags
 from tfrecords_tools.text import corpus
 from tfrecords_tools.vocabulary import TYPES
 from tfrecords_tools.writing import execution
+
+_REQUIRED = ("input", "output", "vocab_size")
 
 
 def define_flags() -> None:
@@ -28,10 +30,10 @@ def define_flags() -> None:
     flags.DEFINE_bool(
         "strip_accents",
         None,
-        "wordpiece, and unigram and bpe with --normalize_text: remove accents, and with them the "
-        "vowel signs of Hindi, Thai and other scripts; by default WordPiece does so with "
-        "--lower_case (BERT), and --normalize_text does (ALBERT, XLNet) unless the text has 5 or "
-        "more of them to 100 letters",
+        "wordpiece, unigram, bpe: remove accents (unigram and bpe with --normalize_text alone), "
+        "and with them the vowel signs of Hindi, Thai and other scripts; by default WordPiece does "
+        "so with --lower_case (BERT), and --normalize_text does (ALBERT, XLNet) unless the text "
+        "has 5 or more of them to 100 letters",
     )
     flags.DEFINE_string(
         "added_tokens",
@@ -97,7 +99,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
-    errors.require(options, "input", "output", "vocab_size")
+    errors.require(options, *_REQUIRED)
     where = execution.from_flags(argv)
     if where.workers:
         # TensorFlow is slow to load, so the process that workers are forked from loads it
@@ -129,7 +131,9 @@ def main(argv: list[str]) -> None:
     )
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(
+    main, define_flags, _REQUIRED, command_help.Topics("type"), runner_flags.USAGE
+)
 
 
 if __name__ == "__main__":

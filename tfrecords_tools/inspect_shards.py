@@ -1,6 +1,7 @@
-"""Shows the content of a shard folder, and checks that it is complete.
+r"""Shows the content of a shard folder, and checks that it is complete.
 
-  python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify] [--entropy]
+  python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify] \
+      [--entropy]
 
 Examples are shown as text. A masked token is shown as {original → replacement}, and a token that is
 predicted but not replaced as {original}. --entropy shows the entropy of the token frequencies, in
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 from google.protobuf import message
 
-from official.utils import checksums, errors, paths, strict
+from official.utils import checksums, command_line, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -380,7 +381,7 @@ def main(argv: list[str]) -> None:
             sys.exit(1)
 
 
-run = errors.command(main, define_flags, positional=True)
+run = command_line.Command(main, define_flags, usage="DIR [FLAGS]")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from absl import flags
 from official.utils import errors
 from official.utils.errors import UserError
 
+# The arguments of a command with `--runner`.
+USAGE = "[FLAGS] [-- BEAM_OPTIONS]"
+
 
 def define(values: flags.FlagValues = flags.FLAGS, of: str = "") -> None:
     """Defines `--runner`.

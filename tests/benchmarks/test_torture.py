@@ -257,9 +257,9 @@ def test_disk(tmp_path, materials, monkeypatch):
     )  # fmt: skip
     program(
         tmp_path, monkeypatch, "careful",
-        "import sys\nfrom official.utils import atomic, errors\n"
+        "import sys\nfrom official.utils import atomic, command_line\n"
         "def main(argv):\n with atomic.file(OUT, 'wb') as f: f.write(b'a' * 9000)\n"
-        "OUT = sys.argv.pop(1)\nerrors.run(main)",
+        "OUT = sys.argv.pop(1)\ncommand_line.run(main)",
     )  # fmt: skip
     result = {"careless": lambda: ["careless", "OUT"], "careful": lambda: ["careful", "OUT"]}
     part = disk.FullDisks(0, materials, lambda _: result)

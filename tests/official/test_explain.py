@@ -186,7 +186,7 @@ def test_training_command(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ([], "--text is missing: give the text to show"),
+        ([], "--text is missing (--what=permutation); see"),
         (["--text=a b", "--k=0"], "--k: 0 is less than 1"),
         (["--text=a b", "--what=attention"], "--model_dir is missing (--what=attention); see"),
         (
