@@ -30,6 +30,12 @@ def define_flags() -> None:
         lower_bound=0,
         upper_bound=65535,
     )
+    flags.DEFINE_integer(
+        "max_bytes",
+        1_000_000,
+        "The size of the largest form that is read; percent signs of an encoded text count.",
+        lower_bound=1,
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -46,7 +52,7 @@ def main(argv: list[str]) -> None:
             models[folder] = official.load(folder, FLAGS.checkpoint)
         host, port = listener.getsockname()
         print(f"http://{host}:{port} (Ctrl-C ends)", flush=True)
-        server.serve(server.make_app(models), listener)
+        server.serve(server.make_app(models, FLAGS.max_bytes), listener)
 
 
 run = command_line.Command(main, define_flags, required=_REQUIRED)

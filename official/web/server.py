@@ -14,6 +14,7 @@ from official.utils.errors import UserError
 from official.web.tabs import TABS
 
 HOST = "127.0.0.1"
+MAX_BYTES = 1_000_000  # of a form
 # A browser sends nothing elsewhere and runs no script, even if a text came into the page unescaped.
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
@@ -41,13 +42,17 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def make_app(models: Mapping[str, LoadedModel]) -> flask.Flask:
+def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> flask.Flask:
     """Makes the page.
 
     Args:
       models: the models by the names that the page shows.
+      max_bytes: the size of the largest form that is read.
     """
     app = flask.Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = max_bytes
+    # Parts of forms have a limit of their own, which may be lower.
+    app.config["MAX_FORM_MEMORY_SIZE"] = max_bytes
     # A site whose name leads to this machine gets nothing.
     app.config["TRUSTED_HOSTS"] = [HOST, "localhost"]
     able = {name: [key for key in models if tab.able(models[key])] for name, tab in TABS.items()}
@@ -64,6 +69,14 @@ def make_app(models: Mapping[str, LoadedModel]) -> flask.Flask:
     def protect(response: flask.Response) -> flask.Response:
         response.headers["Content-Security-Policy"] = _POLICY
         return response
+
+    @app.errorhandler(413)
+    def refuse_large_forms(_: Exception) -> Any:
+        text = (
+            f"The form has more than {max_bytes:,} bytes: shorten the text, or start the page with "
+            "a larger --max_bytes."
+        )
+        return text, 413, {"Content-Type": "text/plain; charset=utf-8"}
 
     @app.get("/")
     def first() -> Any:

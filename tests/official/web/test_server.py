@@ -101,6 +101,24 @@ def test_other_sites_get_nothing(client):
     assert client.get("/static/style.css").status_code == 200
 
 
+def test_large_forms_are_refused(loaded):
+    small = server.make_app(loaded, max_bytes=1_000).test_client()
+    text = "[MASK] " + "a " * 300
+    kinds = ("application/x-www-form-urlencoded", "multipart/form-data")
+    for kind in kinds:
+        answer = small.post("/fill_mask", data={"text": text}, content_type=kind)
+        assert answer.status_code == 200 and "error" not in answer.text
+        answer = small.post("/fill_mask", data={"text": text * 2}, content_type=kind)
+        assert answer.status_code == 413
+        assert "more than 1,000 bytes: shorten the text, or start" in answer.text
+    # The parts of a form may be as large as a form.
+    large = server.make_app(loaded).test_client()
+    text = "[MASK] " + "a " * 300_000
+    for kind in kinds:
+        answer = large.post("/fill_mask", data={"text": text}, content_type=kind)
+        assert answer.status_code == 200 and "error" not in answer.text
+
+
 def test_a_port_in_use_is_said():
     with server.listen(0) as first:
         address, port = first.getsockname()
