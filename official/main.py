@@ -416,13 +416,13 @@ def _embed(beam: Sequence[str] | None) -> None:
     from official.tasks import text_files
 
     check_output(FLAGS.output, FLAGS.tokens)
-    count = sum(1 for _ in text_files.texts_of(FLAGS.texts))
+    texts = text_files.Counted(FLAGS.texts)
     embedder = _loaded().embedder
     write(
         embedder,
-        (text for _, text in text_files.texts_of(FLAGS.texts)),
+        (text for _, text in texts),
         FLAGS.output,
-        count=count,
+        count=texts.count,
         settings=embedder.settings.with_values(FLAGS.pooling, FLAGS.normalize, FLAGS.max_length),
         layer=layer,
         tokens=FLAGS.tokens,

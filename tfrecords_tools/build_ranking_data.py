@@ -42,6 +42,7 @@ from absl import flags
 from official.tasks import SPLITS, beir, bm25, text_files, trec
 from official.utils import atomic, command_line, errors, paths, text_lines
 from official.utils.errors import UserError
+from official.utils.input_files import Inputs
 from official.utils.paths import AnyPath
 
 _BEIR_SPLITS = {"train": "train", "validation": "dev", "test": "test"}
@@ -416,7 +417,11 @@ def main(argv: list[str]) -> None:
             f"--validation={options.validation} and --test={options.test} leave nothing to learn "
             "from: their sum must be less than 1 (--validation=0 --test=1 makes a test set of all)"
         )
-    collection = READERS[options.format](paths.path(options.input))
+    given = paths.path(options.input)
+    places = (given, *given.glob("*"), *given.glob(f"{beir.QRELS}/*"))
+    inputs = Inputs(place for place in places if place.is_file())
+    collection = READERS[options.format](given)
+    inputs.check()
     if not collection.splits:
         collection.splits = split_queries(
             collection.queries, options.validation, options.test, options.seed

@@ -27,6 +27,7 @@ from official.data import ShardDataset, each_batch
 from official.serving import loaded_model
 from official.tasks import tag_files, trec
 from official.tasks.task import Columns
+from official.utils import input_files
 from official.utils.errors import UserError
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.tasks import span, tables
@@ -178,7 +179,9 @@ READERS = {
     "run": lambda folder: trec.read_run(Path(folder, "train.run")),
     "qrels": lambda folder: trec.read_qrels(Path(folder, "train.qrels")),
     "verify": _verify,
-    "text": lambda folder: list(file_ranges.read_packed(Path(folder, "text.txt.gz"), 1 << 20)),
+    "text": lambda folder: list(
+        file_ranges.read_packed(input_files.seen(Path(folder, "text.txt.gz")), 1 << 20)
+    ),
 }
 
 

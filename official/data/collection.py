@@ -24,6 +24,7 @@ from official.tasks import beir, text_files
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.batched import batched
 from official.utils.errors import UserError
+from official.utils.input_files import Inputs
 
 BLOCK = 2048  # texts in memory
 _LENGTHS = (16, 32, 64, 128, 256)  # T of batches, and the largest one
@@ -53,6 +54,9 @@ class Texts:
     def num_examples(self) -> int:
         """The number of texts."""
         return len(self.texts)
+
+    def check_unchanged(self) -> None:
+        """Does nothing: texts in memory do not change."""
 
     def dataset(
         self,
@@ -141,6 +145,7 @@ class Collection:
           UserError: see `beir.read`; or the id of a document occurs twice.
         """
         judged = beir.read(folder, split)
+        self._inputs = Inputs([judged.documents])
         self.folder, self.split, self.tokenizer = str(folder), split, tokenizer
         self.qrels = judged.qrels
         self.queries = list(judged.queries)
@@ -188,9 +193,14 @@ class Collection:
         return self._blocks("queries", iter(self._judged.queries.values()))
 
     def texts_of_documents(self) -> Iterator[Texts]:
-        """Yields the documents in blocks."""
+        """Yields the documents in blocks.
+
+        Raises:
+          UserError: their file has changed.
+        """
         read = text_files.texts_of(self._judged.documents)
-        return self._blocks("documents", (text for _, text in read))
+        yield from self._blocks("documents", (text for _, text in read))
+        self._inputs.check()
 
     def _blocks(self, what: str, texts: Iterator[str]) -> Iterator[Texts]:
         for block in batched(texts, BLOCK):

@@ -160,6 +160,11 @@ class Mixture:
         self.fingerprint = checksums.hash_bytes(prints.encode())
         self._choices = choices(drawn, config.seed)
 
+    def check_unchanged(self) -> None:
+        """See `ShardDataset`."""
+        for source in self.sources:
+            source.check_unchanged()
+
     def check(
         self, config: configs.ResolvedConfig, replicas: int = 1, predicting: bool = False
     ) -> None:

@@ -18,6 +18,7 @@ from official.data.row_groups import Folder
 from official.shards import manifest, parsing, shard_folder, stored_arrays
 from official.tasks import Description, MixtureDescription
 from official.utils import paths
+from official.utils.input_files import Inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +30,14 @@ class Shards:
       split: the name of the split.
       manifests: the manifest of each folder.
       tokenizer: the tokenizer that the examples were made with.
+      inputs: the files as they were before every byte was compared; none if it was not.
     """
 
     folders: Sequence[str | os.PathLike]
     split: str
     manifests: Sequence[manifest.Manifest]
     tokenizer: tokenizers.Tokenizer
+    inputs: Inputs
 
     @classmethod
     def open(
@@ -52,10 +55,22 @@ class Shards:
         """
         folders = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
         manifests = [shard_folder.read(paths.path(path), split) for path in folders]
-        for path in folders:
-            shard_folder.verify(paths.path(path), split, deep=deep)
+        inputs = _verified(folders, split, manifests, deep)
         tokenizer = shard_folder.load_tokenizer(paths.path(folders[0]), manifests[0])
-        return cls(folders, split, manifests, tokenizer)
+        return cls(folders, split, manifests, tokenizer, inputs)
+
+    def unchanged(self) -> "Shards":
+        """Returns the shards if they are those that were opened, after they are read.
+
+        Files that were written again, as by a copy of the folder, are compared byte for byte.
+
+        Raises:
+          UserError: a shard has changed.
+        """
+        if not self.inputs.change():
+            return self
+        inputs = _verified(self.folders, self.split, self.manifests, deep=True)
+        return dataclasses.replace(self, inputs=inputs)
 
     @property
     def folder(self) -> str:
@@ -152,3 +167,18 @@ class Shards:
         if self.parts == 1:
             return corruption.max_predictions if self.static_masks else None
         return corruption.row_predictions(self.max_length, self.parts)
+
+
+def _verified(
+    folders: Sequence[str | os.PathLike],
+    split: str,
+    manifests: Sequence[manifest.Manifest],
+    deep: bool,
+) -> Inputs:
+    """Compares the shards of a split with the manifests; see `Shards.inputs`."""
+    both = zip(folders, manifests, strict=True)
+    files = (paths.path(path) / shard.name for path, each in both for shard in each.split(split))
+    inputs = Inputs(files if deep else ())
+    for path in folders:
+        shard_folder.verify(paths.path(path), split, deep=deep)
+    return inputs

@@ -228,6 +228,14 @@ class ShardDataset:
         if self._states is not None:
             self._states.check(config.encoder.num_states, config.encoder.hidden_size)
 
+    def check_unchanged(self) -> None:
+        """Checks, after one pass, that its examples were those of the manifest.
+
+        Raises:
+          UserError: a shard has changed while it was read.
+        """
+        self._shards = self._shards.unchanged()
+
     def check_encoder(self, checksum: str) -> None:
         """Checks that the states that batches have are those of an encoder.
 
@@ -370,16 +378,17 @@ class ShardDataset:
 
 
 def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the batches of a source in this process; see `gfile.each`.
+    """Yields the batches of one pass over a source in this process; see `gfile.each`.
 
     Raises:
       UserError: a batch cannot be read after several tries, or has examples that are damaged or out
-        of range.
+        of range; or a shard has changed while it was read.
     """
     with parsing.reported(source.folder):
         yield from gfile.each(
             lambda start: source.dataset(batch_size, start_step=start), source.folder
         )
+    source.check_unchanged()
 
 
 # 2: of a stream, another order in each epoch; with buckets, a group ends where the run ends.

@@ -124,7 +124,7 @@ class ReplicaLoop:
           of positions [B, T] are padded to the longest T, whole numbers with -1 and others with 0.
 
         Raises:
-          UserError: the source has no examples.
+          UserError: the source has no examples, or has changed while it was read.
         """
         progress = Progress(None, None)
         if report is not None:
@@ -153,6 +153,7 @@ class ReplicaLoop:
         lone = not can_lose(self._strategy)
         with parsing.reported(source.folder):
             yield from gfile.each(read, source.folder) if lone else read(0)
+        source.check_unchanged()
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         with self._scope():  # Replicas are traced in threads, so each cannot have its own.
@@ -172,6 +173,15 @@ def _joined(values: list[np.ndarray]) -> np.ndarray:
             for value in values
         ]
     return np.concatenate(values)
+
+
+def check_count(source: ShardDataset, found: int) -> None:
+    """Raises UserError if a pass has found more or fewer examples than the split has."""
+    if found != source.num_examples:
+        raise UserError(
+            f"{source.folder}: {found:,} of {source.num_examples:,} {source.split} examples were "
+            "read: copy the folder again from where it is whole, or make the shards again"
+        )
 
 
 class Evaluator:
@@ -282,6 +292,7 @@ class Evaluator:
 
         outputs = self._loop_of(step).run(source, self.batch_size, report=self._report)[1]
         real = outputs.pop("example_weights") > 0  # [B]
+        check_count(source, int(real.sum()))
         return {name: value[real] for name, value in outputs.items()}
 
     def scorer(self, source: ShardDataset) -> Scorer:

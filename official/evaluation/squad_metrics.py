@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from official.shards import manifest, side_texts
 from official.tasks import answer_rules
-from official.utils import paths
+from official.utils import input_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -225,9 +225,9 @@ def _means(prefix: str, scores: Iterable[Score], count: int) -> dict[str, float]
 def _read_values(path: AnyPath, kind: type[_Value], description: str) -> dict[str, _Value]:
     """Reads a JSON object whose values all have the same type."""
     try:
-        values = json.loads(paths.path(path).read_bytes())
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
+        values = json.loads(input_files.read(paths.path(path)))
+    except UserError:
+        raise
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error})") from error
     if not isinstance(values, dict):

@@ -14,7 +14,7 @@ from official import config as configs
 from official.config.distillation import EXAMPLE_HEADS
 from official.config.parts import ObjectiveConfig
 from official.data import ShardDataset
-from official.evaluation.evaluator import ReplicaLoop
+from official.evaluation.evaluator import ReplicaLoop, check_count
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs
 from official.utils import atomic, paths
@@ -132,6 +132,7 @@ def _outputs(
     gathered = loop.run(source, batch_size, report=report)[1]
     numbers = gathered["numbers"]  # -1 in rows that fill the last batch
     outputs = np.zeros((source.num_examples, gathered["outputs"].shape[1]), np.float32)
+    check_count(source, len(np.unique(numbers[numbers >= 0])))
     outputs[numbers[numbers >= 0]] = gathered["outputs"][numbers >= 0]
     return outputs
 

@@ -522,8 +522,8 @@ def write(
       report: takes the lines of progress and the summary.
 
     Raises:
-      UserError: the file has another suffix, or is `.npy` for tokens; or the encoder has no state
-        to carry.
+      UserError: the file has another suffix, or is `.npy` for tokens; there are not `count` texts;
+        or the encoder has no state to carry.
     """
     check_output(output, tokens)
     settings = settings or embedder.settings
@@ -534,6 +534,7 @@ def write(
         texts = list(texts)
         count = len(texts)
     start_time, progress = time.monotonic(), Progress(count, report, unit="texts")
+    written = 0
     suffix = paths.path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
         if suffix == ".npy":
@@ -549,6 +550,9 @@ def write(
                     for text, vector in zip(chunk, vectors, strict=True):
                         _write_line(stream, {"text": text, "vector": vector})
             progress(len(chunk))
+            written += len(chunk)
+        if written != count:
+            raise UserError(f"{output}: there are {written:,} texts, and not {count:,} as expected")
     seconds = time.monotonic() - start_time
     report(
         f"{output}: {count:,} texts, {seconds:.1f} s ({count / seconds:,.0f} texts/s); "

@@ -117,16 +117,18 @@ def write(
     """
     check_output(output)
     check_top_k(top_k)
-    count = sum(1 for _ in text_files.texts_of(documents))
+    counted = text_files.Counted(documents)
     ids: list[str] = []
 
     def texts() -> Iterator[str]:
-        for identity, text in text_files.unique(documents):
+        for identity, text in text_files.once(counted, documents):
             ids.append(identity)
             yield text
 
     wanted = top_k if own else top_k + 1
-    best = nearest(embedder, list(queries.values()), texts(), wanted, report=report, count=count)
+    best = nearest(
+        embedder, list(queries.values()), texts(), wanted, report=report, count=counted.count
+    )
     with atomic.file(output) as stream:
         for query, scores in best.runs(queries, ids, top_k, own):
             trec.write_run(stream, {query: scores}, name)

@@ -22,7 +22,6 @@ import json
 import os
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -235,7 +234,8 @@ def write(
     folder = paths.path(output)
     if (folder / FILE).exists():
         raise UserError(f"{folder} is complete: name another folder or remove it first")
-    count, checksum = _counted(texts)
+    counted = text_files.Counted(texts)
+    count = counted.count
     # Workers load the model while this process does: it has the settings, and their checksum.
     with contextlib.ExitStack() as stack:
         worker = _Worker(options, folder)
@@ -250,7 +250,7 @@ def write(
         writer = Writer(options, folder)
         plan = {
             "texts": count,
-            "texts_checksum": checksum,
+            "texts_checksum": counted.checksum,
             "model_checksum": writer.embedder.checksum(writer.settings),
             "settings": dataclasses.asdict(writer.settings),
             "layer": writer.layer,
@@ -270,11 +270,17 @@ def write(
                 f"continuing an earlier run: {pieces - len(missing)} of {pieces} pieces are done"
             )
         left = sum(min(options.size, count - i * options.size) for i in missing)
-        start, progress, cut = time.monotonic(), Progress(left, report, unit="texts"), 0
-        todo = _pieces(texts, options.size, missing)
+        start, progress = time.monotonic(), Progress(left, report, unit="texts")
+        written = cut = 0
+        todo = _pieces(counted, options.size, missing)
         for done, cut_here in map_pieces(writer if map_pieces is map else worker.write, todo):
             progress(done)
+            written += done
             cut += cut_here
+    if written != left:
+        raise UserError(
+            f"{folder}: {written:,} of {left:,} texts were written: give the command again"
+        )
     paths.remove_tree(folder / _BEAM)
     json_files.write_record(folder / FILE, {**plan, "pieces": pieces})
     atomic.remove(folder / _PLAN)
@@ -286,19 +292,11 @@ def write(
     )
 
 
-def _counted(texts: str | os.PathLike) -> tuple[int, int]:
-    """Returns the number of texts of a file, and a checksum of them and their ids."""
-    count = checksum = 0
-    for identity, text in text_files.texts_of(texts):
-        count += 1
-        checksum = zlib.crc32(f"{identity}\t{text}\n".encode(), checksum)
-    return count, checksum
-
-
-def _pieces(texts: str | os.PathLike, size: int, wanted: set[int]) -> Iterator[Piece]:
+def _pieces(texts: text_files.Counted, size: int, wanted: set[int]) -> Iterator[Piece]:
     """Yields the pieces whose numbers are wanted."""
-    for number, part in enumerate(batched(text_files.texts_of(texts), size)):
+    for number, part in enumerate(batched(texts, size)):
         if number in wanted:
+            texts.check()  # a piece that is there is one of the texts that were counted
             yield Piece(number, *(list(column) for column in zip(*part, strict=True)))
 
 

@@ -89,16 +89,23 @@ class Writer:
           shape: K and D.
           batches: pairs of the numbers of examples [B], and the states of their tokens one after
             the other [tokens, K, D].
+
+        Raises:
+          UserError: there are fewer examples.
         """
         lengths = np.asarray(lengths, np.int32)
         starts = _starts(lengths)
         states_file = self._folder / f"{split}.npy"
         lengths_file = self._folder / f"{split}-lengths.npy"
         states = np.lib.format.open_memmap(states_file, "w+", np.float32, (int(starts[-1]), *shape))
+        left = len(lengths)
         for numbers, rows in batches:
+            left -= len(numbers)
             ends = np.cumsum(lengths[numbers])[:-1]
             for number, row in zip(numbers, np.split(rows, ends), strict=True):
                 states[starts[number] : starts[number + 1]] = row
+        if left:
+            raise UserError(f"{left:,} of {len(lengths):,} {split} examples are missing: {_ADVICE}")
         states.flush()
         del states
         np.save(lengths_file, lengths, allow_pickle=False)

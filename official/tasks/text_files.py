@@ -8,11 +8,13 @@ other has a text on each line. Where a file has no ids, they are the numbers of 
 """
 
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 
 from official.tasks import trec
 from official.utils import packed_files, paths, text_lines
 from official.utils.errors import UserError
+from official.utils.input_files import Inputs
 from official.utils.paths import AnyPath
 
 
@@ -39,6 +41,51 @@ def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
         empty = False
     if empty:
         raise UserError(f"{path} has no texts")
+
+
+class Counted:
+    """The ids and texts of a file that is read once to count them, and then to use them.
+
+    Iterating reads the file; the end of it checks that it had all that was counted.
+
+    Attributes:
+      path: the file.
+      count: the number of texts.
+      checksum: a checksum of the ids and texts.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        """Counts the texts.
+
+        Raises:
+          UserError: as `texts_of`.
+        """
+        self.path = paths.path(path)
+        self._inputs = Inputs([self.path])
+        self.count = self.checksum = 0
+        for identity, text in texts_of(self.path):
+            self.count += 1
+            self.checksum = zlib.crc32(f"{identity}\t{text}\n".encode(), self.checksum)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yields the ids and texts.
+
+        Raises:
+          UserError: as `texts_of`, or the file is not the one that was counted.
+        """
+        count = 0
+        for count, row in enumerate(texts_of(self.path), 1):  # noqa: B007
+            yield row
+        self.check()
+        if count != self.count:
+            raise UserError(
+                f"{self.path}: {count:,} texts are read, where {self.count:,} were counted: check "
+                "the disk or the network, and give the command again"
+            )
+
+    def check(self) -> None:
+        """Raises UserError if the file has changed since its texts were counted."""
+        self._inputs.check()
 
 
 def _plain(path: AnyPath) -> Iterator[tuple[str, str, str]]:
@@ -91,8 +138,21 @@ def unique(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     Raises:
       UserError: as `texts_of`, or an id occurs twice.
     """
+    return once(texts_of(path), path)
+
+
+def once(texts: Iterable[tuple[str, str]], path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+    """Yields ids and texts.
+
+    Args:
+      texts: the ids and texts.
+      path: their file, for messages.
+
+    Raises:
+      UserError: an id occurs twice.
+    """
     seen: set[str] = set()
-    for identity, text in texts_of(path):
+    for identity, text in texts:
         if identity in seen:
             raise UserError(f"{path}: the id {identity!r} occurs twice")
         seen.add(identity)

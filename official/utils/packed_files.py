@@ -153,7 +153,9 @@ def _parquet(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
             views = {"string_view": pyarrow.string(), "binary_view": pyarrow.binary()}
             column = column.cast(views.get(str(column.type), column.type))
             yield b"".join(map(_json_line, column.cast(pyarrow.large_binary()).to_pylist()))
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):  # of the disk
+            raise
         raise Damaged(str(error)) from error
 
 

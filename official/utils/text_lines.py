@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator
 
-from official.utils import packed_files, paths
+from official.utils import input_files, packed_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -88,10 +88,11 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
     Raises:
       UserError: the file is missing, not UTF-8 or empty.
     """
+    path = paths.path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file of {what}")
     try:
-        lines = paths.path(path).read_bytes().decode().split("\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file of {what}") from None
+        lines = input_files.read(path).decode().split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
     if not lines[-1]:
@@ -106,21 +107,18 @@ def opened(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Yields the bytes of a file, unpacked as `packed_files` says.
 
     Raises:
-      UserError: there is no such file, it is a folder, or it cannot be unpacked.
+      UserError: there is no such file, it is a folder, it cannot be read or unpacked, or it has
+        changed while it was read.
     """
-    try:
-        with path.open("rb") as stream:
-            if packed_files.is_packed(path):
-                packed_files.check(path)
-                yield packed_files.unpacked(stream, path)
-            else:
-                yield stream
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder, not a file") from error
-    except packed_files.DAMAGE as error:
-        raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
+    with input_files.opened(path) as stream:
+        if not packed_files.is_packed(path):
+            yield stream
+            return
+        packed_files.check(path)
+        try:
+            yield packed_files.unpacked(stream, path)
+        except packed_files.DAMAGE as error:
+            raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
 
 
 def whole(stream: io.BufferedIOBase, path: AnyPath) -> Iterator[bytes]:

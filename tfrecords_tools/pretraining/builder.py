@@ -24,8 +24,9 @@ import numpy as np
 
 from official.config.compatibility import check_vocabulary
 from official.shards import manifest, shard_folder, stored_arrays
-from official.utils import atomic, errors, parallel, paths, strict
+from official.utils import atomic, errors, input_files, parallel, paths, strict
 from official.utils.errors import UserError
+from official.utils.input_files import InputFile, Inputs
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 from tfrecords_tools.pretraining import sentence_rows, stream_rows, streams
@@ -78,6 +79,7 @@ def build(
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     output = paths.path(output)
     _warn_of_batches(settings, output)
+    lexicons = Inputs(path for _, path in settings.lexicons)
     plan = _plan(settings, corpus, reading)
     with (
         folders.new_shards(output) as folder,
@@ -86,7 +88,9 @@ def build(
         reading = filters.passed(
             settings.filters, corpus, reading, runner.ordered, scratch / "filters", report
         )
-        work = _Build(settings, corpus, reading, folder, scratch, runner, num_shards, report)
+        work = _Build(
+            settings, corpus, lexicons, reading, folder, scratch, runner, num_shards, report
+        )
         built, counts = work.run()
         if isinstance(folder, Path):
             atomic.sync_tree(folder)  # before the folder of what is done is removed
@@ -127,6 +131,7 @@ class _Build:
     Attributes:
       settings: the settings.
       corpus: the files.
+      lexicons: the files of the lexicons.
       reading: how they are read.
       folder: the folder to fill.
       scratch: a folder that all workers reach.
@@ -137,6 +142,7 @@ class _Build:
 
     settings: Settings
     corpus: Corpus
+    lexicons: Inputs
     reading: Reading
     folder: AnyPath
     scratch: AnyPath
@@ -177,6 +183,8 @@ class _Build:
             if settings.segments.format == "stream"
             else 1,
         )
+        self.corpus.check()
+        self.lexicons.check()
         manifest.write(self.folder, built)
         return built, counts
 
@@ -274,22 +282,25 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     # `tokenizers.load` says what is wrong with a folder that is missing.
     names: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
     tokenizer = sorted(path for path in names if path.is_file())
-    read = [*corpus.paths, *tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
+    others = [*tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
     plain = strict.to_dict(dataclasses.replace(settings, config=None))
     del plain["config"]
     return {
         "settings": plain,
         "words": settings.words,  # which are counted
         "reading": dataclasses.asdict(reading),
-        "files": [_state(path) for path in read],
+        "files": list(map(_state, [*corpus.files, *map(_seen, others)])),
     }
 
 
-def _state(path: AnyPath) -> list:
-    """Returns what changes when a file changes."""
+def _seen(path: AnyPath) -> InputFile:
     paths.check_file(path, max_bytes=None)
-    status = path.stat()
-    return [str(path.resolve()), status.st_size, status.st_mtime]
+    return input_files.seen(path)
+
+
+def _state(file: InputFile) -> list:
+    """Returns what changes when a file changes."""
+    return [str(file.path.resolve()), file.size, file.time]
 
 
 class _TokenizerFacts(NamedTuple):

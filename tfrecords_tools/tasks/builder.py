@@ -9,6 +9,7 @@ the flags of `build_task_shards` that only one kind has.
 
 import collections
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic
 
@@ -20,6 +21,7 @@ from official.tasks import KINDS, SPLITS, Description, Task, kinds, look_alike
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.input_files import Inputs
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import splits
@@ -107,6 +109,7 @@ class Builder(Generic[Row, AnyCounts]):
         Raises:
           UserError: files, rows or options cannot be used.
         """
+        inputs = Inputs(self.inputs)
         self.prepare()
         if note := look_alike(self.task.labels):
             self.report(note)
@@ -124,6 +127,7 @@ class Builder(Generic[Row, AnyCounts]):
                 self.report("; ".join(self.summary(split, each)))
             self.finish()
             built = self._manifest(shards, counts, files)
+            inputs.check()
             manifest.write(writer.folder, built)
         return built
 
@@ -131,6 +135,11 @@ class Builder(Generic[Row, AnyCounts]):
     def splits(self) -> list[str]:
         """The splits that have a file, in their order."""
         return [split for split in SPLITS if split in self.files]
+
+    @property
+    def inputs(self) -> Iterable[str | os.PathLike]:
+        """All files and folders that are read."""
+        return self.files.values()
 
     def prepare(self) -> None:
         """Checks the options, and completes the task by what its files have.

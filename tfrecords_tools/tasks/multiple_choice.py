@@ -30,7 +30,7 @@ import tensorflow as tf
 from official.tasks import LETTERS, Description, Task, annotations, choice_text
 from official.tokenizers import Tokenizer, pair_packing
 from official.tokenizers.base import strings
-from official.utils import text_lines
+from official.utils import input_files, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import builder, tables
@@ -364,7 +364,9 @@ def _lines(
 
 def _json(path: AnyPath) -> Any:
     try:
-        return json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
+        return json.loads(input_files.read(path).removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
+    except UserError:
+        raise
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8: convert the file") from None
     except (ValueError, RecursionError) as error:

@@ -128,9 +128,9 @@ class Builder(TripleBuilder):
         """See `builder.Builder`."""
         bad = BadRows(self.skip_bad_rows)
         self._collection = read_collection(
-            paths.join(self.input, self.queries),
-            paths.join(self.input, self.documents),
-            paths.join(self.input, self.qrels) if self.qrels else None,
+            self._path(self.queries),
+            self._path(self.documents),
+            self._path(self.qrels) if self.qrels else None,
             bad,
             self.header,
             self.format,
@@ -142,6 +142,15 @@ class Builder(TripleBuilder):
         self._skipped = bad.counts
         self._digests: dict[str, str] = {}
         self._texts = Texts(self._collection.queries, self._collection.documents, self.max_length)
+
+    @property
+    def inputs(self) -> Iterable[str | os.PathLike]:
+        """See `builder.Builder`."""
+        given = filter(None, (self.queries, self.documents, self.qrels))
+        return *self.files.values(), *map(self._path, given)
+
+    def _path(self, name: str | os.PathLike) -> AnyPath:
+        return paths.join(self.input, name)
 
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Row"]:
         """See `builder.Builder`; the candidates of a split are written beside the shards."""

@@ -28,6 +28,7 @@ from official.shards import side_texts
 from official.shards.side_texts import Question
 from official.tasks import GRAPHEMES, Description, answer_rules
 from official.tokenizers import Tokenizer, text_words, windows
+from official.utils import input_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
@@ -148,11 +149,9 @@ def paragraphs(path: AnyPath, bad: BadRows | None = None) -> Iterator[tuple[str,
                 f"{path} has more than {_MAX_BYTES:,} bytes, and is read as a whole: split its "
                 "articles among several files"
             )
-        document = json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+        document = json.loads(input_files.read(path).removeprefix(b"\xef\xbb\xbf"))
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder, not a file") from error
     except UserError:
         raise
     except UnicodeDecodeError as error:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from official.tasks import annotations, label_studio, nearest
-from official.utils import packed_files, text_lines
+from official.utils import input_files, packed_files, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, location
@@ -262,8 +262,8 @@ def _parquet(
     from pyarrow import parquet
 
     number = 0
-    try:
-        with path.open("rb") as stream:
+    with input_files.opened(path) as stream:
+        try:
             table = parquet.ParquetFile(stream)
             names = table.schema_arrow.names
             for column in required:
@@ -278,10 +278,10 @@ def _parquet(
                         where = location(path, number + 1)
                         bad("not UTF-8", f"{where}: a binary value is not UTF-8: write texts")
                     number += 1
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as Parquet behind row {number}: {error}") from error
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"{path} cannot be read as Parquet behind row {number}: {error}"
+            ) from error
 
 
 def _decoded(value: Any) -> Any:
@@ -441,7 +441,7 @@ def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Itera
         )
     for label in labels or names:
         for file in sorted(p for p in (path / label).iterdir() if p.is_file()):
-            content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+            content = input_files.read(file).removeprefix(b"\xef\xbb\xbf")
             name = f"{label}/{file.name}"
             try:
                 text = content.decode("utf-8")

@@ -22,8 +22,9 @@ import numpy as np
 from absl import flags
 
 from official.shards.text_filters import DEDUPLICATE, TextFilters
-from official.utils import host_seeding, packed_files, paths
+from official.utils import host_seeding, input_files, packed_files, paths
 from official.utils.errors import UserError
+from official.utils.input_files import InputFile
 from official.utils.paths import AnyPath, RemotePath
 from tfrecords_tools.text import documents, dropped, file_ranges
 from tfrecords_tools.text.documents import Document, ReadCounts
@@ -44,14 +45,12 @@ class UnreadRange(NamedTuple):
 
     Attributes:
       file: the number of the file in the corpus.
-      path: the file.
-      size: the number of bytes of the file.
+      source: the file, as it was when the work was planned.
       number: the number of the range; -1 = all ranges of a packed file.
     """
 
     file: int
-    path: AnyPath
-    size: int
+    source: InputFile
     number: int
 
     def read(self, range_bytes: int, skip_long_lines: bool) -> Iterator[FileRange]:
@@ -62,13 +61,11 @@ class UnreadRange(NamedTuple):
           skip_long_lines: whether lines that are too long are left out; if not, they are an error.
 
         Raises:
-          UserError: the file cannot be read.
+          UserError: the file cannot be read, or has changed.
         """
         if self.number == _PACKED:
-            yield from file_ranges.read_packed(self.path, range_bytes, skip_long_lines)
-        elif text := PlainFile(self.path, self.size, range_bytes, skip_long_lines).read(
-            self.number
-        ):
+            yield from file_ranges.read_packed(self.source, range_bytes, skip_long_lines)
+        elif text := PlainFile(self.source, range_bytes, skip_long_lines).read(self.number):
             yield text
 
 
@@ -91,23 +88,40 @@ class Corpus:
     """The files of a corpus.
 
     Attributes:
-      paths: the files.
-      sizes: the number of bytes of each.
+      files: the files, as they were when the work was planned.
     """
 
-    paths: Sequence[AnyPath]
-    sizes: Sequence[int]
+    files: Sequence[InputFile]
 
     @classmethod
     def find(cls, globs: Sequence[str] | str) -> "Corpus":
-        """Returns the files that match, each once; see `expand`."""
+        """Returns the files that match, each once; see `expand`.
+
+        Raises:
+          UserError: see `expand`, or a file is a pipe or a device.
+        """
         found = expand(globs)
-        return cls(found, [path.stat().st_size for path in found])
+        for path in found:
+            paths.check_file(path, None, "text is read by several processes: write it to a file")
+        return cls([input_files.seen(path) for path in found])
+
+    def check(self) -> None:
+        """Checks, when all is read, that the files are as they were.
+
+        Raises:
+          UserError: a file has changed.
+        """
+        input_files.check(self.files)
+
+    @property
+    def paths(self) -> list[AnyPath]:
+        """The paths of the files."""
+        return [file.path for file in self.files]
 
     @property
     def bytes(self) -> int:
         """The size of all files."""
-        return sum(self.sizes)
+        return sum(file.size for file in self.files)
 
     @property
     def range_bytes(self) -> int:
@@ -123,17 +137,14 @@ class Corpus:
             corpus; None = the order of the files.
         """
         size = self.range_bytes
-        counts = np.array(
-            [
-                1 if packed_files.is_packed(path) else -(-length // size)
-                for path, length in zip(self.paths, self.sizes, strict=True)
-            ]
-        )
+        sizes = np.array([file.size for file in self.files])
+        whole = np.array([packed_files.is_packed(file.path) for file in self.files])
+        counts = np.where(whole, 1, -(-sizes // size))
         files = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        lengths = np.minimum(np.array(self.sizes)[files] - numbers * size, size)
-        packed = np.array([packed_files.is_packed(path) for path in self.paths])[files]
-        lengths[packed] = np.array(self.sizes)[files[packed]]
+        lengths = np.minimum(sizes[files] - numbers * size, size)
+        packed = whole[files]
+        lengths[packed] = sizes[files[packed]]
         numbers[packed] = _PACKED
         order = np.arange(len(files))
         if seed is not None:
@@ -153,7 +164,7 @@ class Corpus:
         ]
 
     def _range(self, file: int, number: int) -> UnreadRange:
-        return UnreadRange(file, self.paths[file], self.sizes[file], number)
+        return UnreadRange(file, self.files[file], number)
 
 
 def expand(globs: Sequence[str] | str) -> list[AnyPath]:

@@ -22,8 +22,9 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from official.utils import packed_files
+from official.utils import input_files, packed_files
 from official.utils.errors import UserError
+from official.utils.input_files import InputFile
 from official.utils.paths import AnyPath
 
 MAX_LINE_BYTES = 16 << 20  # Without the line break.
@@ -80,15 +81,13 @@ class PlainFile:
     """The ranges of a file that is not packed.
 
     Attributes:
-      path: the file.
-      bytes: the size of the file.
+      source: the file, as it was when its ranges were counted.
       size: the number of bytes of a stretch.
       skip_long_lines: whether lines of more than `MAX_LINE_BYTES` are left out; if not, they are an
         error.
     """
 
-    path: AnyPath
-    bytes: int
+    source: InputFile
     size: int
     skip_long_lines: bool = False
 
@@ -96,26 +95,21 @@ class PlainFile:
         """Reads a range; None if there is none with this number.
 
         Raises:
-          UserError: the file cannot be read, or has a line that is too long.
+          UserError: the file cannot be read, has changed, or has a line that is too long.
         """
-        with opened(self.path) as file:
-            ranges = _Ranges(file, self.bytes, self.size, packed_files.is_json(self.path))
+        path, total = self.source.path, self.source.size
+        with input_files.opened(self.source) as file:
+            ranges = _Ranges(file, total, self.size, packed_files.is_json(path))
             begin = ranges.begin(number)
             if begin is None:
                 return None
-            following = range(number + 1, -(-self.bytes // self.size))
+            following = range(number + 1, -(-total // self.size))
             begins = ((n, found) for n in following if (found := ranges.begin(n)))
-            last, end = next(((n, found.position) for n, found in begins), (None, self.bytes))
+            last, end = next(((n, found.position) for n, found in begins), (None, total))
+            begins_in = ranges.begins_in(number)
+            unfinished = last is not None and ranges.begins_in(last) != last
             data, long_lines = _read(file, self, begin.position, end)
-            return FileRange(
-                self.path,
-                number,
-                begin.position,
-                data,
-                ranges.begins_in(number),
-                last is not None and ranges.begins_in(last) != last,
-                long_lines,
-            )
+        return FileRange(path, number, begin.position, data, begins_in, unfinished, long_lines)
 
 
 class _Ranges:
@@ -162,19 +156,25 @@ class _Ranges:
         return multiple
 
 
-def read_packed(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[FileRange]:
+def read_packed(source: InputFile, size: int, skip_long_lines: bool = False) -> Iterator[FileRange]:
     """Yields the ranges of a packed file, of at least `size` bytes each but the last.
 
+    Args:
+      source: the file, as it was when the work was planned.
+      size: the number of bytes.
+      skip_long_lines: see `PlainFile`.
+
     Raises:
-      UserError: the file cannot be read, or has a line that is too long.
+      UserError: the file cannot be read, has changed, or has a line that is too long.
     """
+    path = source.path
     most = max(1, MAX_DOCUMENT_BYTES // size)  # ranges of a document
     json = packed_files.is_json(path)
     number = start = total = long_lines = 0
     begins_in = last_begin = 0  # the ranges in which the first and the last document begin
     lines: list[bytes] = []
     previous = b"\n"
-    with opened(path) as file:
+    with input_files.opened(source) as file:
         for line in _lines(packed_files.unpacked(file, path), path, skip_long_lines):
             if line is None:
                 long_lines += 1
@@ -204,7 +204,7 @@ def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[byte
     if end - begin <= MAX_LINE_BYTES:
         return file.read(end - begin), 0
     lines, long_lines = [], 0
-    for line in _lines(file, plain.path, plain.skip_long_lines):
+    for line in _lines(file, plain.source.path, plain.skip_long_lines):
         beyond = max(0, file.tell() - end)  # the line break, if the next range begins with it
         if line is None:
             long_lines += 1
@@ -251,24 +251,12 @@ def _lines(
 def line_number(path: AnyPath, position: int) -> int:
     """Returns the number, from 1, of the line at a position in the (unpacked) file."""
     count = 1
-    with opened(path) as file:
+    with input_files.opened(path) as file:
         stream = packed_files.unpacked(file, path) if packed_files.is_packed(path) else file
         while position > 0 and (block := stream.read(min(position, 1 << 20))):
             count += block.count(b"\n")
             position -= len(block)
     return count
-
-
-def opened(path: AnyPath) -> IO[bytes]:
-    """Opens a file.
-
-    Raises:
-      UserError: it cannot be opened.
-    """
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be opened: {error.strerror}") from error
 
 
 def _is_blank(line: bytes) -> bool:

@@ -210,6 +210,7 @@ def build(
         options = _with_marks(learner, options, report)
         for line in _notes(options, examples):
             report(line)
+        corpus.check()
         tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)
     for reason, count in sorted(read_counts.skipped.items()):

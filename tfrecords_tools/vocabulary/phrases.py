@@ -101,6 +101,7 @@ def build(
             f"no phrase of {min_count} occurrences and a mutual information of {threshold}: lower "
             "--min_count or --threshold, or give more text"
         )
+    corpus.check()
     with atomic.file(output) as stream:
         stream.write("\n".join(phrases) + "\n")
     for reason, skipped in sorted(read_counts.skipped.items()):

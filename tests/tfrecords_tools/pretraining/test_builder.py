@@ -464,7 +464,7 @@ def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
     lines = []
     built = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
     files = Corpus.find(str(tmp_path / "a"))
-    whole = file_ranges.PlainFile(tmp_path / "a", files.bytes, 40)
+    whole = file_ranges.PlainFile(files.files[0], 40)
     found = filter(None, map(whole.read, range(files.bytes // 40 + 1)))
     long = sum(
         each.unfinished and each.data.strip() != b""

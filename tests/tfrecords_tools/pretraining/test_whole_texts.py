@@ -11,7 +11,7 @@ import tensorflow as tf
 from official import tokenizers
 from official.config import Segments
 from official.shards import parsing
-from official.utils import packed_files
+from official.utils import input_files, packed_files
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents, file_ranges, sentences
@@ -63,10 +63,11 @@ def written(path, texts):
         content = " \n" + "\n\n \t\n".join(texts) + "\t\n"
     data = content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    source = input_files.seen(path)
     if packed_files.is_packed(path):
-        found = file_ranges.read_packed(path, 5000)
+        found = file_ranges.read_packed(source, 5000)
     else:
-        found = map(PlainFile(path, len(data), 5000).read, range(-(-len(data) // 5000)))
+        found = map(PlainFile(source, 5000).read, range(-(-len(data) // 5000)))
     return [DocumentChunk(0, i, *documents.parse(piece)) for i, piece in enumerate(found)]
 
 

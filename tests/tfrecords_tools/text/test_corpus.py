@@ -1,12 +1,14 @@
 """Tests of tfrecords_tools.text.corpus and tfrecords_tools.text.corpus."""
 
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pytest
 from absl import flags
 
 from official.utils.errors import UserError
+from official.utils.input_files import InputFile
 from tfrecords_tools.text import corpus, file_ranges
 from tfrecords_tools.text.corpus import Corpus, Reading
 
@@ -116,12 +118,12 @@ def test_a_large_packed_file_is_read_in_chunks(tmp_path, small_ranges):
 def test_sizes_of_ranges():
     sizes = {10**5: 64 << 10, 41 * 10**6: 320_312, 2 * 10**9: 1 << 20, 10**12: 1 << 20}
     for size, expected in sizes.items():
-        assert Corpus(["a.txt"], [size]).range_bytes == expected
+        assert Corpus([InputFile(Path("a.txt"), size)]).range_bytes == expected
 
 
 def test_groups_of_a_terabyte(tmp_path):
     """The sizes are all that is looked at."""
-    files = Corpus([tmp_path / f"{i}.txt" for i in range(1000)], [10**9] * 1000)
+    files = Corpus([InputFile(tmp_path / f"{i}.txt", 10**9) for i in range(1000)])
     groups = files.groups(0)
     assert len(groups) == 10**12 // (8 << 20)
     assert sum(len(group.ranges) for group in groups) == 1000 * -(-(10**9) // (1 << 20))
@@ -188,5 +190,5 @@ def test_expand_errors(tmp_path):
 
 
 def test_a_file_that_cannot_be_opened(tmp_path):
-    with pytest.raises(UserError, match=r"missing\.txt: cannot be opened: No such file"):
-        file_ranges.PlainFile(tmp_path / "missing.txt", 10, 10).read(0)
+    with pytest.raises(UserError, match=r"there is no file .*missing\.txt"):
+        file_ranges.PlainFile(InputFile(tmp_path / "missing.txt", 10), 10).read(0)

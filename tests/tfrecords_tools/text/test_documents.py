@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from official.utils import packed_files
+from official.utils import input_files, packed_files
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents, file_ranges
 from tfrecords_tools.text.documents import LAST, ReadCounts
@@ -25,9 +25,9 @@ def write(path, content: str | bytes):
 
 def ranges_of(path, size=WHOLE, skip_long_lines=False):
     if packed_files.is_packed(path):
-        return list(file_ranges.read_packed(path, size, skip_long_lines))
-    total = path.stat().st_size
-    file, numbers = PlainFile(path, total, size, skip_long_lines), range(-(-total // size))
+        return list(file_ranges.read_packed(input_files.seen(path), size, skip_long_lines))
+    source = input_files.seen(path)
+    file, numbers = PlainFile(source, size, skip_long_lines), range(-(-source.size // size))
     return [text_range for number in numbers if (text_range := file.read(number))]
 
 
@@ -163,7 +163,7 @@ def test_a_range_is_read_without_the_others(tmp_path):
         for i in [*range(low), *range(text_range.start + len(text_range.data) + 1, len(data))]:
             other[i] = ord("?")
         path.write_bytes(bytes(other))
-        again = PlainFile(path, len(data), size).read(text_range.number)
+        again = PlainFile(input_files.seen(path), size).read(text_range.number)
         assert again.data[: len(text_range.data)] == text_range.data
     path.write_bytes(data)
 

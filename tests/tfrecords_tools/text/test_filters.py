@@ -37,7 +37,7 @@ def passed(path, chosen, folder, seed=0):
             read_counts.add(chunk.read_counts)
             for each in chunk.documents:
                 file, number, place = each.identity
-                place = len(files.sizes) << 30 if place == documents.LAST else place
+                place = len(files.files) << 30 if place == documents.LAST else place
                 texts[file, number, place, each.identity[2]].append((each.part, each.text))
     joined = ["".join(text for _, text in sorted(texts[key])) for key in sorted(texts)]
     return joined, read_counts, lines

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from official.utils import packed_files
+from official.utils import input_files, packed_files
 from official.utils.errors import UserError
 from tests.tfrecords_tools.text.test_documents import joined, odd_texts, read
 from tfrecords_tools.text import corpus, documents, file_ranges
@@ -127,7 +127,7 @@ def test_a_long_line_of_a_frame_that_unpacks_to_much(tmp_path, monkeypatch):
     assert path.stat().st_size < 20_000
     with pytest.raises(UserError, match=r"a\.txt\.zst:1: the line has more than 16 MiB"):
         read(path)
-    (found,) = list(file_ranges.read_packed(path, 1 << 20, skip_long_lines=True))
+    (found,) = list(file_ranges.read_packed(input_files.seen(path), 1 << 20, skip_long_lines=True))
     assert found.data == b"\nshort\n" and found.long_lines == 1
 
 
