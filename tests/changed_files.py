@@ -85,13 +85,13 @@ def refusals(
     number = openings.count
     assert number
     for turn, (name, change) in enumerate(CHANGES.items()):
-        for at in {1, 1 + turn * (number - 1) // (len(CHANGES) - 1), number}:
-            openings.change(0, change)
-            path.write_bytes(content)
-            openings.change(at, change)
-            with pytest.raises(UserError) as error:
-                command()
-                pytest.fail(f"{name} when it was opened for the {at}th of {number} times")
-            words = "was removed while" if change is Path.unlink else "has changed while"
-            assert str(error.value).startswith(f"{path} {words} it was read"), (name, at)
-            yield name
+        at = 1 + turn * (number - 1) // (len(CHANGES) - 1)  # from the first time to the last
+        openings.change(0, change)
+        path.write_bytes(content)
+        openings.change(at, change)
+        with pytest.raises(UserError) as error:
+            command()
+            pytest.fail(f"{name} when it was opened for the {at}th of {number} times")
+        words = "was removed while" if change is Path.unlink else "has changed while"
+        assert str(error.value).startswith(f"{path} {words} it was read"), (name, error.value)
+        yield name

@@ -16,7 +16,7 @@ from official.evaluation.nearest_vectors import Best
 from official.serving.embedder import Embedder
 from official.serving.text_vectors import EmbeddingSettings
 from official.tasks import text_files, trec
-from official.utils import atomic, paths
+from official.utils import atomic, input_files, paths
 from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -113,7 +113,7 @@ def write(
       The ids of the documents.
 
     Raises:
-      UserError: the file cannot be read, or an id occurs twice.
+      UserError: the file cannot be read or changes meanwhile, or an id occurs twice.
     """
     check_output(output)
     check_top_k(top_k)
@@ -121,9 +121,10 @@ def write(
     ids: list[str] = []
 
     def texts() -> Iterator[str]:
-        for identity, text in text_files.once(counted, documents):
-            ids.append(identity)
-            yield text
+        with input_files.explained(counted.check):
+            for identity, text in text_files.once(counted, documents):
+                ids.append(identity)
+                yield text
 
     wanted = top_k if own else top_k + 1
     best = nearest(

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from official.tasks import trec
-from official.utils import packed_files, paths, text_lines
+from official.utils import input_files, packed_files, paths, text_lines
 from official.utils.errors import UserError
 from official.utils.input_files import Inputs
 from official.utils.paths import AnyPath
@@ -33,12 +33,14 @@ def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
         is_table = packed_files.content_name(path).endswith(".tsv")
         rows = (_columns if is_table else _plain)(path)
     empty = True
-    for where, identity, text in rows:
-        try:
-            yield trec.check_id(identity), text
-        except ValueError as error:
-            raise UserError(f"{where}: {error}") from None
-        empty = False
+    noted = Inputs([path] if path.is_file() else [])
+    with input_files.explained(noted.check):
+        for where, identity, text in rows:
+            try:
+                yield trec.check_id(identity), text
+            except ValueError as error:
+                raise UserError(f"{where}: {error}") from None
+            empty = False
     if empty:
         raise UserError(f"{path} has no texts")
 

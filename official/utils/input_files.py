@@ -97,6 +97,20 @@ class Inputs:
 
 
 @contextlib.contextmanager
+def explained(check: Callable[[], None]) -> Iterator[None]:
+    """Calls a function after an error in the block: a changed input may be the reason.
+
+    Args:
+      check: raises UserError if an input has changed.
+    """
+    try:
+        yield
+    except Exception:
+        check()
+        raise
+
+
+@contextlib.contextmanager
 def opened(file: AnyPath | InputFile) -> Iterator[IO[bytes]]:
     """Yields the bytes of a file. The end of the block checks that it has not changed.
 
@@ -111,11 +125,8 @@ def opened(file: AnyPath | InputFile) -> Iterator[IO[bytes]]:
     try:
         noted = planned or seen(path)
         with path.open("rb") as stream:
-            try:
+            with explained(noted.check):
                 yield stream
-            except Exception:
-                noted.check()  # which may be why
-                raise
             noted.check_end(stream)
     except FileNotFoundError as error:
         if planned is not None:

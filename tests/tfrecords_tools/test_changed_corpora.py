@@ -60,7 +60,7 @@ def small_ranges(monkeypatch):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_corpus_that_changes_is_refused(tmp_path, monkeypatch, command, name):
     """In all ways, and in any of the passes over it."""
-    documents = ["\n".join(each) for each in small.documents(40)]
+    documents = ["\n".join(each) for each in small.documents(20)]
     text = "\n\n".join(documents)
     if name == "a.jsonl":
         text = "".join(json.dumps({"text": each}) + "\n" for each in documents)

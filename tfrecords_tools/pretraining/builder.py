@@ -82,6 +82,7 @@ def build(
     lexicons = Inputs(path for _, path in settings.lexicons)
     plan = _plan(settings, corpus, reading)
     with (
+        input_files.explained(corpus.check),
         folders.new_shards(output) as folder,
         execution.start(output, plan, _start_worker, report) as (runner, scratch),
     ):

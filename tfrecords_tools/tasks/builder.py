@@ -19,7 +19,7 @@ from official.shards import manifest
 from official.shards.manifest import TaskSettings, TaskTotals
 from official.tasks import KINDS, SPLITS, Description, Task, kinds, look_alike
 from official.tokenizers import Tokenizer, pair_packing
-from official.utils import paths
+from official.utils import input_files, paths
 from official.utils.errors import UserError
 from official.utils.input_files import Inputs
 from official.utils.paths import AnyPath
@@ -107,9 +107,14 @@ class Builder(Generic[Row, AnyCounts]):
         """Builds the folder and returns its manifest.
 
         Raises:
-          UserError: files, rows or options cannot be used.
+          UserError: files, rows or options cannot be used, or a file has changed meanwhile.
         """
         inputs = Inputs(self.inputs)
+        with input_files.explained(inputs.check):
+            return self._built(output, execution, inputs)
+
+    def _built(self, output: AnyPath, execution: Execution, inputs: Inputs) -> manifest.Manifest:
+        """See `build`; `inputs` are compared before the manifest is written."""
         self.prepare()
         if note := look_alike(self.task.labels):
             self.report(note)

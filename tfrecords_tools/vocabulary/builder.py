@@ -19,7 +19,7 @@ from official.tokenizers.added_tokens import LISTED, AddedToken, Listed, read_li
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
 from official.tokenizers.sentencepiece_rules import TextRules
-from official.utils import atomic, parallel, paths
+from official.utils import atomic, input_files, parallel, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents, dropped, filters
 from tfrecords_tools.text.corpus import Corpus, DocumentChunk, Reading
@@ -194,6 +194,7 @@ def build(
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     read_counts = documents.ReadCounts()
     with (
+        input_files.explained(corpus.check),
         atomic.folder(output, file_formats.SETTINGS_FILE) as temporary,
         execution.start_anew(paths.path(output), start_worker) as (runner, scratch),
     ):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from official.shards.text_filters import TextFilters
-from official.utils import atomic, paths, unicode_tables, unicode_words
+from official.utils import atomic, input_files, paths, unicode_tables, unicode_words
 from official.utils.character_sets import inside_python_class
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -80,7 +80,10 @@ def build(
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     occurrences = Counts(MAX_WORDS)
     read_counts = documents.ReadCounts()
-    with execution.start_anew(paths.path(output), start_worker) as (runner, scratch):
+    with (
+        input_files.explained(corpus.check),
+        execution.start_anew(paths.path(output), start_worker) as (runner, scratch),
+    ):
         reading = filters.passed(
             text_filters, corpus, reading, runner.ordered, scratch / "filters", report
         )
