@@ -95,3 +95,4 @@ def refusals(
         words = "was removed while" if change is Path.unlink else "has changed while"
         assert str(error.value).startswith(f"{path} {words} it was read"), (name, error.value)
         yield name
+    path.write_bytes(content)

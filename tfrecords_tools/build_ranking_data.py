@@ -40,7 +40,7 @@ import numpy as np
 from absl import flags
 
 from official.tasks import SPLITS, beir, bm25, text_files, trec
-from official.utils import atomic, command_line, errors, paths, text_lines
+from official.utils import atomic, command_line, errors, input_files, paths, text_lines
 from official.utils.errors import UserError
 from official.utils.input_files import Inputs
 from official.utils.paths import AnyPath
@@ -311,6 +311,24 @@ READERS = {
 }
 
 
+def read(format: str, given: AnyPath) -> Collection:
+    """Reads a collection, whose files must not change meanwhile: some are read several times.
+
+    Args:
+      format: one of `READERS`.
+      given: the folder of the files, or a file.
+
+    Raises:
+      UserError: a file is missing or not valid, or has changed.
+    """
+    places = (given, *given.glob("*"), *given.glob(f"{beir.QRELS}/*"))
+    inputs = Inputs(place for place in places if place.is_file())
+    with input_files.explained(inputs.check):
+        collection = READERS[format](given)
+    inputs.check()
+    return collection
+
+
 def rank(
     collection: Collection, candidates: Mapping[str, list[str] | None], depth: int
 ) -> trec.Run:
@@ -417,11 +435,7 @@ def main(argv: list[str]) -> None:
             f"--validation={options.validation} and --test={options.test} leave nothing to learn "
             "from: their sum must be less than 1 (--validation=0 --test=1 makes a test set of all)"
         )
-    given = paths.path(options.input)
-    places = (given, *given.glob("*"), *given.glob(f"{beir.QRELS}/*"))
-    inputs = Inputs(place for place in places if place.is_file())
-    collection = READERS[options.format](given)
-    inputs.check()
+    collection = read(options.format, paths.path(options.input))
     if not collection.splits:
         collection.splits = split_queries(
             collection.queries, options.validation, options.test, options.seed

@@ -11,6 +11,7 @@ so they are not compared.
 
 import contextlib
 import datetime
+import io
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,7 +112,7 @@ def explained(check: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(file: AnyPath | InputFile) -> Iterator[IO[bytes]]:
+def opened(file: AnyPath | InputFile) -> Iterator[io.BufferedReader]:
     """Yields the bytes of a file. The end of the block checks that it has not changed.
 
     Args:
@@ -120,8 +121,7 @@ def opened(file: AnyPath | InputFile) -> Iterator[IO[bytes]]:
     Raises:
       UserError: there is no such file, it is a folder, it cannot be read, or has changed.
     """
-    planned = file if isinstance(file, InputFile) else None
-    path = file if planned is None else planned.path
+    path, planned = (file.path, file) if isinstance(file, InputFile) else (file, None)
     try:
         noted = planned or seen(path)
         with path.open("rb") as stream:
@@ -183,11 +183,9 @@ def _refuse(change: str) -> None:
 
 def _all(places: Sequence[AnyPath]) -> list[InputFile]:
     """Returns the files that are there, and those below the folders, each once."""
-    found = [
-        file
-        for place in places
-        for file in (sorted(place.rglob("*")) if place.is_dir() else [place])
-    ]
+    found: list[AnyPath] = []
+    for place in places:
+        found += sorted(place.rglob("*"), key=str) if place.is_dir() else [place]
     files = list(dict.fromkeys(found))
     return [file for file in _each(_seen, files, files) if file is not None]
 

@@ -146,8 +146,8 @@ class Builder(TripleBuilder):
     @property
     def inputs(self) -> Iterable[str | os.PathLike]:
         """See `builder.Builder`."""
-        given = filter(None, (self.queries, self.documents, self.qrels))
-        return *self.files.values(), *map(self._path, given)
+        names = self.queries, self.documents, self.qrels
+        return *self.files.values(), *(self._path(name) for name in names if name)
 
     def _path(self, name: str | os.PathLike) -> AnyPath:
         return paths.join(self.input, name)
