@@ -20,12 +20,12 @@ from pathlib import Path
 
 from tests import ROOT
 
-_CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def start_server() -> None:
     """Starts the server that imports TensorFlow; returns at once."""
-    _CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
+    CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
     forkserver.ensure_running()
 
 
@@ -51,7 +51,7 @@ class Command:
         self.stdout = Path(self._folder.name, "stdout")
         self.stderr = self.stdout if merge else Path(self._folder.name, "stderr")
         words = [module, *map(str, options)]
-        self._process = _CONTEXT.Process(
+        self._process = CONTEXT.Process(
             target=_execute, args=(words, self.stdout, self.stderr, dict(environment or {}))
         )
         self._process.start()

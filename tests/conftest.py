@@ -4,7 +4,6 @@ import functools
 import gc
 import os
 import re
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -79,14 +78,6 @@ def ram(request):
     folder.mkdir()
     yield folder
     paths.remove_tree(folder)
-
-
-@pytest.fixture
-def size_limit():
-    """Sets the size that files may have from now on, as a disk with so much room does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from official.training import reporting
 from official.utils.errors import UserError
+from tests import limits
 
 
 def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
@@ -68,14 +69,18 @@ def test_damaged_lines_are_dropped(tmp_path):
     assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
 
 
-@pytest.mark.parametrize(("room", "full"), [(100, "metrics.jsonl"), (500, "train")])
-def test_a_full_disk_is_told_in_words(tmp_path, size_limit, capsys, room, full):
-    reporter = reporting.Reporter(tmp_path, total_steps=9)
+def _report(folder):
+    reporter = reporting.Reporter(folder, total_steps=9)
     reporter.start(1, 1.0)
-    size_limit(room)  # 500 bytes are enough for the line, and not for the events
+    reporter.train(2, {"loss": 1.0, **{f"metric_{i}": 1.0 for i in range(9)}}, tokens=1.0)
+    reporter.close()
+
+
+@pytest.mark.parametrize(("room", "full"), [(100, "metrics.jsonl"), (500, "train")])
+def test_a_full_disk_is_told_in_words(tmp_path, room, full):
+    # 500 bytes are enough for the line, and not for the events.
     with pytest.raises(UserError, match=f"no room to write {tmp_path / full} .File too large"):
-        reporter.train(2, {"loss": 1.0, **{f"metric_{i}": 1.0 for i in range(9)}}, tokens=1.0)
-        reporter.close()
+        limits.run(room, _report, tmp_path)
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == (room == 500)
 
 

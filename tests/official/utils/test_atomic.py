@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from official.utils import atomic, checksums, gfile, paths
 from official.utils.errors import UserError
+from tests import limits
 
 
 def names(folder):
@@ -126,13 +127,12 @@ def test_what_libraries_make_of_a_full_or_read_only_disk(tmp_path, error, messag
             raise error(None, None, said) if error.__module__.startswith("tensor") else error(said)
 
 
-def test_append_adds_the_whole_text_or_nothing(tmp_path, size_limit):
+def test_append_adds_the_whole_text_or_nothing(tmp_path):
     path = tmp_path / "log"
     atomic.append(path, "one\n")
     atomic.append(path, "zwölf\n")
-    size_limit(path.stat().st_size + 3)
     with pytest.raises(UserError, match=f"no room to write {path} .File too large"):
-        atomic.append(path, "three and more\n")
+        limits.run(path.stat().st_size + 3, atomic.append, path, "three and more\n")
     assert path.read_text(encoding="utf-8") == "one\nzwölf\n"
 
 
