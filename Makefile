@@ -41,6 +41,8 @@ help:
 	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install $(PIP) -r requirements.txt -r requirements-dev.txt -r requirements-beam.txt
+	@# Links to this checkout, so that `import official` works in any folder.
+	$(PY) -m pip install $(PIP) --no-deps --no-build-isolation --editable .
 	@# Writes the bytecode that commands outside make need, where PYTHONDONTWRITEBYTECODE may be set.
 	$(PY) -c "from official.utils import quiet_import as quiet; quiet.install(); import tensorflow_text"
 	@touch $@

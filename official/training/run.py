@@ -22,7 +22,7 @@ from official.shards import parsing, shard_folder
 from official.tasks import beir
 from official.training import hooks, phases, reporting, resolve, resuming, trainable
 from official.training.trainer import Trainer
-from official.utils import atomic, gfile, paths
+from official.utils import atomic, gfile, model_packages, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -81,6 +81,7 @@ def train(
     strategy = strategy or tf.distribute.get_strategy()
     if not strategies.is_chief(strategy):
         report = _nothing
+    model_packages.refuse_output(model_dir)
     model_dir = paths.path(model_dir)
     shard_folder.refuse(model_dir)
     options = (evaluate, strategy, allow_other_data, verify_data, report)

@@ -1,5 +1,7 @@
 """Paths of any file system: local ones as `pathlib.Path`, and URIs such as `gs://bucket/folder`.
 
+`package:NAME` is a local path too: the model folder of a package of the Python index.
+
 `path` is called wherever a path comes from the user. A `RemotePath` has the part of the interface
 of `pathlib.Path` that the project uses. It may be of any file system that `tf.io.gfile` knows; see
 `official.utils.gfile`. Local paths never import TensorFlow.
@@ -29,6 +31,7 @@ from official.utils.errors import UserError
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
 _BROKEN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/[^/]")  # `pathlib` joins slashes
+_PACKAGE = "package:"
 _BUFFER = 1 << 20  # bytes
 # Of a file that is read into memory: the largest vocabularies and configs have a few MiB.
 MAX_BYTES = 64 << 20
@@ -37,10 +40,12 @@ MAX_BYTES = 64 << 20
 def path(name: str | os.PathLike) -> "AnyPath":
     """Returns a local path, or a `RemotePath` if the name is a URI.
 
-    A `~` at the beginning is the home folder, as a shell has it.
+    A `~` at the beginning is the home folder, as a shell has it. `package:NAME` is the model folder
+    of a package, which is made if it is not there: see `official.utils.model_packages`.
 
     Raises:
-      UserError: a `pathlib.Path` was made of a URI, or the name is not UTF-8.
+      UserError: a `pathlib.Path` was made of a URI, the name is not UTF-8, or there is no such
+        package.
     """
     if isinstance(name, RemotePath):
         return name
@@ -49,6 +54,10 @@ def path(name: str | os.PathLike) -> "AnyPath":
         text.encode()
     except UnicodeEncodeError:  # TensorFlow's file systems take UTF-8 alone
         raise UserError(f"{ascii(text)}: the name is not UTF-8: rename the file") from None
+    if text.startswith(_PACKAGE):
+        from official.utils import model_packages
+
+        return model_packages.path(text)
     if found := _URI.match(text):
         if found[1] == "file":
             return Path(text.removeprefix("file://"))
