@@ -128,6 +128,8 @@ def _execute(
     if isinstance(words[0], Path):
         os.chdir(words[0].parent)
         sys.path = [path for path in sys.path if Path(path).resolve() != ROOT]
+        # It may be installed too, as `make` does.
+        sys.modules |= dict.fromkeys(("official", "tfrecords_tools"))
         runpy.run_path(sys.argv[0], run_name="__main__")
     else:
         os.chdir(ROOT)

