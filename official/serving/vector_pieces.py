@@ -262,6 +262,8 @@ def write(
             "shape": writer.embedder.shape(writer.layer, writer.settings),
         }
         _begin(folder, plan)
+        stack.enter_context(atomic.only_one(folder / _PLAN, folder))
+        atomic.remove_leftovers(folder)
         pieces = -(-count // options.size)
         names = (name_of(number, options.format) for number in range(pieces))
         missing = {i for i, name in enumerate(names) if not (folder / name).exists()}
@@ -277,13 +279,13 @@ def write(
             progress(done)
             written += done
             cut += cut_here
-    if written != left:
-        raise UserError(
-            f"{folder}: {written:,} of {left:,} texts were written: give the command again"
-        )
-    paths.remove_tree(folder / _BEAM)
-    json_files.write_record(folder / FILE, {**plan, "pieces": pieces})
-    atomic.remove(folder / _PLAN)
+        if written != left:
+            raise UserError(
+                f"{folder}: {written:,} of {left:,} texts were written: give the command again"
+            )
+        paths.remove_tree(folder / _BEAM)
+        json_files.write_record(folder / FILE, {**plan, "pieces": pieces})
+        atomic.remove(folder / _PLAN)
     seconds = time.monotonic() - start
     limit = writer.settings.max_length or writer.embedder.max_length
     report(
@@ -320,4 +322,3 @@ def _begin(folder: AnyPath, plan: dict[str, Any]) -> None:
             f"{folder} has vectors of another command (other {', '.join(other)}): name another "
             "folder, or remove it first"
         )
-    atomic.remove_leftovers(folder)

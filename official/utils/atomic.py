@@ -9,17 +9,22 @@ written in place. It is complete when it has its marker: a file, such as `manife
 written last and that readers need. Until then it has the file `.unfinished`. A folder with this
 file and without the marker was left by a killed process, and is written anew. Other folders are
 never replaced. Remote file systems have no locks, so one process at a time may write a folder.
+
+What is not complete has a temporary name, and a lock. A process that is killed leaves it behind,
+and one that writes beside it later removes it, if both ran since this machine was started.
 """
 
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Literal, overload
@@ -74,17 +79,34 @@ def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) ->
     with disk_errors(path):
         check_new(path)
         make_folder(path.parent)
-        with _writing(path.parent):
-            temporary = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent))
+        _sweep(path.parent)
+        with _writing(path.parent), _temporary(path, tempfile.mkdtemp) as temporary:
             try:
                 yield temporary
                 temporary.chmod(0o777 & ~_umask())
                 sync_tree(temporary)
-                os.rename(temporary, path)
+                _rename(temporary, path)
                 sync(path.parent)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    """Gives a folder its name.
+
+    Raises:
+      UserError: another process has made a folder of this name meanwhile.
+    """
+    try:
+        os.rename(temporary, path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise UserError(
+            f"{path} was made by another command while this one ran, and stays as it is: give one "
+            "command at a time for an output, or name another one"
+        ) from error
 
 
 def _umask() -> int:
@@ -140,10 +162,8 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
         return
     with disk_errors(path):
         make_folder(path.parent)
-        with _writing(path.parent):
-            descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent)
-            os.close(descriptor)
-            temporary = Path(name)
+        _sweep_once(path.parent)
+        with _writing(path.parent), _temporary(path, _empty_file) as temporary:
             try:
                 yield temporary
                 temporary.chmod(0o666 & ~_umask())
@@ -284,6 +304,128 @@ def disk_errors(path: AnyPath) -> Iterator[None]:
                 "write to, or remove what is in the way"
             ) from error
         raise
+
+
+@contextlib.contextmanager
+def only_one(file: AnyPath, what: AnyPath) -> Iterator[None]:
+    """Holds a lock on a local file during the block; a remote file system has none.
+
+    Args:
+      file: the file, which exists.
+      what: what the message names.
+
+    Raises:
+      UserError: another process holds the lock.
+    """
+    if isinstance(file, RemotePath):
+        yield
+        return
+    refused = UserError(
+        f"{what} is being written by another command: wait for its end, or name another output"
+    )
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        raise refused from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise refused from None
+        except OSError:  # a file system without locks
+            pass
+        if not _is_at(file, descriptor):
+            raise refused
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Returns whether an open file or folder is the one at a path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _empty_file(prefix: str, dir: Path) -> str:
+    descriptor, name = tempfile.mkstemp(prefix=prefix, dir=dir)
+    os.close(descriptor)
+    return name
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
+    """Yields a new file or folder beside `path`, which is locked until the block ends.
+
+    The lock ends with the process, however that ends: then `_sweep` of another process may remove
+    it. It may do so before the lock is there, so one that is gone is made again.
+
+    Args:
+      path: what it will become.
+      make: `tempfile.mkdtemp`, or a function like it.
+    """
+    while True:
+        temporary = Path(make(prefix=f"{PREFIX}{path.name}-{_start()}", dir=path.parent))
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(temporary, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if _is_at(temporary, descriptor):
+                break
+            os.close(descriptor)
+    try:
+        yield temporary
+    finally:
+        os.close(descriptor)
+
+
+@functools.cache
+def _start() -> str:
+    """Returns letters for this start of this machine, as a part of a name, or "".
+
+    Another machine on the same file system need not see the locks of this one.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return ""
+    return f"{zlib.crc32(boot):08x}-"
+
+
+def _sweep(parent: Path) -> None:
+    """Removes what processes of this machine have left in a folder when they were killed."""
+    if not _start():
+        return
+    name = re.compile(re.escape(PREFIX) + f".+-{_start()}[a-z0-9_]{{8}}")
+    for path in parent.glob(f"{PREFIX}*"):
+        if name.fullmatch(path.name):
+            with contextlib.suppress(OSError):  # it is locked, gone, or another user's
+                _remove_left(path)
+
+
+def _remove_left(path: Path) -> None:
+    """Removes a temporary file or folder that no process has a lock on.
+
+    Raises:
+      OSError: a process has, or it cannot be removed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+@functools.lru_cache(maxsize=1024)
+def _sweep_once(parent: Path) -> None:
+    """Does what `_sweep` does, for the first of many files that a process writes in a folder."""
+    _sweep(parent)
 
 
 def _writing(parent: Path) -> contextlib.AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
-from official.utils import command_help, errors, quiet_import
+from official.utils import command_help, errors, quiet_import, signals
 from official.utils.errors import UserError
 
 _FLAGS = "[FLAGS]"
@@ -88,7 +88,7 @@ def run(
     """Runs `main` as an absl app, which parses the flags, and prints a `UserError`.
 
     The exit status is 0 after `--help`, `-h` and `--version`. It is 2 after a `UserError` or a flag
-    that is not valid, without a traceback, and 130 after Ctrl-C.
+    that is not valid, without a traceback, 130 after Ctrl-C, and 143 after SIGTERM.
 
     Args:
       main: the function `main` of the command's module.
@@ -119,7 +119,7 @@ def run(
         try:
             if not positional:
                 errors.refuse_arguments(argv)
-            with _reader_may_leave():
+            with _reader_may_leave(), signals.terminated():
                 main(argv)
                 sys.stdout.flush()
         except UserError as error:
@@ -129,6 +129,9 @@ def run(
             if extra is None:
                 raise
             fail(f"{error.name} is not installed: pip install 'encoder-garden[{extra}]'")
+        except signals.Terminated:
+            print("terminated", file=sys.stderr)
+            sys.exit(143)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)

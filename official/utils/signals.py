@@ -6,6 +6,34 @@ import threading
 from collections.abc import Callable, Iterator
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received: the process ends, as after Ctrl-C."""
+
+
+@contextlib.contextmanager
+def terminated() -> Iterator[None]:
+    """Raises `Terminated` at SIGTERM inside of the block, so that nothing half-written stays.
+
+    A second SIGTERM ends the process at once. A handler that is there already stays, and so does
+    that of any thread but the main one.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def receive(number: int, frame: object) -> None:
+        del number, frame
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, receive)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def handled(receive: Callable[[int, object], None]) -> Iterator[None]:
     """Calls a function at SIGTERM and SIGINT inside of the block.

@@ -62,7 +62,8 @@ def new_shards(output: AnyPath) -> Iterator[AnyPath]:
 
 
 def _remove_leftovers(output: Path) -> None:
-    name = re.compile(re.escape(f"{atomic.PREFIX}{output.name}-") + r"[a-z0-9_]{8}(-old)?")
+    begin = re.escape(f"{atomic.PREFIX}{output.name}-")
+    name = re.compile(begin + r"([0-9a-f]{8}-)?[a-z0-9_]{8}(-old)?")
     for path in output.parent.glob(f"{atomic.PREFIX}*"):
         if name.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
             with _locked(path, fcntl.LOCK_EX, path):

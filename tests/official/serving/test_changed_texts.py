@@ -104,6 +104,23 @@ def test_pieces_are_those_of_the_texts_that_were_counted(folder, texts, tmp_path
         np.testing.assert_allclose(*both, atol=1e-5)
 
 
+def test_two_commands_for_one_folder(folder, texts, tmp_path, monkeypatch):
+    """The second is refused while the first one writes, which then ends as alone."""
+    options, output = vector_pieces.Options(str(folder), size=10), tmp_path / "out"
+    pieces = vector_pieces._pieces
+
+    def with_another(*given):
+        monkeypatch.undo()
+        with pytest.raises(UserError, match="out is being written by another command: wait for"):
+            vector_pieces.write(options, texts, output, report=len)
+        yield from pieces(*given)
+
+    monkeypatch.setattr(vector_pieces, "_pieces", with_another)
+    vector_pieces.write(options, texts, output, report=len)
+    assert len(list(output.glob("vectors-*.npy"))) == 2
+    assert not list(output.glob("_plan.json"))
+
+
 def test_other_numbers_of_texts_are_refused(folder, texts, tmp_path):
     """Also where the file is as it was: `.npy` begins with the number of its rows."""
     counted = text_files.Counted(texts)

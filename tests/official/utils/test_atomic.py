@@ -2,6 +2,10 @@
 
 import errno
 import os
+import re
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import tensorflow as tf
 
 from official.utils import atomic, checksums, gfile, paths
 from official.utils.errors import UserError
-from tests import limits
+from tests import ROOT, limits
 
 
 def names(folder):
@@ -62,6 +66,60 @@ def test_an_existing_folder_is_kept(tmp_path):
     with atomic.folder(tmp_path / "empty") as folder:
         (folder / "new").write_text("2")
     assert names(tmp_path / "empty") == ["new"] and names(tmp_path) == ["empty", "out"]
+
+
+def test_of_two_writers_of_a_folder_the_first_to_end_has_it(tmp_path):
+    with pytest.raises(UserError, match="out was made by another command while this one ran, and"):
+        with atomic.folder(tmp_path / "out") as late:
+            (late / "a").write_text("late")
+            with atomic.folder(tmp_path / "out") as early:
+                (early / "a").write_text("early")
+    assert (tmp_path / "out" / "a").read_text() == "early" and names(tmp_path) == ["out"]
+
+
+WRITER = """
+import sys, time
+from official.utils import atomic, command_line
+
+def main(argv):
+    with atomic.folder(argv[1]) as folder, atomic.file(argv[2]) as stream:
+        (folder / "a").write_text("half")
+        print("writing", flush=True)
+        time.sleep(60)
+
+command_line.run(main, positional=True)
+"""
+
+
+def interrupted(folder, number):
+    """Ends a command by a signal while it writes a folder and a file; returns what it said."""
+    command = [sys.executable, "-c", WRITER, str(folder / "out"), str(folder / "file")]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    return process.communicate()[1], process.returncode
+
+
+def test_sigterm_leaves_nothing(tmp_path):
+    assert interrupted(tmp_path, signal.SIGTERM) == ("terminated\n", 143)
+    assert names(tmp_path) == []
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+    """What a process that runs has, or another machine, or a user, stays."""
+    assert interrupted(tmp_path, signal.SIGKILL) == ("", -signal.SIGKILL)
+    left = names(tmp_path)
+    assert len(left) == 2 and all(name.startswith((".tmp-out-", ".tmp-file-")) for name in left)
+    others = [".tmp-out-00000000-abcd_123", ".tmp-mine"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    with atomic.folder(tmp_path / "two") as folder:
+        assert names(tmp_path) == sorted([*others, folder.name])
+        with atomic.folder(tmp_path / "three"):
+            assert folder.exists() and len(names(tmp_path)) == 4
+    assert names(tmp_path) == sorted([*others, "two", "three"])
 
 
 def test_file_replaces_at_once(tmp_path):
@@ -142,7 +200,8 @@ def calls(monkeypatch):
     result = []
 
     def plain(path):
-        return "/".join(f"{p[:-8]}*" if p.startswith(".tmp-") else p for p in Path(path).parts[-2:])
+        end = r"^(\.tmp-(?:out|file)-).*"
+        return "/".join(re.sub(end, r"\1*", part) for part in Path(path).parts[-2:])
 
     def record(module, name, words):
         real = getattr(module, name)

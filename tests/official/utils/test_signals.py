@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 
+import pytest
+
 from official.utils import signals
 
 BOTH = signal.SIGTERM, signal.SIGINT
@@ -16,6 +18,17 @@ def test_signals_are_received_inside_of_the_block():
             os.kill(os.getpid(), number)
     assert received == [*BOTH]
     assert [signal.getsignal(number) for number in BOTH] == before
+
+
+def test_sigterm_ends_a_block_as_ctrl_c_does():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(signals.Terminated), signals.terminated():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before and issubclass(
+        signals.Terminated, KeyboardInterrupt
+    )
+    with signals.handled(lambda number, frame: None), signals.terminated():
+        os.kill(os.getpid(), signal.SIGTERM)  # A handler that is there stays.
 
 
 def test_the_handlers_of_the_program_stay_in_another_thread():
