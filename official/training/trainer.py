@@ -27,7 +27,13 @@ from official.modeling.encoders.base import Encoder
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, named_arrays
 from official.training import optimizers, reporting, resuming, trainable
-from official.training.hooks import BestCheckpoint, Hook, SkippedUpdates, best_metric
+from official.training.hooks import (
+    BestCheckpoint,
+    Hook,
+    SkippedUpdates,
+    best_metric,
+    measured_rows,
+)
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
 from official.utils import keras_private, paths
@@ -176,6 +182,8 @@ class Trainer:
             )
         if validation is not None:
             self._data["validation"] = resuming.data_record(validation)
+            most = recipe.eval_batches * self.evaluator.batch_size
+            self.best.rows = measured_rows(self.best.metric, validation, most)
         step = self.restore()
         reporter = reporting.Reporter(
             self.model_dir, self.total_steps, step, not self.chief, self._report
