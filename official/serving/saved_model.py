@@ -181,8 +181,7 @@ def restore(
         inputs = (
             "pair" if about.get("pair") and "pair" in kind.DEFAULT else next(iter(kind.DEFAULT))
         )
-    # Without settings the vectors of texts are means, normalized.
-    embedding = text_vectors.read(model_dir, config, normalize=True)
+    embedding = text_vectors.read(model_dir, config)
     embedding = embedding.with_values(max_length=max_length)
     if max_length is None:
         max_length = model_folder.max_length(model_dir, config)

@@ -130,16 +130,12 @@ class EmbeddingSettings:
         return ", ".join(parts)
 
 
-def read(
-    model_dir: str | os.PathLike, config: configs.Config, **defaults: Any
-) -> EmbeddingSettings:
+def read(model_dir: str | os.PathLike, config: configs.Config) -> EmbeddingSettings:
     """Reads the settings of a model folder.
 
     Args:
       model_dir: the folder.
       config: its config.
-      **defaults: settings in place of those of the class, for a model that has neither the file nor
-        the objective.
 
     Raises:
       UserError: the file is damaged, or has a setting that is not known.
@@ -150,7 +146,7 @@ def read(
         given = {"pooling": objective.poolings, "normalize": objective.normalize}
         values = {**given, **values}
     source = str(model_folder.embedding_file(model_dir))
-    return strict.build(EmbeddingSettings, values or defaults, source)
+    return strict.build(EmbeddingSettings, values, source)
 
 
 def objective_of(config: configs.Config) -> SentenceEmbeddingConfig | None:
