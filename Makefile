@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo study-quick test test-ci test-all coverage lint imports types torture parity parity-mteb parity-environments \
+.PHONY: help lock demo study-quick test test-ci test-all coverage lint imports types torture parity parity-mteb parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -34,18 +34,33 @@ help:
 	@echo "make parity       live comparison with the reference implementations (installs them)"
 	@echo "make parity-mteb  the comparison with MTEB's runner (installs it, with PyTorch)"
 	@echo "make bench        speed, side by side with the references (installs them)"
+	@echo "make lock         the lock files of the pinned requirements, with hashes (installs uv)"
 	@echo "make docs         the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
-.venv/.ready: requirements.txt requirements-dev.txt requirements-beam.txt
+# The lock file has each package that these requirements lead to, with the hashes of its files.
+LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt
+
+.venv/.ready: requirements-dev.lock
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(PY) -m pip install $(PIP) -r requirements.txt -r requirements-dev.txt -r requirements-beam.txt
+	$(PY) -m pip install $(PIP) --require-hashes -r $<
 	@# Links to this checkout, so that `import official` works in any folder.
 	$(PY) -m pip install $(PIP) --no-deps --no-build-isolation --editable .
 	@# Writes the bytecode that commands outside make need, where PYTHONDONTWRITEBYTECODE may be set.
 	$(PY) -c "from official.utils import quiet_import as quiet; quiet.install(); import tensorflow_text"
 	@touch $@
+
+# Run it when requirements change, and with UPGRADE=--upgrade for newer versions of what they lead to.
+# For Python 3.11 to 3.13 on all platforms: a package that one of them needs alone has a marker.
+LOCK = .venv-lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
+  --no-emit-index-url --custom-compile-command "make lock" $(UPGRADE)
+
+lock:
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install $(PIP) -r requirements-lock.txt
+	$(LOCK) $(LOCKED) --output-file requirements-dev.lock
+	$(LOCK) requirements.txt --constraints requirements-dev.lock --output-file requirements.lock
 
 demo: .venv/.ready
 	$(PY) -m demo.run
@@ -143,4 +158,4 @@ docs: .venv-docs/.ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv .venv-docs .parity demo_run study_quick site
+	rm -rf .venv .venv-docs .venv-lock .parity demo_run study_quick site
