@@ -105,6 +105,7 @@ def model(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_models_answer_with_whole_graphemes(model):
     """Eagerly, beside the answers of an earlier folder."""
     sizes = {"doc_stride": 64, "max_query_length": 4}

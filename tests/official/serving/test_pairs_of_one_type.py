@@ -121,8 +121,14 @@ HEADS = {
 }
 
 
+LONG = [*(name for name in HEADS if name != "answer"), "xlnet"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("head", [*HEADS, "xlnet"])
+@pytest.mark.parametrize(
+    "head",
+    ["answer", *(pytest.param(name, marks=pytest.mark.long) for name in LONG)],
+)
 def test_heads(tmp_path, head):
     objective, ask = HEADS.get(head) or HEADS["classification"]
     task = SIZES if head == "answer" else {}

@@ -63,8 +63,13 @@ def test_the_same_in_a_graph(name, tmp_path):
     assert tokens.ends.to_list() == eager.ends.to_list()
 
 
+LONG = ("llama", "suffix", "word_level")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "precompiled", "suffix", "word_level"])
+@pytest.mark.parametrize(
+    "name", ["precompiled", *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
+)
 def test_the_same_in_a_saved_model(name, tmp_path):
     texts = GOLDEN["texts"]
     loaded = tokenizers.load(write(tmp_path / name, GOLDEN["forms"][name]["described"]))
