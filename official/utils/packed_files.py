@@ -26,6 +26,7 @@ _PACKAGES = {".zst": "zstandard", PARQUET: "pyarrow"}
 _READ_AT_ONCE = 4 << 10
 _ROWS_AT_ONCE = 256
 _BUFFER = 128 << 10
+MAX_WINDOW = 128 << 20  # bytes, as the library has it by default
 
 
 class Damaged(OSError):
@@ -81,7 +82,7 @@ def unpacked(file: IO[bytes], path: AnyPath) -> io.BufferedIOBase:
     """
     if path.name.endswith(".gz"):
         return gzip.GzipFile(fileobj=file)
-    pieces = _zstd(file) if path.name.endswith(".zst") else _parquet(file, path)
+    pieces = _zstd(file, path) if path.name.endswith(".zst") else _parquet(file, path)
     return io.BufferedReader(_Pieces(pieces), _BUFFER)
 
 
@@ -111,24 +112,44 @@ class _Pieces(io.RawIOBase):
         return count
 
 
-def _zstd(file: IO[bytes]) -> Iterator[bytes]:
+def _zstd(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
     """Yields the content of a file of one or more frames."""
     import zstandard
 
     frame: zstandard.ZstdDecompressionObj | None = None
-    data = b""
+    data = begin = b""
     try:
         while data or (data := file.read(_READ_AT_ONCE)):
             if frame is None:
-                frame = zstandard.ZstdDecompressor().decompressobj()
+                frame, begin = zstandard.ZstdDecompressor().decompressobj(), data
             yield frame.decompress(data)
             data = frame.unused_data if frame.eof else b""
             if frame.eof:
                 frame = None
     except zstandard.ZstdError as error:
+        if (window := _window(begin)) > MAX_WINDOW:
+            raise UserError(
+                f"{path}: it was packed with a window of {window >> 20:,} MiB (zstd --long), and "
+                f"at most {MAX_WINDOW >> 20} MiB are unpacked here: unpack it before, with "
+                f"`zstd -d --long=31 {path}`, or pack it without --long"
+            ) from error
         raise Damaged(str(error)) from error
     if frame is not None:
         raise EOFError("Compressed file ended before the end of the last frame")
+
+
+def _window(begin: bytes) -> int:
+    """Returns the bytes of memory that a frame needs to be unpacked; 0 = unknown.
+
+    Args:
+      begin: the first bytes of the frame.
+    """
+    import zstandard
+
+    try:
+        return zstandard.get_frame_parameters(begin).window_size
+    except zstandard.ZstdError:
+        return 0
 
 
 def _parquet(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:

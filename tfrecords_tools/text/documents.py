@@ -35,6 +35,8 @@ _CLEAN = {code: None for code in (*range(0x20), *range(0x7F, 0xA0))} | dict.from
 )
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK_LINES = re.compile(r"\n\s*\n")
+_MANY_ENDS = (b"\n" * 1024, b"\r\n" * 1024)
+_LINE_OR_ENDS = re.compile(rb"(?:\r?\n)++|[^\n]*+\n|[^\n]++")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -150,9 +152,16 @@ class _Lines:
         self._begin = len(_BOM) if bom else 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Yields the position and the text of each line, with its line break."""
+        """Yields the position and the text of each line, with its line break.
+
+        Where there are very many empty lines, those that follow one another are one.
+        """
         position = self._begin
-        for line in io.BytesIO(self._range.data[position:]):
+        data = self._range.data[position:]
+        lines: Iterable[bytes] = io.BytesIO(data)
+        if any(ends in data for ends in _MANY_ENDS):
+            lines = (found.group() for found in _LINE_OR_ENDS.finditer(data))
+        for line in lines:
             try:
                 yield position, line.decode()
             except UnicodeDecodeError as error:

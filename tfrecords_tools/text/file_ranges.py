@@ -39,6 +39,8 @@ _SPACE = (
 _BLANK = re.compile(_SPACE + rb"*\n?")
 _BLANK_LINE = re.compile(rb"\n" + _SPACE + rb"*\n")
 _LINE = re.compile(rb"\n")
+_LINE_ENDS = re.compile(rb"(?:\r?\n)*+")
+_MANY_ENDS = 1 << 10  # bytes, which text does not have between two documents
 _NOT_SPACE = rb"(?!" + _SPACE + rb")[!-~\x80-\xff]"
 # A line break with no white space before it or after it.
 _INNER_BREAK = re.compile(
@@ -179,7 +181,8 @@ def read_packed(source: InputFile, size: int, skip_long_lines: bool = False) -> 
             if line is None:
                 long_lines += 1
                 continue
-            document = json or (_is_blank(previous) and not _is_blank(line))
+            many = len(line) > _MANY_ENDS and _is_blank(line)
+            document = json or many or (_is_blank(previous) and not _is_blank(line))
             inner = total >= 2 * size and _INNER_BREAK.search(previous[-4:] + line[:4])
             if total >= size and (document or inner):
                 unfinished = not document and number + 1 - last_begin < most
@@ -220,6 +223,8 @@ def _lines(
 ) -> Iterator[bytes | None]:
     """Yields the lines of an open file, and None for a line that is too long.
 
+    Thousands of empty lines are one: a few packed bytes may unpack to millions of them.
+
     Raises:
       UserError: the file cannot be read, or has a line that is too long and is not to be skipped.
     """
@@ -230,6 +235,8 @@ def _lines(
             line = file.readline(MAX_LINE_BYTES + 1)
             long = len(line) > MAX_LINE_BYTES and not line.endswith(b"\n")
             rest = line
+            if line in (b"\n", b"\r\n"):
+                line += _line_ends(file)
             while long and skip and rest and not rest.endswith(b"\n"):
                 rest = file.readline(MAX_LINE_BYTES + 1)
         except (EOFError, zlib.error, OSError) as error:
@@ -246,6 +253,13 @@ def _lines(
                 "pass --on_long_line=skip"
             )
         yield None if long else line
+
+
+def _line_ends(file: IO[bytes] | io.BufferedIOBase) -> bytes:
+    """Reads the line ends that follow if they are many; b"" otherwise."""
+    peek = getattr(file, "peek", None)
+    ends = _LINE_ENDS.match(peek(1)) if peek else None
+    return file.read(ends.end()) if ends and ends.end() > _MANY_ENDS else b""
 
 
 def line_number(path: AnyPath, position: int) -> int:

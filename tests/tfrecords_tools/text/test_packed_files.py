@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import numpy as np
 import pyarrow
@@ -9,7 +10,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from official.utils import input_files, packed_files
+from official.utils import input_files, packed_files, text_lines
 from official.utils.errors import UserError
 from tests.tfrecords_tools.text.test_documents import joined, odd_texts, read
 from tfrecords_tools.text import corpus, documents, file_ranges
@@ -129,6 +130,37 @@ def test_a_long_line_of_a_frame_that_unpacks_to_much(tmp_path, monkeypatch):
         read(path)
     (found,) = list(file_ranges.read_packed(input_files.seen(path), 1 << 20, skip_long_lines=True))
     assert found.data == b"\nshort\n" and found.long_lines == 1
+
+
+def test_a_long_window_is_named(tmp_path):
+    """A frame by hand: its descriptor asks for 2^28 bytes, as `zstd --long=28` does."""
+    path, text = tmp_path / "a.txt.zst", b"a line\n"
+    for log, readable in ((27, True), (28, False)):
+        block = (len(text) << 3 | 1).to_bytes(3, "little") + text
+        path.write_bytes(b"\x28\xb5\x2f\xfd\x00" + bytes([(log - 10) << 3]) + block)
+        if readable:
+            assert [text for text, *_ in text_lines.lines(path, [])]
+            continue
+        with pytest.raises(UserError, match="a window of 256 MiB .* at most 128 MiB are unpacked"):
+            list(text_lines.lines(path, []))
+        with pytest.raises(UserError, match=r"unpack it before, with `zstd -d --long=31 .*zst`"):
+            list(file_ranges.read_packed(input_files.seen(path), 100))
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.jsonl.gz"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_millions_of_line_ends(tmp_path, name, end):
+    """Some kilobytes that unpack to megabytes of them, between two documents."""
+    first, second = (b'{"text": "%s"}' % text if "json" in name else text for text in (b"a", b"b"))
+    data = first + end * (2 << 20) + second + end
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else zstandard.compress(data))
+    started, sizes, found = time.process_time(), [], []
+    for piece in file_ranges.read_packed(input_files.seen(path), 1 << 16):
+        sizes.append(len(piece.data))
+        found += [document.text for document in documents.parse(piece)[0]]
+    assert found == ["a", "b"] and max(sizes) < 1 << 19 and sum(sizes) == len(data)
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "string_view", "binary", "binary_view"])
