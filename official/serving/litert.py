@@ -1,10 +1,10 @@
 """Exports a model folder for LiteRT, a small runtime that needs no TensorFlow.
 
 The model has the signature `tokens` of a SavedModel, an encoder without a head also `embed_tokens`,
-and a masked LM `fill_mask_tokens`. Its tokenizer lies beside it. With int8
-the converter stores each matrix as integers of 8 bits, with a scale for each output channel. The
-runtime rounds each row of the activations by itself, so the result for a row does not depend on
-other rows.
+and a masked LM `fill_mask_tokens`. Its tokenizer lies beside it. With int8 the converter stores
+each matrix as integers of 8 bits: of an affine map with a scale for each output channel, of the
+token table with one scale. The runtime rounds each row of the activations by itself, so the result
+for a row does not depend on other rows.
 
 A `Function` is converted and run here: `--runtime=litert`.
 """

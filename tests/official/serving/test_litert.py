@@ -135,6 +135,12 @@ def test_int8(tmp_path):
         litert.export(tmp_path / "model", tmp_path / precision, precision=precision)
         sizes[precision] = (tmp_path / precision / litert.FILE).stat().st_size
     assert sizes["int8"] < 0.4 * sizes["float32"]
+    scales = {}  # by the shape of a matrix; that of an affine map is [O, I]
+    interpreter = tf.lite.Interpreter(str(tmp_path / "int8" / litert.FILE))
+    for tensor in interpreter.get_tensor_details():
+        if tensor["dtype"] == np.int8:
+            scales[tuple(tensor["shape"])] = len(tensor["quantization_parameters"]["scales"])
+    assert scales[loaded.tokenizer.vocab_size, 96] == 1 and scales[192, 96] == 192
     run = runner(tmp_path / "int8")
     given = batch(5, 16)
     outputs = run(**given)["probabilities"]
