@@ -14,6 +14,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -137,11 +138,19 @@ def _records(folder: AnyPath, stored: "Manifest") -> "Iterator[tf.Tensor]":
 
 
 def _read(files: list[str], batch_size: int | None = None) -> "Iterator[tf.Tensor]":
-    """Yields the records of some files; what a remote file system does not give is tried again."""
+    """Yields the records of some files; what a remote file system does not give is tried again.
+
+    Raises:
+      UserError: a file is missing, or has a record that ends beyond it.
+    """
     import tensorflow as tf
 
+    from official.shards import shard_folder
     from official.utils import gfile
 
+    for file in files:
+        if isinstance(path := paths.path(file), Path):
+            shard_folder.check_lengths(path)
     records = tf.data.TFRecordDataset(files)
     records = records.batch(batch_size) if batch_size else records
     yield from gfile.each(records.skip, files[0] if files else "")

@@ -8,12 +8,13 @@ import mmap
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from official import config as configs
 from official.shards import manifest
 from official.tasks import Description
-from official.utils import checksums, paths, strict
+from official.utils import checksums, input_files, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -219,9 +220,32 @@ def _measure(path: AnyPath) -> tuple[int | None, int, str]:
         open(file, "rb") as stream,
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
-        digest = checksums.hash_bytes(data)
-        records = position = 0
-        while position + 12 <= size:  # a record: length (8 bytes), its CRC (4), content, its CRC
-            position += 16 + struct.unpack_from("<Q", data, position)[0]
-            records += 1
-        return (records if position == size else None), size, digest
+        return _count(data), size, checksums.hash_bytes(data)
+
+
+def _count(data: mmap.mmap) -> int | None:
+    """Returns the number of records of a TFRecord file; None if the lengths are not its own."""
+    records = position = 0
+    while position + 12 <= len(data):  # a record: length (8 bytes), its CRC (4), content, its CRC
+        position += 16 + struct.unpack_from("<Q", data, position)[0]
+        records += 1
+    return records if position == len(data) else None
+
+
+def check_lengths(path: Path) -> None:
+    """Compares the lengths of the records of a local TFRecord file with the file.
+
+    TensorFlow believes a length, and may end the process for one that is larger than the memory.
+
+    Raises:
+      UserError: a record ends beyond the file, or there is no such file.
+    """
+    with input_files.opened(path) as stream:
+        if not path.stat().st_size:
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if _count(data) is None:
+                raise UserError(
+                    f"{path}: a record ends beyond the file: copy the folder again from where it "
+                    "is whole, or make the shards again"
+                )

@@ -12,6 +12,7 @@ from official.shards.manifest import PretrainingSettings, PretrainingTotals
 from official.tasks import Description, find
 from official.utils import json_files
 from official.utils.errors import UserError
+from tfrecords_tools import inspect_shards
 
 
 def make(folder, records=(3, 2)):
@@ -237,6 +238,26 @@ def test_flipped_bit_is_found_when_deep(tmp_path):
     assert "has changed since it was written" in problem
     assert built.shards[1].sha256 in problem
     assert hashlib.sha256(data).hexdigest() in problem
+
+
+def test_a_record_that_is_longer_than_its_file(tmp_path):
+    """Its sums fit: those of the file and of the length. TensorFlow is not asked about it."""
+    built = make(tmp_path)
+    path = tmp_path / built.shards[0].name
+    shards = []
+    for length in (1 << 63, (1 << 64) - 16, path.stat().st_size):
+        data = bytearray(path.read_bytes())
+        data[:8] = length.to_bytes(8, "little")
+        path.write_bytes(data)
+        shards = [dataclasses.asdict(each) for each in built.shards]
+        shards[0]["sha256"] = hashlib.sha256(data).hexdigest()
+        change(tmp_path, shards=shards)
+        (problem,) = shard_folder.problems(tmp_path, deep=True)
+        assert "expected 3 records, found a cut record" in problem
+        with pytest.raises(UserError, match=f"{path.name}: a record ends beyond the file: copy"):
+            shard_folder.check_lengths(path)
+        with pytest.raises(UserError, match="a record ends beyond the file"):
+            list(inspect_shards._read([str(path)]))
 
 
 def test_wrong_count_is_found_when_deep(tmp_path):
