@@ -34,8 +34,8 @@ class Reporter:
       model_dir: the folder of `metrics.jsonl` and the events.
       total_steps: the number of steps of the run.
       start_step: the step that the run continues from. Metrics of later steps, which a killed run
-        may leave in `metrics.jsonl`, are removed, so that each step is there once. Those that an
-        earlier version wrote in another scale are converted.
+        may leave in `metrics.jsonl` and in the events, are removed, so that each step is there
+        once. Those that an earlier version wrote in another scale are converted.
       silent: whether to write nothing, on workers that are not the chief.
       report: takes the lines to print.
     """
@@ -57,6 +57,7 @@ class Reporter:
         if not silent:
             atomic.make_folder(model_dir)
             self._events = Events(model_dir)
+            self._events.drop_after(start_step)
             if self._path.exists():
                 self._drop_after(start_step)
 
@@ -176,6 +177,21 @@ class Events:
         if self._local and time.monotonic() - self._copied > _SECONDS_BETWEEN_COPIES:
             self._copy()
 
+    def drop_after(self, step: int) -> None:
+        """Removes the events of later steps that an earlier run has left.
+
+        Raises:
+          UserError: the events cannot be written.
+        """
+        for path in self._folder.glob("*/events.out.tfevents.*"):
+            with paths.local_copy(path) as local:
+                events, later = _events_until(local, step)
+            if later:
+                with atomic.replacing(path) as temporary:
+                    with tf.io.TFRecordWriter(str(temporary)) as writer:
+                        for event in events:
+                            writer.write(event)
+
     def close(self) -> None:
         """Writes what is left.
 
@@ -198,6 +214,22 @@ class Events:
             for file in Path(self._local.name, split).iterdir():
                 paths.copy(file, self._folder / split / file.name)
         self._copied = time.monotonic()
+
+
+def _events_until(path: Path, step: int) -> tuple[list[bytes], bool]:
+    """Returns the events of a file up to a step, and whether there are others.
+
+    A killed process may leave half an event, with which the file ends.
+    """
+    events, later = [], False
+    with contextlib.suppress(tf.errors.DataLossError):
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(record)
+            if event.HasField("summary") and event.step > step:
+                later = True
+            else:
+                events.append(record)
+    return events, later
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 import tensorflow as tf
@@ -6,6 +7,31 @@ import tensorflow as tf
 from official.training import reporting
 from official.utils.errors import UserError
 from tests import limits
+
+
+def steps_of_events(folder):
+    found = []
+    for path in sorted(folder.glob("events*")):
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(record)
+            found += [event.step] if event.HasField("summary") else []
+    return found
+
+
+@pytest.mark.parametrize("cut", [0, 9])
+def test_a_run_that_goes_on_has_each_step_once(tmp_path, cut):
+    """In the events as in `metrics.jsonl`; the killed run has left half of its last event."""
+    for start in (0, 2):
+        reporter = reporting.Reporter(tmp_path, 6, start)
+        for step in range(start + 1, 5):
+            reporter.evaluation(step, {"loss": 1.0}, "validation", "")
+        reporter.close()
+        if not start:
+            (path,) = (tmp_path / "validation").glob("events*")
+            os.truncate(path, path.stat().st_size - cut)
+    assert sorted(steps_of_events(tmp_path / "validation")) == [1, 2, 3, 4]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
 
 
 def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
