@@ -9,7 +9,7 @@ from official import config as configs
 from official.shards import manifest
 from official.shards.text_filters import TextFilters
 from official.utils.errors import UserError
-from tests import commands, sentences, small, systems
+from tests import changed_files, commands, sentences, small, systems
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import corpus
@@ -190,3 +190,16 @@ def test_options_that_do_not_go_together(tmp_path):
     assert done.returncode == 2 and "--workers: is for --runner=local; Beam has" in done.stderr
     done = run("--", "--direct_num_workers=2")
     assert done.returncode == 2 and "unexpected argument '--direct_num_workers=2'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_corpus_that_changes_is_refused(tmp_path, text, monkeypatch):
+    """By a worker, which says so in words."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.read_bytes())
+    openings = changed_files.Openings(monkeypatch, path)
+    openings.change(4, changed_files.CHANGES["truncated"])
+    with pytest.raises(UserError, match=f"{path} has changed while it was read: it had .* now: "):
+        phrases.build(str(path), tmp_path / "phrases.txt", 2, -1, execution=BEAM, **SILENT)
+    assert not (tmp_path / "phrases.txt").exists()

@@ -1,6 +1,7 @@
 """Tests of tfrecords_tools.text.corpus and tfrecords_tools.text.corpus."""
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +188,14 @@ def test_expand_errors(tmp_path):
     (tmp_path / "a.txt.xz").write_text("x")
     with pytest.raises(UserError, match=r"a\.txt\.xz: cannot read this format: unpack"):
         corpus.expand(f"{tmp_path}/*.xz")
+
+
+def test_a_pipe_is_no_file_of_a_corpus(tmp_path):
+    """It has no size: beside a file it was taken for an empty one."""
+    (tmp_path / "a.txt").write_text("text")
+    os.mkfifo(tmp_path / "b.txt")
+    with pytest.raises(UserError, match=r"b\.txt is not a regular file: text is read by several"):
+        Corpus.find(f"{tmp_path}/*")
 
 
 def test_a_file_that_cannot_be_opened(tmp_path):
