@@ -116,6 +116,16 @@ def _read(path: Path) -> str:
     return path.read_text(errors="replace") if path.exists() else ""
 
 
+class _NoProject:
+    """Finds no module of this project, which `make` installs, for scripts that do without."""
+
+    @staticmethod
+    def find_spec(name: str, *others: object) -> None:
+        del others
+        if name.partition(".")[0] in ("official", "tfrecords_tools"):
+            raise ModuleNotFoundError(name, name=name)
+
+
 def _execute(
     words: list[str | Path], stdout: Path, stderr: Path, environment: Mapping[str, str]
 ) -> None:
@@ -128,8 +138,7 @@ def _execute(
     if isinstance(words[0], Path):
         os.chdir(words[0].parent)
         sys.path = [path for path in sys.path if Path(path).resolve() != ROOT]
-        # It may be installed too, as `make` does.
-        sys.modules |= dict.fromkeys(("official", "tfrecords_tools"))
+        sys.meta_path.insert(0, _NoProject)
         runpy.run_path(sys.argv[0], run_name="__main__")
     else:
         os.chdir(ROOT)
