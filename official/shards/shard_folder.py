@@ -8,7 +8,6 @@ import mmap
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from official import config as configs
@@ -232,7 +231,7 @@ def _count(data: mmap.mmap) -> int | None:
     return records if position == len(data) else None
 
 
-def check_lengths(path: Path) -> None:
+def check_lengths(path: AnyPath) -> None:
     """Compares the lengths of the records of a local TFRecord file with the file.
 
     TensorFlow believes a length, and may end the process for one that is larger than the memory.
@@ -241,7 +240,7 @@ def check_lengths(path: Path) -> None:
       UserError: a record ends beyond the file, or there is no such file.
     """
     with input_files.opened(path) as stream:
-        if not path.stat().st_size:
+        if not os.fstat(stream.fileno()).st_size:
             return
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if _count(data) is None:
