@@ -56,7 +56,16 @@ def small_ranges(monkeypatch):
     monkeypatch.setattr(corpus, "MAX_RANGE_BYTES", 400)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.txt",
+        *(
+            pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long])
+            for name in ("a.jsonl", "a.txt.gz")
+        ),
+    ],
+)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_corpus_that_changes_is_refused(tmp_path, monkeypatch, command, name):
     """In all ways, and in any of the passes over it."""
