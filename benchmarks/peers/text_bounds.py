@@ -1,0 +1,48 @@
+"""The side of `benchmarks.text_bounds`: it encodes texts, and measures itself."""
+
+import time
+from pathlib import Path
+
+import server
+
+
+def encode(settings: dict) -> None:
+    """Encodes the text of each file that it is asked for, with the tokenizer of a folder.
+
+    `side` is `python`, `graph` or `offsets`, which is a graph too.
+    """
+    from official import tokenizers
+
+    tokenizer = tokenizers.load(settings["tokenizer"])
+    if settings["side"] == "python":
+
+        def tokens(text: str) -> None:
+            tokenizer.encode([text])
+
+    else:
+        import tensorflow as tf
+
+        if settings["side"] == "graph":
+            made = tokenizer.tokenize
+        else:
+            made = tokenizer.tokenize_with_offsets
+        graph = tf.function(made, input_signature=[tf.TensorSpec([None], tf.string)])
+
+        def tokens(text: str) -> None:
+            graph(tf.constant([text]))
+
+    tokens("a b")
+
+    def measured(file: str) -> dict:
+        text = Path(file).read_bytes().decode()
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before, began = server.mib("VmRSS"), time.process_time()
+        tokens(text)
+        seconds = time.process_time() - began
+        return {"seconds": seconds, "mib": max(0.0, server.mib("VmHWM") - before)}
+
+    server.serve(measured)
+
+
+if __name__ == "__main__":
+    server.main(encode)
