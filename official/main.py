@@ -264,7 +264,7 @@ def _strategy() -> "tf.distribute.Strategy":
 
 
 def _train() -> None:
-    r"""Trains, and evaluates in the mode train_and_eval."""
+    """Trains, and evaluates in the mode train_and_eval."""
     from official import config as configs
     from official import training
 
@@ -292,7 +292,7 @@ def _say(line: str) -> None:
 
 
 def _sweep() -> None:
-    r"""Trains every combination of the values of --sweep and compares the results."""
+    """Trains every combination of the values of --sweep and compares the results."""
     from official.training import sweep
 
     if FLAGS.distribution_strategy == "multi_worker":

@@ -12,6 +12,7 @@ from absl import flags
 
 import official
 from official.utils import command_line, errors, paths, progress
+from official.web import MAX_BYTES
 
 FLAGS = flags.FLAGS
 _REQUIRED = ("model_dir",)
@@ -32,7 +33,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer(
         "max_bytes",
-        1_000_000,
+        MAX_BYTES,
         "The size of the largest form that is read; percent signs of an encoded text count.",
         lower_bound=1,
     )

@@ -224,10 +224,9 @@ def _means(prefix: str, scores: Iterable[Score], count: int) -> dict[str, float]
 
 def _read_values(path: AnyPath, kind: type[_Value], description: str) -> dict[str, _Value]:
     """Reads a JSON object whose values all have the same type."""
+    content = input_files.read(paths.path(path))
     try:
-        values = json.loads(input_files.read(paths.path(path)))
-    except UserError:
-        raise
+        values = json.loads(content)
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error})") from error
     if not isinstance(values, dict):

@@ -323,22 +323,14 @@ def only_one(file: AnyPath, what: AnyPath) -> Iterator[None]:
     refused = UserError(
         f"{what} is being written by another command: wait for its end, or name another output"
     )
-    try:
-        descriptor = os.open(file, os.O_RDONLY)
-    except FileNotFoundError:
-        raise refused from None
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            descriptor = stack.enter_context(_lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except (BlockingIOError, FileNotFoundError):
             raise refused from None
-        except OSError:  # a file system without locks
-            pass
         if not _is_at(file, descriptor):
             raise refused
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
@@ -366,19 +358,13 @@ def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
       path: what it will become.
       make: `tempfile.mkdtemp`, or a function like it.
     """
-    while True:
-        temporary = Path(make(prefix=f"{PREFIX}{path.name}-{_start()}", dir=path.parent))
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(temporary, os.O_RDONLY)
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_SH)
-            if _is_at(temporary, descriptor):
-                break
-            os.close(descriptor)
-    try:
+    with contextlib.ExitStack() as stack:
+        while True:
+            temporary = Path(make(prefix=f"{PREFIX}{path.name}-{_start()}", dir=path.parent))
+            with contextlib.suppress(FileNotFoundError):
+                if _is_at(temporary, stack.enter_context(_lock(temporary, fcntl.LOCK_SH))):
+                    break
         yield temporary
-    finally:
-        os.close(descriptor)
 
 
 @functools.cache
@@ -428,19 +414,23 @@ def _sweep_once(parent: Path) -> None:
     _sweep(parent)
 
 
-def _writing(parent: Path) -> contextlib.AbstractContextManager[None]:
+def _writing(parent: Path) -> contextlib.AbstractContextManager[int]:
     """Holds the lock that tells `remove_leftovers` that a process writes in `parent`."""
     return _lock(parent, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
-def _lock(parent: Path, kind: int) -> Iterator[None]:
-    """Holds a lock on a folder; does nothing if the file system has no locks.
+def _lock(path: Path, kind: int) -> Iterator[int]:
+    """Holds a lock on a file or folder; does nothing if the file system has no locks.
+
+    Yields:
+      The descriptor of the file or folder, which is open until the end.
 
     Raises:
+      FileNotFoundError: it is not there.
       BlockingIOError: another process holds the lock, and `kind` says not to wait.
     """
-    descriptor = os.open(parent, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, kind)
@@ -448,7 +438,7 @@ def _lock(parent: Path, kind: int) -> Iterator[None]:
             raise
         except OSError:
             pass
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

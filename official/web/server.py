@@ -11,10 +11,10 @@ from werkzeug import serving
 
 from official.serving.loaded_model import LoadedModel
 from official.utils.errors import UserError
+from official.web import MAX_BYTES
 from official.web.tabs import TABS
 
 HOST = "127.0.0.1"
-MAX_BYTES = 1_000_000  # of a form
 # A browser sends nothing elsewhere and runs no script, even if a text came into the page unescaped.
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "

@@ -363,10 +363,9 @@ def _lines(
 
 
 def _json(path: AnyPath) -> Any:
+    content = input_files.read(path).removeprefix(b"\xef\xbb\xbf")
     try:
-        return json.loads(input_files.read(path).removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
-    except UserError:
-        raise
+        return json.loads(content.decode("utf-8"))
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8: convert the file") from None
     except (ValueError, RecursionError) as error:
