@@ -54,10 +54,7 @@ def new_shards(output: AnyPath) -> Iterator[AnyPath]:
     """
     if isinstance(output, Path):
         _remove_leftovers(output)
-    with (
-        atomic.folder(output, manifest.FILE, in_place=True) as folder,
-        _locked(folder, fcntl.LOCK_SH, folder),
-    ):
+    with atomic.folder(output, manifest.FILE, in_place=True) as folder:
         yield folder
 
 
@@ -66,7 +63,7 @@ def _remove_leftovers(output: Path) -> None:
     name = re.compile(begin + r"([0-9a-f]{8}-)?[a-z0-9_]{8}(-old)?")
     for path in output.parent.glob(f"{atomic.PREFIX}*"):
         if name.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
-            with _locked(path, fcntl.LOCK_EX, path):
+            with _locked(path, path):
                 shutil.rmtree(path)
 
 
@@ -92,7 +89,7 @@ def unfinished(
     make_own(path)
     plan = json.loads(json.dumps({**plan, "code": code_digest()}))
     # The folder itself is locked by everyone who writes in it, so a file stands for the build.
-    with _locked(_lock_file(path), fcntl.LOCK_EX, output):
+    with _locked(_lock_file(path), output):
         try:
             _take_over(path, plan, done, report)
             yield path
@@ -175,27 +172,23 @@ def _remove_plan(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: AnyPath, kind: int, what: AnyPath) -> Iterator[None]:
-    """Holds a lock on a local file or folder.
+def _locked(path: Path, what: AnyPath) -> Iterator[None]:
+    """Holds an exclusive lock on a file or folder.
 
-    A process that writes to a shard folder, with `atomic.file` too, holds a shared lock on it. A
-    process that removes such a folder, which a killed run left behind, needs an exclusive lock.
+    A process that writes to a folder holds a shared lock on it: see `atomic.folder`. A process that
+    removes such a folder, which a killed run left behind, needs an exclusive one.
 
     Args:
-      path: the file or folder; a remote one is not locked.
-      kind: LOCK_SH or LOCK_EX.
+      path: the file or folder.
       what: what the message names.
 
     Raises:
       UserError: another process holds the lock.
     """
-    if not isinstance(path, Path):
-        yield
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"{what} is being written by another run: wait for its end") from None
         yield
