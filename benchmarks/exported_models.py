@@ -258,7 +258,7 @@ def main() -> None:
             with environments.folder(None) as folder:
                 try:
                     done = run_model(folder, encoder, head, arguments.lengths)
-                except (UserError, ValueError) as error:
+                except UserError as error:
                     print(f"{encoder} {head}: refused: {error}", flush=True)
                     continue
             for form, operations in done["operations"].items():

@@ -25,14 +25,14 @@ from absl import flags
 
 from official.config.heads import ENSEMBLE_MEANS
 from official.export import INPUTS
-from official.serving import PRECISIONS
+from official.serving import PRECISIONS, command_flags
 from official.utils import command_help, command_line, errors, progress
 
 # The flags of each mode, beside those of all modes.
 _MODES = {
     "eval": ("data", "split"),
     "predict": ("data", "split", "output", "submission", "top_k"),
-    "export": ("output", "max_length", "inputs", "task", "precision"),
+    "export": ("output", "max_length", "inputs", "task", "precision", "max_bytes"),
 }
 _REQUIRED = {
     "eval": ("model_dir", "data"),
@@ -92,6 +92,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "export: that of the encoders; see official.export."
     )
+    command_flags.define_max_bytes("export: ")
 
 
 def main(argv: list[str]) -> None:
@@ -162,6 +163,7 @@ def _export() -> None:
         inputs=FLAGS.inputs,
         task=FLAGS.task,
         precision=FLAGS.precision,
+        max_bytes=FLAGS.max_bytes,
     )
     length = " or ".join(str(length) for length in dict.fromkeys(lengths))
     print(

@@ -66,6 +66,7 @@ def define_flags() -> None:
         "and multiplied as integers, and activations are rounded per row. It has a quarter of the "
         "size and is the fastest on CPUs with VNNI. It needs TensorFlow's wheels for x86.",
     )
+    command_flags.define_max_bytes()
     flags.DEFINE_string(
         "data",
         None,
@@ -95,6 +96,7 @@ def main(argv: list[str]) -> None:
         max_new_tokens=FLAGS.max_new_tokens,
         task=FLAGS.task,
         precision=FLAGS.precision,
+        max_bytes=FLAGS.max_bytes,
         **command_flags.search_values(FLAGS),
     )
     length = exported.max_length

@@ -63,15 +63,17 @@ def onnxruntime(settings: dict) -> None:
 
 def openvino(settings: dict) -> None:
     """OpenVINO, which reads the files of ONNX."""
+    import onnx
     import openvino as ov
 
     def load(folder: Path, name: str) -> Callable:
-        options = {"INFERENCE_PRECISION_HINT": "f32"}
-        compiled = ov.Core().compile_model(folder / "onnx" / f"{name}.onnx", "CPU", options)
+        file = folder / "onnx" / f"{name}.onnx"
+        compiled = ov.Core().compile_model(file, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        names = [output.name for output in onnx.load(file).graph.output]
 
         def run(batch: dict) -> dict:
             found = compiled(batch)
-            return {output.any_name: found[output] for output in compiled.outputs}
+            return {name: found[name] for name in names}
 
         return run
 

@@ -159,7 +159,7 @@ class Augmenter:
             tokens = [places[row][1] for row in rows]
             values[np.cumsum([0, *lengths[:-1]]) + tokens] = self._filler.mask_id
             ragged = tf.RaggedTensor.from_row_lengths(values, lengths)
-            ids, _ = self._filler.best_of_tokens(ragged, count, allowed)
+            ids, _ = self._filler.best_of_tokens(ragged, count, allowed, alone=False)
             for row, best in zip(rows, ids.numpy(), strict=True):
                 # By their ids: rounding, which depends on the batch, may swap two candidates.
                 results[row] = [self._words[token] for token in sorted(best.tolist())]

@@ -32,7 +32,8 @@ def define_generation() -> None:
     flags.DEFINE_integer(
         "max_new_tokens",
         None,
-        f"generate: the maximum number of new tokens. {_DEFAULT}64.",
+        f"generate: the maximum number of new tokens. {_DEFAULT}64, or for a causal LM half of its "
+        "positions if that is less.",
         lower_bound=1,
     )
     flags.DEFINE_float(
@@ -227,6 +228,17 @@ def define_search(use: str) -> None:
         None,
         f"{use}: divides the positive logits of tokens that are there already, and multiplies the "
         f"negative ones. 1 = no penalty. {_DEFAULT}1.",
+    )
+
+
+def define_max_bytes(use: str = "") -> None:
+    """Defines the flag for the largest text of a request; `use` begins its description."""
+    flags.DEFINE_integer(
+        "max_bytes",
+        None,
+        f"{use}The largest number of bytes of a text in a request to a SavedModel, which bounds "
+        "its memory. 0 = any. Default: 1,000,000.",
+        lower_bound=0,
     )
 
 

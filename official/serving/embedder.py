@@ -8,8 +8,6 @@ Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidde
 """
 
 import dataclasses
-import functools
-import itertools
 import json
 import math
 import os
@@ -24,7 +22,7 @@ from official.config.encoders import BilmConfig
 from official.modeling.layers import kernels, pooling
 from official.modeling.objectives.base import Objective
 from official.saving import named_arrays
-from official.serving import litert, served_model, text_vectors
+from official.serving import first_call, litert, served_model, text_vectors
 from official.serving.served_model import ServedModel
 from official.serving.text_vectors import EmbeddingSettings
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
@@ -118,6 +116,8 @@ class Embedder:
     Attributes:
       settings: the settings of the vectors of texts.
       cut: the number of texts so far that were longer than `max_length`.
+      repeatable: whether each batch has the same bits whenever it is computed. By default the first
+        one may differ by rounding: see `first_call`.
 
     Raises:
       UserError: LiteRT has no such precision, or the encoder is an ELMo.
@@ -131,6 +131,7 @@ class Embedder:
         self.max_length = source.max_length
         self.settings = source.embedding
         self.cut = 0
+        self.repeatable = False
         self._lite = lite
         self._graphs: dict[Hashable, Callable] = {}
         if lite is not None:
@@ -349,6 +350,7 @@ class Embedder:
     ) -> _Batches:
         """Yields batches of texts of similar length: the indices of the texts and the outputs."""
         lengths = self._count_cut(sequences, max_length)
+        alone = len(sequences) <= batch_size and not self.repeatable
 
         def computed(rows: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             chosen = [sequences[row] for row in rows]
@@ -358,7 +360,8 @@ class Embedder:
             else:
                 values = values.astype(np.int32)
             tokens = tf.RaggedTensor.from_row_lengths(values, lengths[rows])
-            return rows, {name: np.asarray(value) for name, value in graph(tokens).items()}
+            outputs = graph(tokens, alone=alone)
+            return rows, {name: np.asarray(value) for name, value in outputs.items()}
 
         map_batches = map if self._lite is None else litert.in_threads
         yield from map_batches(computed, self._groups(lengths, batch_size, max_length))
@@ -422,9 +425,10 @@ class Embedder:
         max_length: int,
         settings: EmbeddingSettings | None = None,
         skipped: int = 0,
-    ) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
+    ) -> Callable[..., dict[str, tf.Tensor]]:
         """Returns the function from tokens to the `states` of a layer, which is made once.
 
+        It is called as `first_call.Function` is.
         With `settings` it returns the `vectors` of the texts instead; see `_vectors`.
         """
         layers = self._num_layers
@@ -460,24 +464,14 @@ class Embedder:
 
         dtype = tf.string if self._reads_words else tf.int32
         spec = tf.RaggedTensorSpec([None, None], dtype)
-        compiled = functools.partial(tf.function, input_signature=[spec], autograph=False)
         if self._lite is None:
-            self._graphs[key] = _eager_first(outputs, compiled(outputs))
+            self._graphs[key] = first_call.Function(outputs, [spec])
         else:
             variables = [variable.value for variable in self.model.variables_by_path().values()]
-            function, rows = litert.Function(computed, variables, self._lite), compiled(packed)
-            self._graphs[key] = lambda tokens: function(rows(tokens))
+            function = litert.Function(computed, variables, self._lite)
+            rows = tf.function(packed, input_signature=[spec], autograph=False)
+            self._graphs[key] = lambda tokens, alone: function(rows(tokens))
         return self._graphs[key]
-
-
-def _eager_first(function: Callable, graph: Callable) -> Callable:
-    """Returns a function that calls `function` the first time, and then `graph`, its graph.
-
-    Tracing takes as long as many batches, and some processes compute a single batch. The results of
-    the two differ by rounding.
-    """
-    functions = itertools.chain([function], itertools.repeat(graph))
-    return lambda *inputs: next(functions)(*inputs)
 
 
 def chunks(texts: Iterable[str]) -> Iterator[list[str]]:

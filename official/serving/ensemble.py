@@ -27,6 +27,7 @@ def export(
     inputs: str | None = None,
     task: str | None = None,
     precision: str = "float32",
+    max_bytes: int | None = None,
 ) -> tuple[str, tuple[int, ...]]:
     """Writes a SavedModel of several models.
 
@@ -39,6 +40,7 @@ def export(
       inputs: `single` or `pair`, the inputs of `serving_default`; None = as in training.
       task: the head, of models of several tasks.
       precision: one of `official.serving.PRECISIONS`.
+      max_bytes: see `official.export`.
 
     Returns:
       The name of the signature that is `serving_default`, and the maximum length of its input for
@@ -52,7 +54,7 @@ def export(
     context, kind, default = restore(
         model_dirs, mean, checkpoint, max_length, inputs, task, precision
     )
-    saved_model.write(context, kind, default, output)
+    saved_model.write(context, kind, default, output, max_bytes)
     return default, tuple(member.max_length for member in context.members)
 
 

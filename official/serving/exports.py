@@ -33,6 +33,7 @@ def export(
     max_new_tokens: int | None = None,
     task: str | None = None,
     precision: str = "float32",
+    max_bytes: int | None = None,
     **generation: Any,
 ) -> Exported:
     """Exports a model folder for a server that has nothing of this project.
@@ -53,6 +54,8 @@ def export(
       max_new_tokens: the maximum number of new tokens of a model that generates text.
       task: the head of a model of several tasks, or the task of `generation.json`.
       precision: `float32`, `bfloat16` or `int8`; LiteRT has no bfloat16, ONNX float32 alone.
+      max_bytes: the largest number of bytes of a text in a request to a SavedModel; 0 = any, None =
+        1,000,000. It bounds the memory of a request; how much of a text is read is `max_length`.
       **generation: the fields of `official.serving.generation_settings.Settings`, but for those of
         sampling.
 
@@ -71,10 +74,11 @@ def export(
 
         signature, length = saved_model.export(
             model_dir, output, checkpoint, max_length, inputs, max_new_tokens, task, precision,
-            **generation,
+            max_bytes, **generation,
         )  # fmt: skip
         return Exported(os.fspath(output), signature, length)
-    for name, value in {"inputs": inputs, "max_new_tokens": max_new_tokens, **generation}.items():
+    texts = {"inputs": inputs, "max_new_tokens": max_new_tokens, "max_bytes": max_bytes}
+    for name, value in {**texts, **generation}.items():
         if value is not None:
             raise UserError(f"--{name}: not supported for --format={format}; remove it")
     common = (model_dir, output, checkpoint, max_length, task)

@@ -177,6 +177,14 @@ class Settings:
         return dataclasses.replace(self, temperature=0.0 if self.num_beams > 1 else default)
 
 
+def new_tokens(positions: int) -> int:
+    """Returns the default of `max_new_tokens` where new tokens follow a prompt in these positions.
+
+    It leaves half of them to the prompt.
+    """
+    return min(Settings.max_new_tokens, positions // 2)
+
+
 def checked(
     temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -30,7 +30,7 @@ from official.modeling.encoders.inputs import encode
 from official.modeling.model import Model
 from official.modeling.token_loop import TokenLoop
 from official.serving import beam_search, served_model, token_choice
-from official.serving.generation_settings import Settings
+from official.serving.generation_settings import Settings, new_tokens
 from official.serving.served_model import ServedModel
 from official.serving.token_choice import Processors, in_place_graph
 from official.utils import atomic, paths
@@ -87,6 +87,7 @@ class Reader(Protocol):
     Attributes:
       side: where rows are padded, "left" or "right".
       temperature: the temperature if the settings have none.
+      new_tokens: the default of `max_new_tokens`.
       vocab_size: V, the number of tokens that can be drawn.
       start_id: the token that is read first.
       end_id: the last token of a text.
@@ -94,6 +95,7 @@ class Reader(Protocol):
 
     side: str
     temperature: float
+    new_tokens: int
     vocab_size: int
     start_id: int
     end_id: int
@@ -331,6 +333,7 @@ class PromptReader:
         self._tokenizer, self._encoder = source.tokenizer, source.model.encoder
         self._head = next(o for o in source.model.objectives if o.config.type == "causal_lm")
         self.backward = self._head.config.direction == "backward"
+        self.new_tokens = new_tokens(self._encoder.config.max_positions)
         # The table may have more rows than the vocabulary has entries.
         self.vocab_size = source.tokenizer.vocab_size
         self.start_id, self.end_id = ends(source.config, source.tokenizer)
@@ -470,6 +473,7 @@ class InputReader:
 
     side = "right"
     temperature = 0.0
+    new_tokens = Settings.max_new_tokens
 
     def __init__(self, source: ServedModel):
         self._tokenizer, self._encoder = source.tokenizer, source.model.encoder

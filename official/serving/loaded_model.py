@@ -237,7 +237,7 @@ class LoadedModel(Predictor):
             settings and the prefix of its texts; None = the settings for all tasks.
           report: is called with lines of progress; None = there are none.
           **settings: those of `official.serving.generation_settings.Settings`, in place of the
-            folder's.
+            folder's. A causal LM of fewer than 128 positions writes half of them by default.
 
         Returns:
           Each prompt with its continuation, or from an encoder-decoder the generated texts alone;
@@ -249,11 +249,13 @@ class LoadedModel(Predictor):
             no room for the new tokens.
         """
         generator, defaults = self._generator, self.generation
-        values = Settings.of(defaults.values(settings, task))
+        values = defaults.values(settings, task)
+        values.setdefault("max_new_tokens", generator.reader.new_tokens)
+        made = Settings.of(values)
         served_model.check_texts(prompts, batch_size, "generate")
         prefix = defaults.of(task).prefix
         prompts = [prefix + text for text in prompts]
-        return generator.texts(prompts, values, batch_size, report)
+        return generator.texts(prompts, made, batch_size, report)
 
     @functools.cached_property
     def _generator(self) -> Generator:

@@ -24,7 +24,7 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling.layers import kernels
 from official.modeling.model import Model
-from official.serving import generator, served_model
+from official.serving import first_call, generator, served_model
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator, batches
 from official.serving.precision import Weights
@@ -83,8 +83,8 @@ class MaskFiller:
       source: the model and its tokenizer.
       weights: the weights.
       mask_id: the id of the mask token.
-      best_of_tokens: the graph from tokens int32 [B, None], and the other arguments of `best`, to
-        its results for the masks among them, text by text.
+      best_of_tokens: the `first_call.Function` from tokens int32 [B, None], and the other arguments
+        of `best`, to its results for the masks among them, text by text.
 
     Raises:
       UserError: the model cannot fill masks.
@@ -98,15 +98,9 @@ class MaskFiller:
         self._encoder, self._head = layers
         self.mask_id = mask_id
         self.weights = weights or Weights([self._encoder, self._head])
-        self.best_of_tokens = tf.function(
-            self._of_tokens,
-            input_signature=[
-                tf.RaggedTensorSpec([None, None], tf.int32),
-                tf.TensorSpec([], tf.int32),
-                tf.TensorSpec([None], tf.int32),
-            ],
-            autograph=False,
-        )
+        tokens, number = tf.RaggedTensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32)
+        candidates = tf.TensorSpec([None], tf.int32)
+        self.best_of_tokens = first_call.Function(self._of_tokens, [tokens, number, candidates])
 
     def tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of strings [B] with the masks that they spell, int32 [B, None]."""
@@ -177,12 +171,13 @@ class MaskFiller:
         results: list = [None] * len(texts)
         order = np.argsort([len(ids) for ids in tokens], kind="stable")
         progress = Progress(len(texts), report, unit="texts")
-        function = self._of_tokens if len(texts) <= batch_size else self.best_of_tokens
+        chosen = tf.constant(candidates, tf.int32)
+        alone = len(texts) <= batch_size
         for part in served_model.slices(len(texts), batch_size):
             rows = order[part]
             values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
             ragged = tf.RaggedTensor.from_row_lengths(values, [len(tokens[row]) for row in rows])
-            outputs = function(ragged, tf.constant(top_k), tf.constant(candidates, tf.int32))
+            outputs = self.best_of_tokens(ragged, tf.constant(top_k), chosen, alone=alone)
             ids, probabilities = (value.numpy() for value in outputs)
             first = 0
             for row in rows:

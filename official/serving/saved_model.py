@@ -18,16 +18,17 @@ from official.serving import (
     text_vectors,
     token_choice,
 )
-from official.serving.generation_settings import Settings
+from official.serving.generation_settings import Settings, new_tokens
 from official.serving.precision import Weights
 from official.serving.served_model import check_max_length, with_one_head
 from official.serving.signatures import fill_mask, table, texts
-from official.serving.signatures.inputs import ServingContext
+from official.serving.signatures.inputs import ServingContext, bounded
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 LABELS = "labels.txt"
+MAX_BYTES = 1_000_000  # of a text, by default
 
 _TOKENS = "tokens"
 
@@ -41,6 +42,7 @@ def export(
     max_new_tokens: int | None = None,
     task: str | None = None,
     precision: str = "float32",
+    max_bytes: int | None = None,
     **search: Any,
 ) -> tuple[str, int]:
     """Writes a SavedModel: see `official.export`.
@@ -61,14 +63,22 @@ def export(
     context, kind, inputs = restore(
         model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **search
     )
-    write(context, kind, inputs, output)
+    write(context, kind, inputs, output, max_bytes)
     return inputs, context.max_length
 
 
 def write(
-    context: ServingContext, kind: table.Signatures, default: str, output: str | os.PathLike
+    context: ServingContext,
+    kind: table.Signatures,
+    default: str,
+    output: str | os.PathLike,
+    max_bytes: int | None,
 ) -> None:
-    """Writes what `restore` returns, or an ensemble of it, as a SavedModel."""
+    """Writes what `restore` returns, or an ensemble of it, as a SavedModel.
+
+    A request with a text of more than `max_bytes` bytes is refused; 0 = none is, None = those of
+    `MAX_BYTES`.
+    """
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
         kernels.using(
@@ -76,6 +86,8 @@ def write(
         ),
     ):
         server, signatures = table.make(context, kind, default)
+        max_bytes = MAX_BYTES if max_bytes is None else max_bytes
+        signatures = bounded(signatures, max_bytes)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
         write_labels(context, temporary)
@@ -236,7 +248,7 @@ def _generation(
             )
         values.pop("num_return_sequences", None)
     if generator.objective(model) == "causal_lm":
-        count = values.setdefault("max_new_tokens", min(64, max_length // 2))
+        count = values.setdefault("max_new_tokens", new_tokens(max_length))
         if not 1 <= count < max_length:
             raise UserError(
                 f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than "

@@ -110,6 +110,8 @@ class Writer:
             options.model_dir, options.checkpoint, options.precision, options.runtime
         )
         self.embedder: Embedder = model.embedder
+        # A piece does not depend on what its process has computed before.
+        self.embedder.repeatable = True
         self.layer = self.embedder.default_layer if options.layer is None else options.layer
         self.settings: EmbeddingSettings = self.embedder.settings.with_values(
             options.pooling, options.normalize, options.max_length

@@ -153,6 +153,41 @@ def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signatur
     return tf.function(entered, input_signature=inputs, autograph=False)
 
 
+def bounded(signatures: Mapping[str, Signature], max_bytes: int) -> dict[str, Signature]:
+    """Returns signatures that refuse a string of more bytes, before anything else reads it.
+
+    Args:
+      signatures: by name; two names of one signature stay so.
+      max_bytes: the largest number of bytes of a text; 0 = any.
+    """
+    made: dict[int, Signature] = {}
+    for each in signatures.values():
+        if max_bytes and any(spec.dtype == tf.string for spec in each.input_signature):
+            made[id(each)] = _bounded(each, max_bytes)
+    return {name: made.get(id(each), each) for name, each in signatures.items()}
+
+
+def _bounded(whole: Signature, max_bytes: int) -> Signature:
+    message = (
+        f"has more than {max_bytes} bytes: shorten it, or export the model with a larger "
+        "--max_bytes"
+    )
+
+    def entered(*given: tf.Tensor) -> dict[str, tf.Tensor]:
+        checks = [
+            tf.debugging.assert_less_equal(
+                tf.strings.length(value), max_bytes, f"{name}: {message}"
+            )
+            for name, value in zip(names, given, strict=True)
+            if value.dtype == tf.string
+        ]
+        with tf.control_dependencies(checks):
+            return whole(*map(tf.identity, given))
+
+    names = [spec.name for spec in whole.input_signature]
+    return tf.function(entered, input_signature=whole.input_signature, autograph=False)
+
+
 def records(function: Callable[[tf.Tensor], dict]) -> Signature:
     """Makes a signature that takes serialized `tf.train.Example`s: `examples` string [B]."""
     spec = tf.TensorSpec([None], tf.string, "examples")

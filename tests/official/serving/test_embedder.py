@@ -55,12 +55,27 @@ def by_hand(loaded, text):
     return ids, [np.asarray(states)[0] for states in encoded["hidden_states"]], own
 
 
-def test_the_first_batch_is_computed_without_a_graph(folder, monkeypatch):
+def test_a_first_batch_that_is_alone_is_computed_without_a_graph(folder, monkeypatch):
     loaded = official.load(folder)
     with monkeypatch.context() as patch:
         patch.setattr(tf.types.experimental.PolymorphicFunction, "__call__", None)
         first = loaded.encode(TEXTS)
     np.testing.assert_allclose(loaded.encode(TEXTS), first, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size, repeatable", [(2, False), (len(TEXTS), True)])
+def test_batches_that_are_not_alone_have_the_same_bits(folder, batch_size, repeatable, monkeypatch):
+    loaded = official.load(folder).embedder
+    loaded.repeatable = repeatable
+    encode = loaded.model.encode
+
+    def in_graph(*args, **options):
+        assert not tf.executing_eagerly()
+        return encode(*args, **options)
+
+    monkeypatch.setattr(loaded.model, "encode", in_graph)
+    first = loaded.texts(TEXTS, batch_size=batch_size)
+    np.testing.assert_array_equal(loaded.texts(TEXTS, batch_size=batch_size), first)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])

@@ -306,6 +306,15 @@ def test_a_loaded_model_writes(folder, generator):
             loaded.generate(["the"], **bad)
 
 
+def test_without_settings_new_tokens_are_half_of_the_positions(tmp_path):
+    loaded = official.load(make(tmp_path / "model"))
+    greedy = loaded.generate(["the"], temperature=0.0)
+    assert greedy == loaded.generate(["the"], temperature=0.0, max_new_tokens=14)
+    assert len(greedy[0]) > 3
+    with pytest.raises(UserError, match="take a smaller max_new_tokens"):
+        loaded.generate(["the"], max_new_tokens=64)
+
+
 @pytest.mark.slow
 def test_the_command_line(tmp_path):
     folder = make(tmp_path / "model")

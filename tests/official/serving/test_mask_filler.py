@@ -16,6 +16,7 @@ from official.modeling.encoders.inputs import encode
 from official.serving import litert, mask_filler, saved_model
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
+from official.serving.mask_filler import MaskFiller
 from official.serving.signatures import table
 from official.utils.errors import UserError
 from tests import GOLDEN, commands, fill_masks
@@ -46,6 +47,18 @@ def test_batches_and_progress(bert):
     fillings = model.filler.texts(texts, batch_size=3, report=lines.append)
     fill_masks.compare(fillings, EXPECTED["bert_pretraining"])
     assert model.fill_mask([]) == []
+
+
+def test_all_calls_but_the_first_run_in_the_graph(hf, tmp_path, monkeypatch):
+    model, texts = fill_masks.loaded(hf / "bert_pretraining", tmp_path / "model")
+    model.fill_mask(texts)
+    eager, real = [], MaskFiller.encoded
+    noted = lambda self, batch: eager.append(tf.executing_eagerly()) or real(self, batch)  # noqa: E731
+    monkeypatch.setattr(MaskFiller, "encoded", noted)
+    fill_masks.compare(model.fill_mask(texts), EXPECTED["bert_pretraining"])
+    assert eager == [False]
+    model.fill_mask(texts)
+    assert eager == [False]
 
 
 def test_words_stand_in_the_text(bert):

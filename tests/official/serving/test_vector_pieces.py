@@ -116,8 +116,7 @@ def test_a_run_goes_on_where_it_stopped(folder, texts, tmp_path, monkeypatch):
     first, second = (sorted((tmp_path / name).iterdir()) for name in ("whole", "out"))
     assert [file.name for file in first] == [file.name for file in second]
     for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes() or one.suffix == ".npy"
-    np.testing.assert_allclose(read(tmp_path / "out")[0], read(tmp_path / "whole")[0], atol=1e-6)
+        assert one.read_bytes() == other.read_bytes()
     # Other texts belong to another folder, and other files are not touched.
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "mine").touch()

@@ -1,8 +1,12 @@
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official.serving import saved_model
+from official.serving.signatures import table
+from official.utils import paths
 from tests.official import test_export
 
 IDS = [[2, 7, 9, 3], [2, 8, 3, 0]]
@@ -78,3 +82,40 @@ def test_an_encoder_alone_has_none_of_them(tmp_path):
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     encoders = {"single", "pair", "tokens", "embed", "embed_tokens"}
     assert set(signatures) == {"serving_default", *encoders}
+
+
+def test_texts_of_a_request_have_a_largest_size(tmp_path):
+    test_export.make(tmp_path / "model", "classification")
+    saved_model.export(tmp_path / "model", tmp_path / "saved", max_bytes=20)
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    fits, longer = tf.constant(["a" * 20, "b"]), tf.constant(["b", "é" * 10 + "a"])
+    both = served["pair"](text=fits, text_b=fits)
+    served["single"](text=fits)
+    served["single"](text=tf.constant([], tf.string))
+    for inputs in ({"text": longer, "text_b": fits}, {"text": fits, "text_b": longer}):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="has more than 20 bytes: shorten"):
+            served["pair"](**inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="larger --max_bytes"):
+        served["serve_text_examples"](examples=examples(text=[b"a", b"a" * 20]))
+    _, signatures = table.make(*saved_model.restore(tmp_path / "model"))
+    expected = signatures["pair"](fits, fits)
+    np.testing.assert_allclose(both["probabilities"], expected["probabilities"], atol=1e-6)
+
+
+@pytest.mark.parametrize(("most", "refused"), [(None, True), (0, False), (2_000_000, False)])
+def test_the_largest_size_of_a_text_by_default(tmp_path, monkeypatch, most, refused):
+    given = {}
+
+    def save(server, folder, signatures):
+        del server
+        (paths.path(folder) / "saved_model.pb").touch()
+        given.update(signatures)
+
+    test_export.make(tmp_path / "model", "classification")
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    monkeypatch.setattr(saved_model.graph_size, "shrink", lambda folder: None)
+    saved_model.export(tmp_path / "model", tmp_path / "saved", max_bytes=most)
+    assert given["serving_default"] is given["single"]
+    text = tf.constant([" " * 1_000_001])
+    with pytest.raises(tf.errors.InvalidArgumentError) if refused else contextlib.nullcontext():
+        given["single"](text)

@@ -1,0 +1,34 @@
+"""A function that may run without its graph the first time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class Function:
+    """A function and its graph, which is traced when it is first needed.
+
+    Tracing takes as long as many batches, and some processes compute a single batch. The results of
+    the two differ by rounding.
+
+    Args:
+      function: the function.
+      signature: the specs of its inputs.
+    """
+
+    def __init__(self, function: Callable, signature: Sequence[Any]):
+        self._function = function
+        self._graph = tf.function(function, input_signature=signature, autograph=False)
+        self._called = False
+
+    def __call__(self, *inputs: Any, alone: bool) -> Any:
+        """Calls the function.
+
+        Args:
+          *inputs: its inputs.
+          alone: whether the call computes the only batch of something. If it is the first one, it
+            runs without the graph.
+        """
+        first, self._called = not self._called, True
+        return self._function(*inputs) if first and alone else self._graph(*inputs)
