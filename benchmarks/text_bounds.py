@@ -1,13 +1,14 @@
 """Measures the time and the memory of one text by its size, for each kind of tokenizer.
 
   python -m benchmarks.text_bounds [--kinds=wordpiece,...] [--texts=letters,...]
-    [--sizes 1000 10000 ...] [--tokenizer=FOLDER]
+    [--sides=python,...] [--sizes 1000 10000 ...] [--tokenizer=FOLDER]
 
 A text of a stranger may be of anything: letters, blanks, marks, added tokens, one word, ideographs,
-or accents upon one letter. Each is encoded in Python, in a graph, and in a graph with offsets, in a
-process of its own. The seconds are those of all processors, and the MiB are what the process has
-grown by at its peak. A line is printed for each kind of text. The command ends with an error if ten
-times as long a text takes more than 20 times as long, or as much memory, in the largest sizes.
+or accents upon one letter. Each is encoded in Python, in a graph, in a graph with offsets, and in a
+graph that reads special tokens, as masks are filled; each in a process of its own. The seconds are
+those of all processors, and the MiB are what the process has grown by at its peak. A line is
+printed for each kind of text. The command ends with an error if ten times as long a text takes more
+than 20 times as long, or as much memory, in the largest sizes.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from benchmarks import environments
 
 KINDS = ("wordpiece", "byte_bpe", "unigram", "bpe")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-SIDES = ("python", "graph", "offsets")
+SIDES = ("python", "graph", "offsets", "special")
 ADDED = "<added>"
 # What is smaller is not compared: it is the time of a call, and pages that Python keeps.
 _SECONDS, _MIB = 0.05, 20.0
@@ -72,14 +73,16 @@ def make_tokenizer(kind: str, folder: Path) -> None:
     )  # fmt: skip
 
 
-def measure(tokenizer: Path, names: Sequence[str], sizes: Sequence[int]) -> int:
+def measure(
+    tokenizer: Path, names: Sequence[str], sides: Sequence[str], sizes: Sequence[int]
+) -> int:
     """Prints the lines of a tokenizer; returns the number of those that grow too fast."""
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary, "text.txt")
         for name in names:
             shown = []
-            for side in SIDES:
+            for side in sides:
                 settings = {"tokenizer": str(tokenizer), "side": side}
                 process = environments.Process(side, None, "text_bounds.encode", settings)
                 found = []
@@ -114,6 +117,7 @@ def main() -> None:
     names = lambda text: text.split(",")  # noqa: E731
     parser.add_argument("--kinds", type=names, default=list(KINDS), help="default: all")
     parser.add_argument("--texts", type=names, default=list(TEXTS), help="default: all")
+    parser.add_argument("--sides", type=names, default=list(SIDES), help="default: all")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="in characters")
     parser.add_argument("--tokenizer", type=Path, help="a folder, in place of learned tokenizers")
     options = parser.parse_args()
@@ -122,12 +126,12 @@ def main() -> None:
     failed = 0
     if options.tokenizer:
         print(f"{options.tokenizer}:")
-        failed += measure(options.tokenizer.resolve(), options.texts, options.sizes)
+        failed += measure(options.tokenizer.resolve(), options.texts, options.sides, options.sizes)
     for kind in [] if options.tokenizer else options.kinds:
         with environments.folder(None) as folder:
             make_tokenizer(kind, folder)
             print(f"{kind}:")
-            failed += measure(folder / "tokenizer", options.texts, options.sizes)
+            failed += measure(folder / "tokenizer", options.texts, options.sides, options.sizes)
     if failed:
         sys.exit(f"error: {failed} grow faster than their texts")
 

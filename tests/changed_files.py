@@ -1,42 +1,12 @@
 """Files that another program changes while a command reads them, at a given moment."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.torture.changes import CHANGES
 from official.utils.errors import UserError
-
-
-def _truncated(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def _overwritten(path: Path) -> None:
-    """The same number of bytes, a second later."""
-    status = path.stat()
-    path.write_bytes(path.read_bytes().swapcase())
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
-
-
-def _grown(path: Path) -> None:
-    path.write_bytes(path.read_bytes() * 2)
-
-
-def _replaced(path: Path) -> None:
-    other = path.with_name("other-file")
-    other.write_bytes(path.read_bytes()[:-20])
-    os.replace(other, path)
-
-
-CHANGES = {
-    "truncated": _truncated,
-    "overwritten": _overwritten,
-    "grown": _grown,
-    "replaced": _replaced,
-    "removed": Path.unlink,
-}
 
 
 class Openings:

@@ -9,8 +9,10 @@ import server
 def encode(settings: dict) -> None:
     """Encodes the text of each file that it is asked for, with the tokenizer of a folder.
 
-    `side` is `python`, `graph` or `offsets`, which is a graph too.
+    `side` is `python`, or a graph: `graph`, `offsets`, or `special`, which reads special tokens.
     """
+    import functools
+
     from official import tokenizers
 
     tokenizer = tokenizers.load(settings["tokenizer"])
@@ -22,11 +24,14 @@ def encode(settings: dict) -> None:
     else:
         import tensorflow as tf
 
-        if settings["side"] == "graph":
-            made = tokenizer.tokenize
-        else:
-            made = tokenizer.tokenize_with_offsets
-        graph = tf.function(made, input_signature=[tf.TensorSpec([None], tf.string)])
+        made = {
+            "graph": tokenizer.tokenize,
+            "offsets": tokenizer.tokenize_with_offsets,
+            "special": functools.partial(tokenizer.tokenize, special=True),
+        }
+        graph = tf.function(
+            made[settings["side"]], input_signature=[tf.TensorSpec([None], tf.string)]
+        )
 
         def tokens(text: str) -> None:
             graph(tf.constant([text]))

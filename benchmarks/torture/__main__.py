@@ -18,7 +18,18 @@ from concurrent import futures
 from pathlib import Path
 
 from benchmarks import environments
-from benchmarks.torture import configs, disk, flips, fuzz, hostile, kills, nan, parts, power
+from benchmarks.torture import (
+    changes,
+    configs,
+    disk,
+    flips,
+    fuzz,
+    hostile,
+    kills,
+    nan,
+    parts,
+    power,
+)
 from benchmarks.torture.materials import Materials
 from official.training.reporting import duration
 
@@ -33,6 +44,7 @@ PARTS = {
         configs.Typos,
         disk.FullDisks,
         hostile.Hostile,
+        changes.Changes,
         nan.Nans,
     )
 }

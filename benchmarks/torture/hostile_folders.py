@@ -294,6 +294,18 @@ def _yaml(old: str, new: str) -> Callable[[Path], None]:
     return spoil
 
 
+def _tokenizer_json(kind: str, **values: Any) -> Callable[[Path], None]:
+    """Has a tokenizer.json with one id far above the number of its pieces."""
+    pieces = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "a": HUGE}
+
+    def spoil(folder: Path) -> None:
+        (folder / "vocab.txt").unlink()
+        content = {"model": {"type": kind, "vocab": pieces, "unk_token": "[UNK]", **values}}
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+
+    return spoil
+
+
 def _shard(**values: Any) -> Callable[[Path], None]:
     """Changes what the manifest says of the first shard."""
 
@@ -380,6 +392,14 @@ CASES = [
     Case("model.safetensors is a pipe", "hf", "hf", pipe(SAFETENSORS)),
     Case("config.json is a folder", "hf", "hf", directory("config.json")),
     Case("*.ckpt.index is a pipe", "tf1", "tf1", pipe("bert_model.ckpt.index")),
+    Case("a WordPiece of one id 2^40", "hf", "hf",
+         _tokenizer_json("WordPiece", max_input_chars_per_word=100,
+                         continuing_subword_prefix="##")),
+    Case("a BPE of one id 2^40", "hf", "hf", _tokenizer_json("BPE", merges=[])),
+    Case("2^40 beams", "model", "load",
+         holds("generation.json", json.dumps({"settings": {"num_beams": HUGE}}))),
+    Case("2^40 new tokens", "model", "load",
+         holds("generation.json", json.dumps({"settings": {"max_new_tokens": HUGE}}))),
     Case("a shard name with ../", "shards", "shards", _shard(name="../a.tfrecord")),
     Case("a manifest that lists /etc/passwd", "shards", "shards",
          changed("manifest.json", files={"/etc/passwd": "0" * 64})),

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from official.saving import model_folder, task_file
 from official.serving import (
@@ -279,7 +280,7 @@ def load(
       model_dir: a model folder of a training run or of `official.convert`.
       checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
       precision: `float32`, `bfloat16` or `int8`, as an export computes
-        (`official.serving.precision`).
+        (`official.serving.precision`). For `float32` the process computes without TF32.
       runtime: `litert` computes vectors (`encode`, `tokens`, `search`, `for_mteb`) with LiteRT, on
         CPUs alone, in float32 or int8, and everything else in float32 with TensorFlow. It is
         converted when it is first used, which takes seconds.
@@ -300,6 +301,9 @@ def load(
         precision = "float32"  # LiteRT's converter rounds by itself.
     if precision == "int8":
         int8.check()
+    if precision == "float32":
+        # TensorFlow computes float32 products with 10 bits of mantissa on GPUs that have TF32.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision, finished=True)
     if precision == "int8":
         round_weights(model)

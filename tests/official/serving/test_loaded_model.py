@@ -7,6 +7,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import official
 from official import config, tokenizers
@@ -79,6 +80,13 @@ def test_what_encode_cannot_do_is_refused(original):
         loaded.encode(["a text"], pooling="median")
     with pytest.raises(UserError, match="batch_size: 0 is less than 1"):
         loaded.encode(["a text"], batch_size=0)
+
+
+def test_float32_is_float32(folder):
+    """A GPU that has TF32 would compute products with 10 bits of mantissa."""
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    official.load(folder)
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 def test_import_is_light():
