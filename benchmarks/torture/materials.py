@@ -33,6 +33,7 @@ SYSTEMS = {
 }
 # The four kinds of tokenizers, each with the size that the table above has for it.
 SIZES = {**dict(SYSTEMS.values()), "bpe": 100}
+ROWS = 60  # of a table, in each split
 SERVED_LENGTH = 128  # tokens that a served encoder reads
 _WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
 
@@ -84,13 +85,14 @@ class Materials:
                     stream.write("\n\n".join("\n".join(lines) for lines in documents(300)) + "\n")
         return self.folder / "text.txt"
 
-    def labelled(self) -> Path:
-        """A folder with train.tsv, dev.tsv and test.tsv of SST-2's form."""
-        with self._made("labelled") as path:
+    def labelled(self, count: int = ROWS) -> Path:
+        """A folder with train.tsv, dev.tsv and test.tsv of SST-2's form, of so many rows each."""
+        folder_name = f"labelled-{count}"
+        with self._made(folder_name) as path:
             if path:
                 with atomic.folder(path) as folder:
                     for number, name in enumerate(("train", "dev", "test")):
-                        rows = [lines[0] for lines in documents(60, seed=number + 1)]
+                        rows = [lines[0] for lines in documents(count, seed=number + 1)]
                         head = "index\tsentence" if name == "test" else "sentence\tlabel"
                         row = "{i}\t{s}" if name == "test" else "{s}\t{y}"
                         lines = [
@@ -98,7 +100,7 @@ class Materials:
                             for i, s in enumerate(rows)
                         ]
                         (folder / f"{name}.tsv").write_text("\n".join([head, *lines]) + "\n")
-        return self.folder / "labelled"
+        return self.folder / folder_name
 
     def tokenizer(self, kind: str) -> Path:
         """A tokenizer folder of a kind of `SIZES`."""
@@ -163,15 +165,16 @@ class Materials:
                 )
         return self.folder / name
 
-    def task_shards(self) -> Path:
-        """The shard folder of a classification in three splits."""
-        with self._made("shards-task") as path:
+    def task_shards(self, count: int = ROWS) -> Path:
+        """The shard folder of a classification in three splits, of so many rows each."""
+        name = f"shards-task-{count}"
+        with self._made(name) as path:
             if path:
                 from official import tasks, tokenizers
                 from tfrecords_tools.tasks import builder as task_builder
 
                 task = tasks.find("sst2")
-                source = self.labelled()
+                source = self.labelled(count)
                 task_builder.build(
                     task,
                     {split: source / file for split, file in task.files.items()},
@@ -180,7 +183,7 @@ class Materials:
                     max_length=64,
                     report=lambda line: None,
                 )
-        return self.folder / "shards-task"
+        return self.folder / name
 
     def submission(self) -> Path:
         """A folder with all files that GLUE takes."""

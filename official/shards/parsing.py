@@ -187,21 +187,27 @@ def checked(parsed: Parsed, limits: Limits) -> Parsed:
 
 @contextlib.contextmanager
 def reported(folders: str) -> Iterator[None]:
-    """Reports records that are damaged, cannot be parsed or break a rule as user errors.
+    """Reports records that are damaged, cannot be parsed or break a rule, or gone, as user errors.
 
     Args:
       folders: what was read, for messages.
 
     Raises:
-      UserError: a record is so.
+      UserError: a record is so, or a shard was removed.
     """
     try:
         yield
     except tf.errors.DataLossError as error:
         raise UserError(
             f"{folders}: a record differs from its checksum, so a shard has changed since it was "
-            "written: --verify_data says which one"
+            "written: python -m tfrecords_tools.inspect_shards FOLDER --verify says which one"
         ) from error
+    except tf.errors.NotFoundError as error:
+        # TensorFlow's message names the file after the operation.
+        found = re.search(r"([^{}]*\.tfrecord); ", error.message)
+        if found is None:
+            raise
+        raise UserError(f"{found[1].strip()} was removed while it was read") from error
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         if (reason := problem(error)) is None:
             raise

@@ -32,6 +32,8 @@ def test_a_shard_that_is_cut_while_it_is_read(tmp_path):
     with pytest.raises(UserError, match=f"{shard.name} is cut: expected {len(content)} bytes"):
         list(each_batch(source, 4))
     shard.unlink()
+    with pytest.raises(UserError, match=f"{shard} was removed while it was read"):
+        list(each_batch(source, 4))
     shard.write_bytes(content)  # The same again: a copy of the folder.
     assert len(list(each_batch(source, 4))) == 3
 

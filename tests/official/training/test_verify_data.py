@@ -35,7 +35,9 @@ def test_a_changed_record_ends_a_run_when_it_is_read_or_at_its_start(tmp_path, d
     with pytest.raises(UserError, match=f"{path} has changed since it was written: expected"):
         run(verify_data=True)
     assert not (tmp_path / "model").exists()
-    with pytest.raises(UserError, match="a record differs from its checksum.*: --verify_data says"):
+    with pytest.raises(
+        UserError, match="a record differs from its checksum.*inspect_shards FOLDER --verify says"
+    ):
         run()
 
 
