@@ -134,6 +134,7 @@ class Embedder:
         self.repeatable = False
         self._lite = lite
         self._graphs: dict[Hashable, Callable] = {}
+        self._split = first_call.split_with_offsets(source.tokenizer)
         if lite is not None:
             litert.check(lite)
             if self._is_elmo:
@@ -301,7 +302,7 @@ class Embedder:
         graph = self._graph(layer, self.max_length)
         reader = self._reader(state)
         served_model.check_texts(texts, batch_size)
-        encoded = self.tokenizer.encode_with_offsets(list(texts))
+        encoded = self.tokenizer.encode_with_offsets(list(texts), split=self._split)
         sequences = [ids for ids, _, _ in encoded]
         if self._reads_words:
             sequences = self._sequences(list(texts))

@@ -100,6 +100,7 @@ class MaskFiller:
         self.weights = weights or Weights([self._encoder, self._head])
         tokens, number = tf.RaggedTensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32)
         candidates = tf.TensorSpec([None], tf.int32)
+        self._split = first_call.split_with_offsets(source.tokenizer)
         self.best_of_tokens = first_call.Function(self._of_tokens, [tokens, number, candidates])
 
     def tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -202,7 +203,7 @@ class MaskFiller:
         """
         tokenizer, length = self.source.tokenizer, self.source.max_length
         room = length - num_specials(1, tokenizer, self.source.config.encoder.layout)
-        encoded = tokenizer.encode_with_offsets(list(texts), special=True)
+        encoded = tokenizer.encode_with_offsets(list(texts), special=True, split=self._split)
         return _with_masks(texts, encoded, tokenizer, [self.mask_id], room, length, first)
 
     def _fillings(
@@ -240,6 +241,7 @@ class SentinelFiller:
         self._generator = Generator(source)
         self._max_length = source.max_length
         self._tokenizer = source.tokenizer
+        self._split = first_call.split_with_offsets(source.tokenizer)
 
     def texts(
         self,
@@ -280,7 +282,7 @@ class SentinelFiller:
         """
         tokenizer, length = self._tokenizer, self._max_length
         sentinels = tokenizer.sentinel_ids
-        encoded = tokenizer.encode_with_offsets(list(texts))
+        encoded = tokenizer.encode_with_offsets(list(texts), split=self._split)
         found = _with_masks(texts, encoded, tokenizer, sentinels, length - 1, length, first)
         for number, (text, (_, spans)) in enumerate(zip(texts, found, strict=True), first):
             order = [text[slice(*span)] for span in spans]

@@ -14,7 +14,7 @@ import functools
 import itertools
 import os
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -495,18 +495,27 @@ class Tokenizer(abc.ABC):
         return self._splitter.tokenize_with_offsets(texts, special)
 
     def encode_with_offsets(
-        self, texts: Sequence[str], special: bool = False
+        self,
+        texts: Sequence[str],
+        special: bool = False,
+        split: Callable[[tf.Tensor, bool], offsets.Tokens] | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Returns ids, starts and ends of each text: its token i is `text[starts[i]:ends[i]]`.
 
         All are int32, and offsets are indices of Python's strings. See `offsets.Tokens`.
+
+        Args:
+          texts: any number of texts.
+          special: whether text that spells a special token becomes its id.
+          split: `tokenize_with_offsets`, or a graph of it.
         """
+        split = split or self.tokenize_with_offsets
         if isinstance(texts, (str, bytes)):
             raise TypeError("expected a list of texts, got one text")
         rows = []
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
-                tokens = self.tokenize_with_offsets(characters(chunk), special)
+                tokens = split(characters(chunk), special)
                 splits = tokens.ids.row_splits.numpy()
                 parts = [part.values.numpy() for part in tokens]
                 rows += [
