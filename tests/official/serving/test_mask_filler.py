@@ -51,20 +51,19 @@ def test_batches_and_progress(bert):
 
 def test_all_calls_but_the_first_run_in_the_graph(hf, tmp_path, monkeypatch):
     model, texts = fill_masks.loaded(hf / "bert_pretraining", tmp_path / "model")
-    model.fill_mask(texts)
-    eager, real = [], MaskFiller.encoded
-    noted = lambda self, batch: eager.append(tf.executing_eagerly()) or real(self, batch)  # noqa: E731
-    monkeypatch.setattr(MaskFiller, "encoded", noted)
-    split = type(model.filler.source.tokenizer).tokenize_with_offsets
-    monkeypatch.setattr(
-        type(model.filler.source.tokenizer), "tokenize_with_offsets",
-        lambda self, *args, **options: eager.append(tf.executing_eagerly())
-        or split(self, *args, **options),
-    )  # fmt: skip
-    fill_masks.compare(model.fill_mask(texts), EXPECTED["bert_pretraining"])
-    assert eager == [False, False]  # while they are traced
-    model.fill_mask(texts)
-    assert eager == [False, False]
+    eager = []
+
+    def noted(owner, name):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, **options: note() or real(*args, **options))
+
+    note = lambda: eager.append(tf.executing_eagerly())  # noqa: E731
+    noted(MaskFiller, "encoded")
+    noted(type(model.tokenizer), "tokenize_with_offsets")
+    for expected in ([True, True], [False, False], []):  # the second time while they are traced
+        eager.clear()
+        fill_masks.compare(model.fill_mask(texts), EXPECTED["bert_pretraining"])
+        assert eager == expected
 
 
 def test_words_stand_in_the_text(bert):
