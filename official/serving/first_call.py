@@ -1,4 +1,4 @@
-"""Functions that may run without their graph the first time."""
+"""Functions whose first calls run without their graph."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from official.tokenizers import Tokenizer
 from official.tokenizers.offsets import Tokens
+
+EAGER_SPLITS = 8
 
 
 class Function:
@@ -19,34 +21,39 @@ class Function:
     Args:
       function: the function.
       signature: the specs of its inputs.
+      eager: how many calls run without the graph.
     """
 
-    def __init__(self, function: Callable, signature: Sequence[Any]):
+    def __init__(self, function: Callable, signature: Sequence[Any], eager: int = 1):
         self._function = function
         self._graph = tf.function(function, input_signature=signature, autograph=False)
-        self._called = False
+        self._left = eager
 
     def __call__(self, *inputs: Any, alone: bool) -> Any:
         """Calls the function.
 
         Args:
           *inputs: its inputs.
-          alone: whether the call computes the only batch of something. If it is the first one, it
-            runs without the graph.
+          alone: whether the call computes the only batch of something. If it is one of the first,
+            it runs without the graph.
         """
-        first, self._called = not self._called, True
-        return self._function(*inputs) if first and alone else self._graph(*inputs)
+        first = alone and self._left > 0
+        self._left = self._left - 1 if first else 0
+        return self._function(*inputs) if first else self._graph(*inputs)
 
 
 def split_with_offsets(tokenizer: Tokenizer) -> Callable[[tf.Tensor, bool], Tokens]:
     """Returns the tokenizer's `tokenize_with_offsets` for one caller, who calls it again and again.
 
-    Without a graph a call takes some 0.2 s, however short the texts are.
+    Without a graph a call takes some 0.2 s, however short the texts are, and tracing takes as long
+    as some `EAGER_SPLITS` of them.
     """
     texts = tf.TensorSpec([None], tf.string)
     by_special = {
         special: Function(
-            functools.partial(tokenizer.tokenize_with_offsets, special=special), [texts]
+            functools.partial(tokenizer.tokenize_with_offsets, special=special),
+            [texts],
+            EAGER_SPLITS,
         )
         for special in (False, True)
     }

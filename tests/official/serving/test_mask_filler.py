@@ -13,7 +13,7 @@ import tensorflow as tf
 import official
 from official.conversion import converted_model, huggingface
 from official.modeling.encoders.inputs import encode
-from official.serving import litert, mask_filler, saved_model
+from official.serving import first_call, litert, mask_filler, saved_model
 from official.serving.generation_settings import Settings
 from official.serving.generator import Generator
 from official.serving.mask_filler import MaskFiller
@@ -51,6 +51,7 @@ def test_batches_and_progress(bert):
 
 def test_all_calls_but_the_first_run_in_the_graph(hf, tmp_path, monkeypatch):
     model, texts = fill_masks.loaded(hf / "bert_pretraining", tmp_path / "model")
+    monkeypatch.setattr(first_call, "EAGER_SPLITS", 1)
     eager = []
 
     def noted(owner, name):
