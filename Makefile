@@ -78,7 +78,7 @@ test: .venv/.ready
 	$(PYTEST) -m "not slow" tests --ignore=tests/parity
 
 test-ci: .venv/.ready
-	$(PYTEST) -m "not long" tests --ignore=tests/parity
+	$(PYTEST) --durations=60 --durations-min=5 -m "not long" tests --ignore=tests/parity
 
 # A process keeps the code of XLA until its end: some gigabytes for the tests that compile much.
 test-all: .venv/.ready

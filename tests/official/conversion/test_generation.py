@@ -90,6 +90,8 @@ def test_they_are_the_defaults_of_generate(model_dir, monkeypatch):
     seen = []
 
     class Writer:
+        reader = loaded._generator.reader
+
         def texts(self, prompts, settings, batch_size, report):
             seen.append((prompts, settings))
             return prompts
