@@ -48,11 +48,11 @@ def split_with_offsets(tokenizer: Tokenizer) -> Callable[[tf.Tensor, bool], Toke
     Without a graph a call takes some 0.2 s, however short the texts are, and tracing takes as long
     as some `EAGER_SPLITS` of them.
     """
-    texts = tf.TensorSpec([None], tf.string)
+    signature = [tf.TensorSpec([None], tf.string)]
     by_special = {
         special: Function(
             functools.partial(tokenizer.tokenize_with_offsets, special=special),
-            [texts],
+            signature,
             EAGER_SPLITS,
         )
         for special in (False, True)
