@@ -206,8 +206,8 @@ def run_model(folder: Path, encoder: str, head: str, lengths: Sequence[int]) -> 
     for runtime in runtimes:
         environments.run_peer(f"exported.{runtime}", "hf", {"folder": str(folder)}, folder)
         found[runtime] = _read(folder / f"{runtime}.npz", wanted)
-    for form in {"onnx", "litert"} - (set(RUNTIMES) - set(runtimes)):
-        operations[form].update(json.loads((folder / f"{form}_operations.json").read_text()))
+    for file in sorted(folder.glob("*_operations.json")):
+        operations[file.name.partition("_")[0]].update(json.loads(file.read_text()))
     return {
         "differences": {
             runtime: max(

@@ -58,19 +58,19 @@ def commands(materials: Materials) -> dict[str, Callable[[Path], tuple[list[str]
     What a command reads is copied to this folder, where its output goes too: OUT.
     """
 
-    def text(folder: Path) -> Path:
-        path = folder / "text.txt"
-        path.write_bytes(b"\n".join([materials.text().read_bytes()] * _COPIES))
-        return path
-
     def of_text(*words: str) -> Callable[[Path], tuple[list[str], Path]]:
-        return lambda folder: ([*words, f"--input={text(folder)}"], folder / "text.txt")
+        def make(folder: Path) -> tuple[list[str], Path]:
+            text = folder / "text.txt"
+            text.write_bytes(b"\n".join([materials.text().read_bytes()] * _COPIES))
+            return [*words, f"--input={text}"], text
+
+        return make
 
     def of_texts(*words: str) -> Callable[[Path], tuple[list[str], Path]]:
         def make(folder: Path) -> tuple[list[str], Path]:
-            words_of_model = [f"--model_dir={materials.model()}", f"--texts={folder / 'texts.txt'}"]
-            shutil.copy(materials.text(), folder / "texts.txt")
-            return ["official.main", "--mode=embed", *words_of_model, *words], folder / "texts.txt"
+            texts = shutil.copy(materials.text(), folder / "texts.txt")
+            read = [f"--model_dir={materials.model()}", f"--texts={texts}"]
+            return ["official.main", "--mode=embed", *read, *words], texts
 
         return make
 

@@ -77,8 +77,8 @@ def export(
             max_bytes, **generation,
         )  # fmt: skip
         return Exported(os.fspath(output), signature, length)
-    texts = {"inputs": inputs, "max_new_tokens": max_new_tokens, "max_bytes": max_bytes}
-    for name, value in {**texts, **generation}.items():
+    of_texts = {"inputs": inputs, "max_new_tokens": max_new_tokens, "max_bytes": max_bytes}
+    for name, value in {**of_texts, **generation}.items():
         if value is not None:
             raise UserError(f"--{name}: not supported for --format={format}; remove it")
     common = (model_dir, output, checkpoint, max_length, task)

@@ -250,13 +250,13 @@ class LoadedModel(Predictor):
             no room for the new tokens.
         """
         generator, defaults = self._generator, self.generation
-        values = defaults.values(settings, task)
-        values.setdefault("max_new_tokens", generator.reader.new_tokens)
-        made = Settings.of(values)
+        given = defaults.values(settings, task)
+        given.setdefault("max_new_tokens", generator.reader.new_tokens)
+        values = Settings.of(given)
         served_model.check_texts(prompts, batch_size, "generate")
         prefix = defaults.of(task).prefix
         prompts = [prefix + text for text in prompts]
-        return generator.texts(prompts, made, batch_size, report)
+        return generator.texts(prompts, values, batch_size, report)
 
     @functools.cached_property
     def _generator(self) -> Generator:

@@ -86,8 +86,7 @@ def write(
         ),
     ):
         server, signatures = table.make(context, kind, default)
-        max_bytes = MAX_BYTES if max_bytes is None else max_bytes
-        signatures = bounded(signatures, max_bytes)
+        signatures = bounded(signatures, MAX_BYTES if max_bytes is None else max_bytes)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
         write_labels(context, temporary)

@@ -187,13 +187,13 @@ def checked(parsed: Parsed, limits: Limits) -> Parsed:
 
 @contextlib.contextmanager
 def reported(folders: str) -> Iterator[None]:
-    """Reports records that are damaged, cannot be parsed or break a rule, or gone, as user errors.
+    """Reports damaged and invalid records, and shards that are missing, as user errors.
 
     Args:
       folders: what was read, for messages.
 
     Raises:
-      UserError: a record is so, or a shard was removed.
+      UserError: a record is damaged, cannot be parsed or breaks a rule, or a shard was removed.
     """
     try:
         yield

@@ -84,6 +84,7 @@ def test_an_encoder_alone_has_none_of_them(tmp_path):
     assert set(signatures) == {"serving_default", *encoders}
 
 
+@pytest.mark.slow
 def test_texts_of_a_request_have_a_largest_size(tmp_path):
     test_export.make(tmp_path / "model", "classification")
     saved_model.export(tmp_path / "model", tmp_path / "saved", max_bytes=20)
