@@ -159,7 +159,12 @@ def bounded(signatures: Mapping[str, Signature], max_bytes: int) -> dict[str, Si
     Args:
       signatures: by name; two names of one signature stay so.
       max_bytes: the largest number of bytes of a text; 0 = any.
+
+    Raises:
+      UserError: `max_bytes` is negative.
     """
+    if max_bytes < 0:
+        raise UserError(f"--max_bytes={max_bytes}: must be at least 0 (0 = texts of any size)")
     made: dict[int, Signature] = {}
     for each in signatures.values():
         if max_bytes and any(spec.dtype == tf.string for spec in each.input_signature):

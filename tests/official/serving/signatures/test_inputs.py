@@ -7,6 +7,7 @@ import tensorflow as tf
 from official.serving import saved_model
 from official.serving.signatures import table
 from official.utils import paths
+from official.utils.errors import UserError
 from tests.official import test_export
 
 IDS = [[2, 7, 9, 3], [2, 8, 3, 0]]
@@ -120,3 +121,10 @@ def test_the_largest_size_of_a_text_by_default(tmp_path, monkeypatch, most, refu
     text = tf.constant([" " * 1_000_001])
     with pytest.raises(tf.errors.InvalidArgumentError) if refused else contextlib.nullcontext():
         given["single"](text)
+
+
+def test_a_negative_size_is_refused(tmp_path):
+    test_export.make(tmp_path / "model", "classification")
+    with pytest.raises(UserError, match="--max_bytes=-1: must be at least 0"):
+        saved_model.export(tmp_path / "model", tmp_path / "saved", max_bytes=-1)
+    assert not (tmp_path / "saved").exists()
