@@ -233,7 +233,8 @@ def _problem(
 ) -> str | None:
     """What is wrong with the end of a command, and with what it has written."""
     if status == 0:
-        unlike = [name for name in whole if actual.get(name) != whole[name]]
+        names = sorted({*whole, *actual})
+        unlike = [name for name in names if actual.get(name) != whole.get(name)]
         return f"status 0, and other bytes in {', '.join(unlike)}" if unlike else None
     if status != 2 or "Traceback" in output:
         return f"status {status}: {output[-400:]}"

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.torture import (
+    changes,
     configs,
     disk,
     flips,
@@ -405,3 +406,51 @@ def test_builds(materials, monkeypatch):
     assert outcome.done == 1 and not outcome.failures
     part._whole["bert"][0]["manifest.json"] = "another"
     assert part.run(4).failures == ["bert: other bytes than those of a build that nobody killed"]
+
+
+READER = """
+import os, sys, time
+kind, file, out = sys.argv[1:]
+with open(file) as opened:
+    before = opened.read()
+    for _ in range(20):  # in the middle of which the file is changed
+        time.sleep(0.05)
+changed = not os.path.exists(file) or open(file).read() != before
+if changed and kind == "refuses":
+    sys.exit(print(f"error: {file} has changed") or 2)
+if changed and kind == "names nothing":
+    sys.exit(print("error: something has changed") or 2)
+os.mkdir(out)
+open(f"{out}/a", "w").write("less" if changed and kind == "reads less" else before)
+if changed and kind == "leaves more":
+    open(f"{out}/b", "w")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended"),
+    [
+        ("refuses", "refused"),
+        ("reads all", "whole"),
+        ("names nothing", "the file is not named"),
+        ("reads less", "other bytes in out/a"),
+        ("leaves more", "other bytes in out/b"),
+    ],
+)
+def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, kind, ended):
+    (tmp_path / "reader_of_a_file.py").write_text(READER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def make(folder):
+        file = folder / "text.txt"
+        file.write_text("text\n" * 100)
+        return ["reader_of_a_file", kind, str(file), "OUT"], file
+
+    part = changes.Changes(0, materials=None, made=lambda materials: {"reader": make})
+    outcome = part.run(0)
+    assert outcome.done == 1
+    if ended in ("refused", "whole"):
+        assert dict(outcome.kinds) == {ended: 1}
+        assert outcome.failures == []
+    else:
+        assert ended in outcome.failures[0]
