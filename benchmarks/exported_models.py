@@ -30,7 +30,7 @@ from benchmarks import environments
 from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import litert, onnx, saved_model
+from official.serving.export import litert, onnx, saved_model
 from official.utils.errors import UserError
 
 TOLERANCE = 1e-5

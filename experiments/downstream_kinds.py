@@ -329,7 +329,9 @@ def span_task(run: Run, learn: bool) -> list[dict]:
         if no_answers:
             files.append(f"--null_odds={folder / 'null_odds.json'}")
         command = [f"--data={run.shards.resolve()}", *files]
-        return printed_metrics(run.command("official.score_answers", *command, counted=counted))
+        return printed_metrics(
+            run.command("official.commands.score_answers", *command, counted=counted)
+        )
 
     def write(name: str, answers: Mapping[str, str], odds: Mapping[str, float]) -> Path:
         folder = run.folder.resolve() / name
@@ -362,7 +364,9 @@ def ranking_task(run: Run, learn: bool) -> list[dict]:
 
     def score(path: Path, counted: bool = False) -> Metrics:
         command = [f"--qrels={data / 'qrels'}", f"--run={path}"]
-        return printed_metrics(run.command("official.score_run", *command, counted=counted))
+        return printed_metrics(
+            run.command("official.commands.score_run", *command, counted=counted)
+        )
 
     ours = score(run.predict("test", "test.run"), counted=True) if learn else {}
     bm25 = score(data / "test.run")

@@ -65,7 +65,7 @@ class Size:
       config: a pretraining config: a published name, or a path relative to the page.
       steps: updates.
       tokens: tokens read, padding included: batches times their length.
-      flops: floating-point operations of training, as `official.parameters` counts them.
+      flops: floating-point operations of training, as `official.commands.parameters` counts them.
       text: the share of the text that is read: the documents at its beginning.
       vocab_size: of the vocabulary; None = that of the page.
       seeds: the number of runs of each variant. Their seeds are 0, 1, ...

@@ -14,8 +14,8 @@ if typing.TYPE_CHECKING:
     from official.conversion.run import convert
     from official.evaluation.run import evaluate, predict
     from official.fine_tuning import finetune, finetune_pairs, finetune_questions, finetune_tags
-    from official.serving.exports import export
-    from official.serving.keras_text import keras_encoder
+    from official.keras_layers.text import keras_encoder
+    from official.serving.export.exports import export
     from official.serving.loaded_model import load
     from official.training.run import train
     from official.utils.errors import UserError
@@ -41,12 +41,12 @@ _MODULES = {
     "UserError": "official.utils.errors",
     "convert": "official.conversion.run",
     "evaluate": "official.evaluation.run",
-    "export": "official.serving.exports",
+    "export": "official.serving.export.exports",
     "finetune": "official.fine_tuning",
     "finetune_pairs": "official.fine_tuning",
     "finetune_questions": "official.fine_tuning",
     "finetune_tags": "official.fine_tuning",
-    "keras_encoder": "official.serving.keras_text",
+    "keras_encoder": "official.keras_layers.text",
     "load": "official.serving.loaded_model",
     "predict": "official.evaluation.run",
     "train": "official.training.run",

@@ -69,7 +69,7 @@ for name in {list(OPTIONAL)}:
 from official import main, training, serving, evaluation, export
 from official.evaluation import evaluator, rows, run, tags
 from tfrecords_tools import build_shards, build_task_shards
-import official.score_run as command
+import official.commands.score_run as command
 sys.argv = ["score_run", "--qrels={qrels}", "--run={run}", "--metrics=mrr"]
 command.run()
 """

@@ -41,9 +41,9 @@ def serve(settings: dict, generate: Callable[[np.ndarray, int, int], np.ndarray]
 def ours(settings: dict) -> None:
     """Our side: a model folder, as `official.load` generates with it."""
     from official.saving import model_folder
-    from official.serving.generation_settings import Settings
-    from official.serving.generator import Generator
-    from official.serving.served_model import ServedModel
+    from official.saving.generation_settings import Settings
+    from official.saving.served_model import ServedModel
+    from official.serving.generation.generator import Generator
 
     folder = f"{settings['folder']}/converted"
     config, tokenizer, model = model_folder.restore(folder, precision=settings["precision"])

@@ -110,8 +110,8 @@ def commands(materials: Materials) -> dict[str, Callable[[Path], tuple[list[str]
             f"--model_dir={materials.tuned()}", "--output=OUT.tsv",
         ),
         "teacher_outputs": of_shards(
-            "official.teacher_outputs", f"--teacher={materials.tuned()}", "--split=validation",
-            "--output=OUT",
+            "official.commands.teacher_outputs", f"--teacher={materials.tuned()}",
+            "--split=validation", "--output=OUT",
         ),
     }  # fmt: skip
 

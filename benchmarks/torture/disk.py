@@ -80,7 +80,7 @@ def commands(materials: Materials) -> dict[str, Callable[[], list[str]]]:
             f"--model_dir={materials.tuned()}", "--submission=OUT",
         ],
         "submission": lambda: [
-            "official.submission", f"--input={materials.submission()}", "--output=OUT.zip",
+            "official.commands.submission", f"--input={materials.submission()}", "--output=OUT.zip",
         ],
         "convert to Hugging Face": lambda: [
             "official.convert", "--target=hf", f"--input={materials.tuned()}", "--output=OUT",

@@ -315,7 +315,7 @@ def _export_served(tokenizer: Path, objective: str, output: Path) -> None:
     from official import config as configs
     from official import tokenizers
     from official.saving import checkpoints, model_folder
-    from official.serving import saved_model
+    from official.serving.export import saved_model
 
     loaded = tokenizers.load(tokenizer)
     config = configs.from_dict(

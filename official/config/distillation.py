@@ -34,8 +34,8 @@ class DistillationConfig(ObjectiveConfig):
       teachers: model folders. Several teachers teach the mean of their probabilities, or of
         their outputs; layers are matched with one teacher only.
       checkpoint: the checkpoint of the teachers: `best`, `last`, a step or a path.
-      cache: a folder of `official.teacher_outputs` with the outputs of the teachers for the
-        shards. The teachers then do not run. "" = they run in each step.
+      cache: a folder of `official.commands.teacher_outputs` with the outputs of the teachers for
+        the shards. The teachers then do not run. "" = they run in each step.
       head: the objective whose outputs are matched: its type, or its task if there are several.
         "" = the only one.
       temperature: T, which divides the outputs of both before the softmax.

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from official.serving.generation_settings import GenerationDefaults, Settings
+from official.saving.generation_settings import GenerationDefaults, Settings
 from official.tokenizers import Tokenizer
 from official.utils import json_files, strict
 from official.utils.errors import UserError

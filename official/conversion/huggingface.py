@@ -45,9 +45,7 @@ from official.conversion.heads import name_of
 from official.conversion.system import System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
-from official.saving import derived_models, model_folder
-from official.serving import generation_settings, text_vectors
-from official.serving.generator import ends
+from official.saving import derived_models, generation_settings, model_folder, text_vectors
 from official.tokenizers import file_formats
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
@@ -295,7 +293,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             dense = learnt.kept_projection
     length = (embedding and embedding.max_length) or model_folder.max_length(model_dir, config)
     continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
-    start_id = ends(config, tokenizer)[0] if continues else None
+    start_id = generation_settings.ends(config, tokenizer)[0] if continues else None
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:
             sentence_transformers.write(

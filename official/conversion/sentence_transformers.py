@@ -21,8 +21,8 @@ import safetensors.numpy
 from official.config.parts import EncoderConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.conversion.weight_files import SAFETENSORS, Weights
-from official.serving import search
-from official.serving.text_vectors import EmbeddingSettings
+from official.saving import text_vectors
+from official.saving.text_vectors import EmbeddingSettings
 from official.tokenizers import folder_keys
 from official.utils import json_files, strict
 from official.utils.errors import UserError
@@ -229,7 +229,9 @@ def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
     """Returns the prompts with those of the texts of a search under their names there."""
     prompts = dict(settings.prompts)
     if prompts:
-        prompts |= {kind: settings.prompt(search.prompt_of(kind, settings)) for kind in _KINDS}
+        prompts |= {
+            kind: settings.prompt(text_vectors.prompt_of(kind, settings)) for kind in _KINDS
+        }
     return prompts
 
 

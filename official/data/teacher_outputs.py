@@ -82,7 +82,7 @@ def read(
     if known is None:
         raise UserError(
             f"{objective.cache}: has outputs of {', '.join(record.splits)}, not of {split}: make "
-            f"them with official.teacher_outputs --split={split}"
+            f"them with official.commands.teacher_outputs --split={split}"
         )
     outputs = teacher_outputs.read(objective.cache, record, split, fingerprint)
     if outputs.ndim != 3 or len(outputs) != count:

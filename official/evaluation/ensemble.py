@@ -1,4 +1,4 @@
-"""Evaluates the mean of several models and writes its predictions: `official.ensemble`.
+"""Evaluates the mean of several models and writes its predictions: `official.commands.ensemble`.
 
 Each member reads shards that were made with its own tokenizer, one model at a time, and the outputs
 are matched by the numbers of the rows. Members that read windows, of spans and of tags, read the

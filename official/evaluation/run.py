@@ -183,7 +183,7 @@ def write_predictions(
 
 
 def write_submission(evaluator: Predictor, source: ShardDataset, folder: str | os.PathLike) -> None:
-    """Writes the predictions of a split in the format of GLUE: see `official.submission`.
+    """Writes the predictions of a split in the format of GLUE: see `official.commands.submission`.
 
     Args:
       evaluator: the evaluator of the model, or of an ensemble. All workers call this function, the

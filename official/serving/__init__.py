@@ -5,6 +5,3 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 
 # What computes the vectors of texts.
 RUNTIMES = ("tensorflow", "litert")
-
-# The rules of beam search for lengths and scores: see `official.serving.beam_search`.
-LENGTH_RULES = ("t5", "huggingface")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.serving.mask_filler import MaskFiller
+from official.serving.generation.mask_filler import MaskFiller
 from official.serving.word_neighbors import WordNeighbors, is_word
 from official.tasks.text_rows import Rows
 from official.tokenizers import text_words

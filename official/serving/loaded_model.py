@@ -10,25 +10,19 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from official.saving import model_folder, task_file
-from official.serving import (
-    PRECISIONS,
-    RUNTIMES,
-    generation_settings,
-    int8,
-    litert,
-    mask_filler,
-    search,
-    served_model,
-    text_vectors,
-)
-from official.serving.embedder import Embedder, TokenVectors
-from official.serving.generation_settings import Settings
-from official.serving.generator import Generator
-from official.serving.mteb_encoder import MTEBEncoder
-from official.serving.precision import round_weights
+from official.saving import generation_settings, model_folder, served_model, task_file, text_vectors
+from official.saving.generation_settings import Settings
+from official.saving.served_model import ServedModel
+from official.serving import PRECISIONS, RUNTIMES
+from official.serving.compute import int8
+from official.serving.compute.precision import round_weights
+from official.serving.export import litert
+from official.serving.generation import mask_filler
+from official.serving.generation.generator import Generator
 from official.serving.predictor import Predictor
-from official.serving.served_model import ServedModel
+from official.serving.vectors import search
+from official.serving.vectors.embedder import Embedder, TokenVectors
+from official.serving.vectors.mteb_encoder import MTEBEncoder
 from official.utils.errors import UserError
 from official.utils.progress import Report
 
@@ -237,7 +231,7 @@ class LoadedModel(Predictor):
           task: a task of `generation.json` of the model folder, such as `summarization`, with its
             settings and the prefix of its texts; None = the settings for all tasks.
           report: is called with lines of progress; None = there are none.
-          **settings: those of `official.serving.generation_settings.Settings`, in place of the
+          **settings: those of `official.saving.generation_settings.Settings`, in place of the
             folder's. A causal LM of fewer than 128 positions writes half of them by default.
 
         Returns:
@@ -280,7 +274,7 @@ def load(
       model_dir: a model folder of a training run or of `official.convert`.
       checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
       precision: `float32`, `bfloat16` or `int8`, as an export computes
-        (`official.serving.precision`). For `float32` the process computes without TF32.
+        (`official.serving.compute.precision`). For `float32` the process computes without TF32.
       runtime: `litert` computes vectors (`encode`, `tokens`, `search`, `for_mteb`) with LiteRT, on
         CPUs alone, in float32 or int8, and everything else in float32 with TensorFlow. It is
         converted when it is first used, which takes seconds.

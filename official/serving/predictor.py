@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
-from official.serving import served_model
-from official.serving.precision import Weights
-from official.serving.served_model import ServedModel
+from official.saving import served_model
+from official.saving.served_model import ServedModel
+from official.serving.compute.precision import Weights
 from official.serving.signatures.candidates import BLANK
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of

@@ -6,8 +6,8 @@ Shapes: N pairs of a query and a document.
 import os
 from collections.abc import Mapping
 
-from official.serving import search
 from official.serving.predictor import Predictor
+from official.serving.vectors import search
 from official.tasks import text_files, trec
 from official.utils import atomic
 from official.utils.errors import UserError

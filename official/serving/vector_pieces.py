@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import official.tokenizers.loading  # noqa: F401  (the workers' models need it)
 from official.tasks import text_files
 from official.utils import atomic, json_files, parallel, paths
 from official.utils.batched import batched
@@ -35,8 +36,8 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 
 if TYPE_CHECKING:
-    from official.serving.embedder import Embedder
-    from official.serving.text_vectors import EmbeddingSettings
+    from official.saving.text_vectors import EmbeddingSettings
+    from official.serving.vectors.embedder import Embedder
 
 FORMATS = ("npy", "parquet")
 SIZE = 16_384  # texts of a piece
@@ -119,7 +120,7 @@ class Writer:
 
     def __call__(self, piece: Piece) -> tuple[int, int]:
         """Writes a piece; returns the number of its texts, and of those that were cut."""
-        from official.serving import embedder
+        from official.serving.vectors import embedder
 
         cut = self.embedder.cut
         blocks = (

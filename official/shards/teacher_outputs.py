@@ -16,7 +16,7 @@ from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 
 FILE = "teachers.json"
-_ADVICE = "make it again with official.teacher_outputs"
+_ADVICE = "make it again with official.commands.teacher_outputs"
 
 
 @dataclasses.dataclass(frozen=True)

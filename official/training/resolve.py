@@ -147,7 +147,7 @@ def _with_vocabulary(config: ResolvedConfig, folder: AnyPath, data: Opened) -> R
             f"{data.folder} was made with another tokenizer ({ours.fingerprint[:16]}…) than that "
             f"of --init, {folder} ({known.fingerprint[:16]}…), and lacks pieces or rules of it: "
             f"make the shards again with --tokenizer={folder}, or give the model the vocabulary of "
-            "the shards: official.extend_vocabulary --tokenizer"
+            "the shards: official.commands.extend_vocabulary --tokenizer"
         )
     if config.recipe.init_weights == "run":
         raise UserError(

@@ -44,6 +44,7 @@ class Command:
         command if there is one. It is for the help: `main` checks them.
       topics: what the help groups the flags by; None = nothing.
       usage: the arguments. If there are others than flags, `main` gets them.
+      name: what stands after `python -m`; "" = the module of the command.
     """
 
     main: Callable[[list[str]], None]
@@ -51,6 +52,7 @@ class Command:
     required: Sequence[str] | Mapping[str, Sequence[str]] = ()
     topics: command_help.Topics | None = None
     usage: str = _FLAGS
+    name: str = ""
 
     def __call__(self) -> None:
         """Runs the command with the arguments of the process."""
@@ -72,7 +74,7 @@ class Command:
     def _help(self, defined: Sequence[flags.Flag]) -> command_help.Help:
         module = sys.modules[self.main.__module__]
         # Of `python -m`, __name__ is "__main__".
-        name = module.__spec__.name if module.__spec__ else module.__name__
+        name = self.name or (module.__spec__.name if module.__spec__ else module.__name__)
         required = self.required
         by_value = required if isinstance(required, Mapping) else {"": required}
         return command_help.make(

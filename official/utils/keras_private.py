@@ -23,7 +23,7 @@ def sublayers(
     """Returns the layers inside a layer, each once.
 
     `keras.Model.layers` exists for models only, and is not recursive. Serving looks for the affine
-    maps of an encoder, and `official.parameters` for the networks inside an objective.
+    maps of an encoder, and `official.commands.parameters` for the networks inside an objective.
 
     Args:
         layer: any layer.

@@ -48,7 +48,8 @@ class Pool:
         Args:
           workers: the number of processes.
           setup: is called once in each worker. Its module is imported once, by the process that the
-            workers are forked from, so workers start fast and share its memory.
+            workers are forked from, so workers start fast and share its memory. What workers need
+            is therefore imported at the top of that module.
         """
         start(setup.__module__)
         self._workers = workers

@@ -1,3 +1,3 @@
-"""The page of `official.playground`: forms for what models can do, and the results."""
+"""The page of `official.commands.playground`: forms for what models can do, and the results."""
 
 MAX_BYTES = 1_000_000  # of a form

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from official.plots import attention, figures
-from official.serving import generator, mask_filler, predictor
+from official.serving import predictor
+from official.serving.generation import generator, mask_filler
 from official.serving.loaded_model import LoadedModel
 from official.utils.errors import UserError
 from official.web.results import Cell, Picture, Result, Table, marked

@@ -15,9 +15,10 @@ from official.evaluation import squad_metrics
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
 from official.saving import model_folder, task_file
-from official.serving import length_groups, saved_model
-from official.serving.precision import Weights
-from official.serving.served_model import ServedModel
+from official.saving.served_model import ServedModel
+from official.serving.compute import length_groups
+from official.serving.compute.precision import Weights
+from official.serving.export import saved_model
 from official.serving.signatures import inputs, span_answer
 from official.shards import side_texts
 from official.training import resolve

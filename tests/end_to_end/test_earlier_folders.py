@@ -18,7 +18,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 import official
 from official import training
 from official.evaluation import run as evaluation
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.shards import shard_folder
 from tests import GOLDEN
 

@@ -10,7 +10,7 @@ import official
 from official import config as configs
 from official.evaluation import embeddings, rankings
 from official.saving import checkpoints, metrics_log, model_folder, task_file
-from official.serving import search
+from official.serving.vectors import search
 from official.tasks import beir, trec
 from official.utils.errors import UserError
 from tests import commands, embedding_tasks, small

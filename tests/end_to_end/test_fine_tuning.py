@@ -13,7 +13,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.training.trainer import Trainer
 from tests import commands, small
 from tests.streams import stream_folder

@@ -16,7 +16,7 @@ from official.evaluation import rankings
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import ROOT, commands

@@ -21,7 +21,7 @@ from official.evaluation import layer_states, run
 from official.evaluation import teacher_outputs as teachers
 from official.plots import curves, figures
 from official.saving import checkpoints, metrics_log
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.training import reporting
 from official.training.stop_signal import Stopped
 from official.utils import atomic, paths
@@ -255,7 +255,7 @@ def test_a_config_of_another_run_is_refused_there_too(task):
 
 
 def test_numpy_reads_vectors_from_remote_files(task):
-    from official.serving import embedder
+    from official.serving.vectors import embedder
 
     texts = texts_of(task)
     loaded = official.load(task / "model").embedder

@@ -8,7 +8,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 from official import config as configs
 from official import training
 from official.saving import checkpoints, metrics_log
-from official.serving import saved_model
+from official.serving.export import saved_model
 from tests import CONFIGS, commands, small, xla
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings

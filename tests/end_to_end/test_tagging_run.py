@@ -85,7 +85,8 @@ def test_from_words_to_entities(tmp_path):
         assert all(each["text"][start:end] == text for _, text, start, end in places)
         assert places == [(x.type, x.text, x.start, x.end) for x in entities]
     scored = commands.run(
-        "official.score_tags", f"--gold={tmp_path}/dev.jsonl", f"--predicted={tmp_path}/tags.jsonl",
+        "official.commands.score_tags", f"--gold={tmp_path}/dev.jsonl",
+        f"--predicted={tmp_path}/tags.jsonl",
         status=0,
     ).stdout  # fmt: skip
     assert f"{metrics['f1']:.6f}" in scored.splitlines()[1]

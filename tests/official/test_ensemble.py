@@ -13,7 +13,7 @@ from official.data import ShardDataset
 from official.evaluation import ensemble
 from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints, model_folder, named_arrays, task_file
-from official.serving import ensemble as served_ensemble
+from official.serving.export import ensemble as served_ensemble
 from official.serving.signatures import table
 from official.shards import manifest, side_texts
 from official.tasks import trec
@@ -141,7 +141,7 @@ def test_metrics_and_a_submission_of_the_mean_of_probabilities(two, tmp_path):
     right = np.mean([a == row[2] for a, row in zip(chosen, two["rows"], strict=True)])
     flags = [f"--model_dir={folder}" for folder in given[0]]
     flags += [f"--data={folder}" for folder in given[1]]
-    said = commands.run("official.ensemble", "--mode=eval", *flags, status=0).stdout
+    said = commands.run("official.commands.ensemble", "--mode=eval", *flags, status=0).stdout
     assert said.startswith(f"{'accuracy':24} {right:.6f}  members: ")
     ensemble.predict(*given, tmp_path / "glue", submission=True)  # of the test split
     answers = [f"{i}\t{label}" for i, label in enumerate(chosen)]
@@ -152,7 +152,7 @@ def test_metrics_and_a_submission_of_the_mean_of_probabilities(two, tmp_path):
 def test_the_server_answers_what_predict_writes(two, tmp_path):
     flags = [f"--model_dir={folder}" for folder in two["folders"]]
     data = [f"--data={folder}" for folder in two["shards"]]
-    run = lambda *more: commands.run("official.ensemble", *flags, *more, status=0)  # noqa: E731
+    run = lambda *more: commands.run("official.commands.ensemble", *flags, *more, status=0)  # noqa: E731
     said = run("--mode=predict", *data, f"--output={tmp_path}/out.tsv").stdout
     assert said == f"wrote {tmp_path}/out.tsv\n"
     said = run("--mode=export", f"--output={tmp_path}/saved").stdout
@@ -224,7 +224,7 @@ def test_flags_of_other_modes_are_refused(two):
         (["--mode=predict"], "--data is missing (--mode=predict)"),
         (["--mode=predict", "--data=x"], "give either --output=FILE or --submission=FOLDER"),
     ):
-        assert message in commands.run("official.ensemble", *flags, *more, status=2).stderr
+        assert message in commands.run("official.commands.ensemble", *flags, *more, status=2).stderr
 
 
 @pytest.mark.slow

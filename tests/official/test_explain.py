@@ -16,7 +16,7 @@ CITY = "New York is a city"
 
 
 def command(*options):
-    done = commands.run("official.explain", *options)
+    done = commands.run("official.commands.explain", *options)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -13,7 +13,8 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
 from official.config.objectives import GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import loaded_model, saved_model
+from official.serving import loaded_model
+from official.serving.export import saved_model
 from official.utils.errors import UserError
 from tests import ROOT, commands
 

@@ -10,7 +10,8 @@ import zstandard
 from pyarrow import parquet
 
 import official
-from official import extend_vocabulary, tokenizers
+from official import tokenizers
+from official.commands import extend_vocabulary
 from official.modeling.layers import embeddings
 from official.saving import derived_models, model_folder
 from official.tokenizers import extension
@@ -170,7 +171,9 @@ def test_the_command(tmp_path):
     model_folder.write_new(config, tokenizer, variables, tmp_path / "model")
     (tmp_path / "words.txt").write_text("bada\nbadadi\nba\nnot\n")
     flags = [f"--model_dir={tmp_path / 'model'}", f"--output={tmp_path / 'grown'}"]
-    done = commands.run("official.extend_vocabulary", *flags, f"--words={tmp_path / 'words.txt'}")
+    done = commands.run(
+        "official.commands.extend_vocabulary", *flags, f"--words={tmp_path / 'words.txt'}"
+    )
     assert done.returncode == 0, done.stderr
     # `not` was unknown, which is one piece.
     assert "3 words are one piece each, and were 2.00 on average: 3 new pieces" in done.stdout
@@ -191,7 +194,7 @@ def test_the_command(tmp_path):
     np.testing.assert_allclose(new[..., :125], old, atol=1e-5)
     pieces = tokenizer.encode(["bada"])[0]
     np.testing.assert_allclose(new[..., 125], old[..., pieces].mean(-1), atol=1e-5)
-    done = commands.run("official.extend_vocabulary", *flags, "--words=x", "--text=y")
+    done = commands.run("official.commands.extend_vocabulary", *flags, "--words=x", "--text=y")
     assert done.returncode and "give one of --words=FILE" in done.stderr
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from official import config as configs
-from official import parameters
+from official.commands import parameters
 from official.config.encoders import TransformerConfig
 from official.modeling import weight_counts
 from official.utils.errors import UserError
@@ -131,7 +131,7 @@ def test_the_sum_is_that_of_the_weights_of_a_model():
 
 
 def run(*arguments):
-    return commands.run("official.parameters", *arguments)
+    return commands.run("official.commands.parameters", *arguments)
 
 
 @pytest.mark.slow
@@ -170,7 +170,9 @@ def test_a_vocabulary_size_for_a_config_that_has_none(flags, capsys):
 
 
 def test_errors(flags):
-    with pytest.raises(UserError, match="name configs: python -m official.parameters CONFIG"):
+    with pytest.raises(
+        UserError, match="name configs: python -m official.commands.parameters CONFIG"
+    ):
         parameters.main([""])
     sst2 = str(PRETRAIN.parent / "finetune" / "sst2.yaml")
     with pytest.raises(UserError, match="sst2.yaml: encoder: the config has none"):

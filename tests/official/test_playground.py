@@ -27,13 +27,15 @@ def page(folders):
     """The address of the page of two models. Its command ends without a word after Ctrl-C."""
     pytest.importorskip("flask", reason="Flask (requirements-dev.txt) is not installed")
     names = ",".join(map(str, folders))
-    command = commands.Command("official.playground", f"--model_dir={names}", "--port=0")
+    command = commands.Command("official.commands.playground", f"--model_dir={names}", "--port=0")
     command.wait_for("(Ctrl-C ends)")
     [(address, port)] = re.findall(
         r"^(http://127\.0\.0\.1:(\d+)) \(Ctrl-C ends\)\n$", command.output()
     )
     yield address
-    taken = commands.run("official.playground", f"--model_dir={folders[0]}", f"--port={port}")
+    taken = commands.run(
+        "official.commands.playground", f"--model_dir={folders[0]}", f"--port={port}"
+    )
     command.interrupt()
     assert command.wait() == 0
     assert command.stderr.read_text() == "".join(f"loading {folder}\n" for folder in folders)
@@ -99,8 +101,8 @@ def test_without_the_extra_the_command_says_what_is_missing(tmp_path):
 import sys
 sys.modules["flask"] = None
 sys.argv = ["playground", "--model_dir={tmp_path}"]
-import official.playground
-official.playground.run()
+import official.commands.playground
+official.commands.playground.run()
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (

@@ -70,7 +70,7 @@ def test_errors(shards, tmp_path):
 @pytest.mark.slow
 def test_the_command_line(shards, tmp_path):
     path = write(tmp_path / "a.json", {q.id: q.answers[0] for q in asked(shards[0])})
-    command = ["official.score_answers", f"--data={shards[0]}"]
+    command = ["official.commands.score_answers", f"--data={shards[0]}"]
     done = commands.run(*command, f"--answers={path}")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == [

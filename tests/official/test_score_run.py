@@ -34,7 +34,7 @@ def test_a_run_of_other_queries(folder):
 @pytest.mark.slow
 def test_the_command_line(folder):
     def run(*arguments):
-        return commands.run("official.score_run", *arguments)
+        return commands.run("official.commands.score_run", *arguments)
 
     done = run(f"--qrels={folder / 'qrels'}", f"--run={folder / 'run'}", "--metrics=mrr")
     assert done.stdout.split() == ["queries", "2", "mrr", "0.750000"], done.stderr

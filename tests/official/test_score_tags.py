@@ -91,7 +91,7 @@ def test_columns_of_one_file(tmp_path):
 @pytest.mark.slow
 def test_the_command_line(tmp_path):
     (tmp_path / "a.conll").write_text("a B-X\nb O\n")
-    command = ["official.score_tags", f"--gold={tmp_path}/a.conll"]
+    command = ["official.commands.score_tags", f"--gold={tmp_path}/a.conll"]
     said = commands.run(*command, f"--predicted={tmp_path}/a.conll", status=0).stdout
     assert said.splitlines()[0].split() == ["texts", "1"]
     assert dict(map(str.split, said.splitlines()))["surface_f1"] == "1.000000"

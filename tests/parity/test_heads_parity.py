@@ -14,7 +14,7 @@ import tensorflow as tf
 import official
 from official.conversion import converted_model, huggingface
 from official.saving import model_folder
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.utils import json_files
 from tests.official.conversion import systems
 

@@ -10,7 +10,7 @@ from scipy import stats
 import official
 from official.conversion import converted_model, huggingface
 from official.evaluation import rankings
-from official.serving import search
+from official.serving.vectors import search
 from official.tasks import beir, trec
 from tests import GOLDEN
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from official.conversion import converted_model, huggingface
 from official.saving import model_folder
-from official.serving import generator
+from official.serving.generation import generator
 from official.tokenizers import pair_packing
 from tests import GOLDEN
 from tests.official.conversion import systems

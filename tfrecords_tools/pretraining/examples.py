@@ -21,6 +21,7 @@ import tensorflow as tf
 from official import config, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.shards import example_bytes, stored_arrays
+from official.tokenizers import loading
 from official.utils import host_seeding, parallel, paths, seeding
 from tfrecords_tools.pretraining import (
     bin_packing,
@@ -325,7 +326,7 @@ def _positions(flags: np.ndarray, row_splits: np.ndarray) -> example_bytes.Colum
 
 @functools.lru_cache(maxsize=1)
 def _tools(settings: Settings) -> _Tools:
-    tokenizer = tokenizers.load(settings.tokenizer)
+    tokenizer = loading.load(settings.tokenizer)
     lexicons = [Lexicon(path, tokenizer) for _, path in settings.lexicons]
     mask = None if settings.corruption is None else _masker(settings, tokenizer)
     return _Tools(tokenizer, lexicons, mask)

@@ -20,10 +20,9 @@ from typing import IO, Any, Self, TypeVar
 
 import numpy as np
 
-from official import tokenizers
 from official.shards import features, manifest
 from official.shards.manifest import SplitTotals
-from official.tokenizers import Tokenizer
+from official.tokenizers import Tokenizer, loading
 from official.utils import host_seeding, parallel, paths
 from official.utils.batched import batched
 from official.utils.paths import AnyPath
@@ -245,7 +244,7 @@ class _Shared:
 @functools.lru_cache(maxsize=1)
 def _load(folder: str, fingerprint: str) -> _Shared:
     del fingerprint  # Another tokenizer may have had the same folder before.
-    return _Shared(folder, tokenizers.load(folder))
+    return _Shared(folder, loading.load(folder))
 
 
 def _call(

@@ -70,8 +70,9 @@ class Context:
         compiler: compiles functions of `one_pass`; takes and returns a function of tensors. None =
             they are not compiled.
         write_slots: takes the place of `write_slots`, which copies all slots on TensorFlow.
-            `official.serving.token_choice` has a function that does not. None = no other function.
-        missing_bias: takes the place of `missing_bias`. `official.serving.saved_model` has a
+            `official.serving.generation.token_choice` has a function that does not. None = no other
+            function.
+        missing_bias: takes the place of `missing_bias`. `official.serving.export.saved_model` has a
             function that returns zeros. None = no other function.
     """
 

@@ -9,7 +9,7 @@ Shapes: B candidates, T tokens of the longest sentence, P tokens of the longest 
 import tensorflow as tf
 
 from official.data.fields import candidate_fields
-from official.serving import length_groups
+from official.serving.compute import length_groups
 from official.serving.signatures import inputs
 from official.serving.signatures.ranking import Score, of_texts
 from official.shards.features import NO_CANDIDATE

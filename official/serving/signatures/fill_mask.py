@@ -1,7 +1,7 @@
 """`fill_mask` and `fill_mask_tokens`: the most probable tokens at the masks of texts.
 
 They are beside the signatures of the encoder if the model has a masked LM and a mask token (see
-`official.serving.mask_filler`). LiteRT has `fill_mask_tokens` alone.
+`official.serving.generation.mask_filler`). LiteRT has `fill_mask_tokens` alone.
 
 Shapes: B texts, T tokens of the longest one, P masks of the text that has the most, K tokens for
 each mask.

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from official.serving import generation_settings, token_choice
-from official.serving.generation_settings import Settings
-from official.serving.generator import Generator, PromptReader, Reader, beam_options
+from official.saving import generation_settings
+from official.saving.generation_settings import Settings
+from official.serving.generation import token_choice
+from official.serving.generation.generator import Generator, PromptReader, Reader, beam_options
 from official.serving.signatures import inputs
 from official.tokenizers.pair_forms import LEFT
 from official.utils import seeding

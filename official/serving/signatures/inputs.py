@@ -25,11 +25,11 @@ import tensorflow as tf
 
 from official.modeling.objectives import ensembles
 from official.modeling.objectives.base import Objective
-from official.serving import length_groups
-from official.serving.generation_settings import Settings
-from official.serving.mask_filler import MaskFiller
-from official.serving.precision import Weights
-from official.serving.served_model import ServedModel
+from official.saving.generation_settings import Settings
+from official.saving.served_model import ServedModel
+from official.serving.compute import length_groups
+from official.serving.compute.precision import Weights
+from official.serving.generation.mask_filler import MaskFiller
 from official.utils.errors import UserError
 
 Signature: TypeAlias = tf.types.experimental.PolymorphicFunction

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from official.serving import length_groups
+from official.serving.compute import length_groups
 from official.serving.signatures import inputs
 from official.tasks.choice_text import joined
 from official.tokenizers.pair_packing import pack

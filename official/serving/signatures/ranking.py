@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from official.data.fields import text_mask
-from official.serving import length_groups
+from official.serving.compute import length_groups
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import SpecialIds, pack, telling_apart
 

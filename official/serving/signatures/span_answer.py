@@ -1,7 +1,7 @@
 """`answer` and `tokens`: answers to questions from their contexts.
 
 A context of any length is cut into windows as in training, and the best span of all windows is the
-answer. Windows are scored in groups (see `official.serving.length_groups`), so memory does not
+answer. Windows are scored in groups (`official.serving.compute.length_groups`), so memory does not
 depend on the length of the context. The answer is the same as that of `--mode=predict`.
 
 Shapes: N questions, W windows of all questions, T tokens of the longest window.

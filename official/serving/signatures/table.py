@@ -24,7 +24,7 @@ import tensorflow as tf
 from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
-from official.serving import generator
+from official.serving.generation import generator
 from official.serving.signatures import fill_mask, generation, inputs, texts
 from official.tasks import kinds
 

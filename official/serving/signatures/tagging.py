@@ -2,7 +2,7 @@
 
 A text of any length is cut into windows, as in training, and every word gets the tag of the window
 in which it has the most context. Windows are scored in groups (see
-`official.serving.length_groups`).
+`official.serving.compute.length_groups`).
 
 `tag` takes raw text and splits it into words as the training data were split
 (`official.tokenizers.text_words`); offsets are in characters (code points). `tag_words` takes texts
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from official.data import fields
-from official.serving import length_groups
+from official.serving.compute import length_groups
 from official.serving.signatures import inputs
 from official.tasks import tags as tag_rules
 from official.tokenizers import offsets, pair_packing, text_words, windows

@@ -4,7 +4,7 @@
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C]. An
 encoder of characters has no `tokens` of ids. An encoder without a head, or with the objective
 `sentence_embedding`, also has `embed` and `embed_tokens`: one vector for each text, as
-`official.serving.text_vectors` makes it.
+`official.saving.text_vectors` makes it.
 
 An ELMo without a head, or with a layer mix, has the signatures of its module of TensorFlow Hub:
 
@@ -37,7 +37,7 @@ import tensorflow as tf
 from official.config.encoders import BilmConfig
 from official.modeling.layers import pooling
 from official.modeling.layers.kernels import accurate
-from official.serving import text_vectors
+from official.saving import text_vectors
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack_texts, pack_words
 from official.tokenizers.word_characters import Characters

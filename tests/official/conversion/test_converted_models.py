@@ -8,7 +8,7 @@ import pytest
 import official
 from official import tasks
 from official.conversion import converted_model, huggingface
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.serving.signatures import table as signature_table
 from official.tasks.kinds import KINDS
 from official.utils import json_files

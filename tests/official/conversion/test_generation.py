@@ -8,8 +8,8 @@ import pytest
 import official
 from official.conversion import converted_model, generation, huggingface
 from official.saving import model_folder
-from official.serving import saved_model
-from official.serving.generation_settings import GenerationDefaults, Settings
+from official.saving.generation_settings import GenerationDefaults, Settings
+from official.serving.export import saved_model
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 from tests.official.conversion import systems

@@ -10,9 +10,10 @@ import tensorflow as tf
 
 import official
 from official.conversion import converted_model, huggingface, sentence_transformers
-from official.saving import model_folder
-from official.serving import saved_model, search, text_vectors
+from official.saving import model_folder, text_vectors
+from official.serving.export import saved_model
 from official.serving.signatures import table
+from official.serving.vectors import search
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import GOLDEN, commands

@@ -15,7 +15,7 @@ from official.distribution import strategies
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
 from official.saving import task_file
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import choices, small

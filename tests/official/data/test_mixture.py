@@ -16,7 +16,7 @@ from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays, task_file
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError

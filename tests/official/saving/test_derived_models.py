@@ -7,8 +7,8 @@ import pytest
 
 import official
 from official import config as configs
-from official import students as command
 from official import tokenizers
+from official.commands import students as command
 from official.config.encoders import (
     Convolution,
     Disentangled,
@@ -258,7 +258,7 @@ def test_the_command_writes_a_model_folder(tmp_path, monkeypatch, capsys):
 def test_words_of_the_vocabulary_have_the_vectors_of_their_characters(tmp_path):
     folder = write(tmp_path / "model")
     commands.run(
-        "official.students", f"--teacher={folder}", "--word_table",
+        "official.commands.students", f"--teacher={folder}", "--word_table",
         f"--output={tmp_path}/faster", status=0,
     )  # fmt: skip
     whole, faster = official.load(folder), official.load(tmp_path / "faster")

@@ -7,7 +7,8 @@ import pytest
 from absl import flags
 
 from official import config as configs
-from official import enlarge, tokenizers
+from official import tokenizers
+from official.commands import enlarge
 from official.config.encoders import Convolution, Disentangled, TransformerConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.saving import checkpoints, larger_models, model_folder

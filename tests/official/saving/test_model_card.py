@@ -9,7 +9,7 @@ import official
 from official import config as configs
 from official.conversion import converted_model, huggingface
 from official.saving import checkpoints, model_card, model_folder
-from official.serving import saved_model
+from official.serving.export import saved_model
 from tests import GOLDEN
 from tests.official.test_fine_tuning import FAST, init, texts  # noqa: F401 - a fixture
 

@@ -9,9 +9,9 @@ from official import config as configs
 from official.config.objectives import CausalLMConfig, Seq2SeqLMConfig
 from official.conversion import gpt2, mapping
 from official.saving import model_folder, named_arrays
-from official.serving.generation_settings import Settings
-from official.serving.generator import Generator
-from official.serving.served_model import ServedModel
+from official.saving.generation_settings import Settings
+from official.saving.served_model import ServedModel
+from official.serving.generation.generator import Generator
 from tests import GOLDEN
 from tests.official.serving import t5_weights
 

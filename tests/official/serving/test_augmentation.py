@@ -10,10 +10,10 @@ from official import tokenizers
 from official.config import ResolvedConfig
 from official.conversion import converted_model, huggingface
 from official.modeling.model import Model
+from official.saving.served_model import ServedModel
 from official.serving import augmentation
 from official.serving.augmentation import Augmenter, Settings
-from official.serving.mask_filler import MaskFiller
-from official.serving.served_model import ServedModel
+from official.serving.generation.mask_filler import MaskFiller
 from official.serving.word_neighbors import WordNeighbors
 from official.tasks.text_rows import Rows
 from official.utils import host_seeding
@@ -219,7 +219,7 @@ def test_the_command(tmp_path):
     converted_model.write(huggingface.read(golden), folder)
     (tmp_path / "in.tsv").write_text("text\tlabel\nthe cat sat\t1\na dog ran on the mat\t0\n")
     done = commands.run(
-        "official.augment", f"--model_dir={folder}", f"--input={tmp_path / 'in.tsv'}",
+        "official.commands.augment", f"--model_dir={folder}", f"--input={tmp_path / 'in.tsv'}",
         "--columns=text", f"--output={output}", "--copies=5", "--candidates=3", status=0,
     )  # fmt: skip
     assert done.stdout.startswith(f"{output}: 2 rows and ")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import LENGTH_RULES, beam_search
-from official.serving.beam_search import Beams
+from official.serving import LENGTH_RULES
+from official.serving.generation import beam_search
+from official.serving.generation.beam_search import Beams
 
 START, END, PAD = 0, 1, 9
 VOCAB, LENGTH = 4, 4

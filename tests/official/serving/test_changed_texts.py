@@ -7,7 +7,8 @@ import pytest
 
 import official
 from official.conversion import converted_model, huggingface
-from official.serving import embedder, search, vector_pieces
+from official.serving import vector_pieces
+from official.serving.vectors import embedder, search
 from official.tasks import text_files
 from official.utils.errors import UserError
 from tests import GOLDEN, changed_files

@@ -10,8 +10,8 @@ import official
 from official import config as configs
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
-from official.serving import embedder
-from official.serving.text_vectors import EmbeddingSettings
+from official.saving.text_vectors import EmbeddingSettings
+from official.serving.vectors import embedder
 from official.utils.errors import UserError
 from tests import commands, small
 

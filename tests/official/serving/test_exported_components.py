@@ -12,7 +12,7 @@ import official
 from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import litert, onnx
+from official.serving.export import litert, onnx
 from official.tokenizers import pair_packing
 from tests.official.serving.test_predictor import BERT
 from tests.official.tokenizers.test_components import GOLDEN, write

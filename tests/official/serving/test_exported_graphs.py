@@ -34,7 +34,7 @@ from official.config.heads import (
 )
 from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLMConfig
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.serving.signatures import table
 from tests import commands, sentences
 from tests.official.serving.signatures.test_inputs import examples

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import exported_models
-from official.serving import litert, onnx, saved_model
+from official.serving.export import litert, onnx, saved_model
 
 # Values at which runtimes could differ: zeros of both signs, ties, tiny and large ones.
 EDGES = [-1e4, -3.5, -1.0, -0.0, 0.0, 1e-30, 0.5, 2.5, 2.5, 1e4]

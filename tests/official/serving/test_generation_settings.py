@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import generation_settings, token_choice
-from official.serving.generation_settings import Settings
-from official.serving.token_choice import Processors
+from official.saving import generation_settings
+from official.saving.generation_settings import Settings
+from official.serving.generation import token_choice
+from official.serving.generation.token_choice import Processors
 from official.utils.errors import UserError
 from tests.official.serving.generated import NEW, check, make, names_of, read, settings_of
 

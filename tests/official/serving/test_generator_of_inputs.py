@@ -15,10 +15,10 @@ from official.config.encoders import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
 from official.modeling import token_loop
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import saved_model
-from official.serving.generation_settings import Settings
-from official.serving.generator import Generator
-from official.serving.served_model import ServedModel
+from official.saving.generation_settings import Settings
+from official.saving.served_model import ServedModel
+from official.serving.export import saved_model
+from official.serving.generation.generator import Generator
 from official.tokenizers.pair_forms import PairForm
 from official.utils import seeding
 from official.utils.errors import UserError

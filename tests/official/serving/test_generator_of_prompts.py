@@ -16,10 +16,10 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfig
 from official.conversion import converted_model, huggingface
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import saved_model
-from official.serving.generation_settings import Settings
-from official.serving.generator import Generator, ends, padded
-from official.serving.served_model import ServedModel
+from official.saving.generation_settings import Settings
+from official.saving.served_model import ServedModel
+from official.serving.export import saved_model
+from official.serving.generation.generator import Generator, ends, padded
 from official.serving.signatures import table
 from official.utils import seeding
 from official.utils.errors import UserError

@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.saved_model import loader_impl
 
-from official.serving import graph_size
+from official.serving.export import graph_size
 
 
 class Module(tf.Module):

@@ -6,7 +6,7 @@ from official.modeling.layers import kernels
 from official.modeling.layers.block import FeedForward
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.linear import Linear
-from official.serving import int8
+from official.serving.compute import int8
 from official.utils.errors import UserError
 
 RNG = np.random.default_rng(0)

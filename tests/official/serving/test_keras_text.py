@@ -10,9 +10,9 @@ import tensorflow as tf
 
 import official
 from official import tokenizers
+from official.keras_layers.text import TextPreprocessor
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays
-from official.serving.keras_text import TextPreprocessor
 from official.utils.errors import UserError
 from tests import ROOT, small
 

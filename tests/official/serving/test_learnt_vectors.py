@@ -14,8 +14,8 @@ from official.config.heads import Mix
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.conversion import huggingface
 from official.modeling.model import Model
-from official.saving import model_folder
-from official.serving import saved_model, text_vectors
+from official.saving import model_folder, text_vectors
+from official.serving.export import saved_model
 from official.serving.signatures import table
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError

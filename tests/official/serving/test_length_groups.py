@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import length_groups
+from official.serving.compute import length_groups
 
 
 def batch_of(lengths, width, layout):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.modeling.layers import local_attention
-from official.serving import litert
+from official.serving.export import litert
 from official.utils import paths
 from official.utils.errors import UserError
 from tests import commands

@@ -13,10 +13,12 @@ import tensorflow as tf
 import official
 from official.conversion import converted_model, huggingface
 from official.modeling.encoders.inputs import encode
-from official.serving import first_call, litert, mask_filler, saved_model
-from official.serving.generation_settings import Settings
-from official.serving.generator import Generator
-from official.serving.mask_filler import MaskFiller
+from official.saving.generation_settings import Settings
+from official.serving.compute import first_call
+from official.serving.export import litert, saved_model
+from official.serving.generation import mask_filler
+from official.serving.generation.generator import Generator
+from official.serving.generation.mask_filler import MaskFiller
 from official.serving.signatures import table
 from official.utils.errors import UserError
 from tests import GOLDEN, commands, fill_masks

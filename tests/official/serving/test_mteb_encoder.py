@@ -10,8 +10,8 @@ from scipy.spatial import distance
 
 import official
 from official.conversion import converted_model, huggingface
-from official.serving import mteb_encoder
-from official.serving.text_vectors import EmbeddingSettings
+from official.saving.text_vectors import EmbeddingSettings
+from official.serving.vectors import mteb_encoder
 from tests import GOLDEN
 
 PROMPTS = {

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from official.serving import negatives, search
-from official.serving.negatives import Pairs, Settings
-from official.serving.text_vectors import EmbeddingSettings
+from official.saving.text_vectors import EmbeddingSettings
+from official.serving.vectors import negatives, search
+from official.serving.vectors.negatives import Pairs, Settings
 from official.tasks import beir, bm25
 from official.utils.errors import UserError
 from tests import commands, small
@@ -162,7 +162,8 @@ def test_the_command(tmp_path):
     (tmp_path / "more.txt").write_text("ba ba\n\nbe\ndi ba\n")
     output = tmp_path / "out.jsonl"
     options = [
-        "official.mine_negatives", f"--input={tmp_path}/pairs.tsv", "--columns=question,answer",
+        "official.commands.mine_negatives", f"--input={tmp_path}/pairs.tsv",
+        "--columns=question,answer",
         f"--output={output}", "--bm25",
     ]  # fmt: skip
     done = commands.run(*options, status=2)

@@ -20,7 +20,8 @@ from official.data import ShardDataset
 from official.evaluation.evaluator import Evaluator
 from official.evaluation.run import write_predictions
 from official.saving import checkpoints, model_folder, named_arrays, task_file
-from official.serving import length_groups, saved_model
+from official.serving.compute import length_groups
+from official.serving.export import saved_model
 from official.tasks import text_to_text, trec
 from tests import ROOT, squads
 from tests.official.test_export import GOLDEN, ask

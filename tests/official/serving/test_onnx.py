@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.modeling.layers import local_attention
-from official.serving import onnx as export
+from official.serving.export import onnx as export
 from official.utils.errors import UserError
 from tests import commands
 from tests.official.serving.test_litert import CLASSIFICATION, MODELS, batch, expected

@@ -16,7 +16,7 @@ import official
 from official import tokenizers
 from official.data import ShardDataset
 from official.saving import checkpoints
-from official.serving import litert, onnx, saved_model
+from official.serving.export import litert, onnx, saved_model
 from official.tokenizers import pair_packing
 from official.tokenizers.pair_forms import ONE, TWO
 from official.utils.errors import UserError

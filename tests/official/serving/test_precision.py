@@ -20,7 +20,8 @@ from official.config.encoders import (
 )
 from official.config.objectives import CausalLMConfig
 from official.saving import model_folder
-from official.serving import precision, saved_model
+from official.serving.compute import precision
+from official.serving.export import saved_model
 from official.utils.errors import UserError
 from tests import commands
 from tests.official import test_export

@@ -10,7 +10,7 @@ import official
 from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import precision
+from official.serving.compute import precision
 from official.serving.signatures import inputs, table
 from official.tokenizers.pair_packing import pack_arrays
 from official.utils.errors import UserError

@@ -14,10 +14,11 @@ from official.config import ResolvedConfig
 from official.conversion import converted_model, huggingface
 from official.evaluation import rankings
 from official.modeling.model import Model
-from official.serving import reranking, search
+from official.saving.served_model import ServedModel
+from official.saving.text_vectors import EmbeddingSettings
+from official.serving import reranking
 from official.serving.predictor import Predictor
-from official.serving.served_model import ServedModel
-from official.serving.text_vectors import EmbeddingSettings
+from official.serving.vectors import search
 from official.tasks import beir, trec
 from official.utils.errors import UserError
 from tests import GOLDEN, commands, small
@@ -182,7 +183,7 @@ def test_command(folder, tmp_path):
     best = {f"q{row + 1}": f"d{numbers[row, 0]}" for row in range(2)}
     (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} 1\n" for q, d in best.items()))
     given = [f"--qrels={tmp_path}/qrels", f"--run={run}", "--metrics=ndcg_10,mrr"]
-    done = commands.run("official.score_run", *given, status=0)
+    done = commands.run("official.commands.score_run", *given, status=0)
     assert done.stdout.split() == ["queries", "2", "ndcg_10", "1.000000", "mrr", "1.000000"]
     done = commands.run("official.main", *options, f"--output={tmp_path}/found.tsv", status=2)
     assert "TREC runs are written as .run: name such a file" in done.stderr

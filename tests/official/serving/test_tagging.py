@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.saving import checkpoints, named_arrays
-from official.serving import length_groups, saved_model
+from official.serving.compute import length_groups
+from official.serving.export import saved_model
 from official.serving.signatures import tagging
 from official.tasks import tags as tag_rules
 from official.tokenizers import (

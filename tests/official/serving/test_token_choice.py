@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.token_loop import likeliest
-from official.serving import generation_settings, token_choice
+from official.saving import generation_settings
+from official.serving.generation import token_choice
 from official.utils.errors import UserError
 from tests.official.conversion import systems
 

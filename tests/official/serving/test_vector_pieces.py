@@ -14,8 +14,9 @@ from pyarrow import parquet
 
 import official
 from official.conversion import converted_model, huggingface
-from official.serving import embedder, vector_pieces
+from official.serving import vector_pieces
 from official.serving.vector_pieces import Options
+from official.serving.vectors import embedder
 from official.utils import atomic
 from official.utils.errors import UserError
 from tests import GOLDEN, ROOT, commands

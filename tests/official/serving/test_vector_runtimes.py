@@ -9,9 +9,11 @@ import tensorflow as tf
 
 import official
 from official.config.sentence_embedding import Projection
-from official.serving import embedder, litert, saved_model, vector_pieces
-from official.serving.embedder import Embedder
+from official.serving import vector_pieces
+from official.serving.export import litert, saved_model
 from official.serving.signatures.inputs import TOKENS
+from official.serving.vectors import embedder
+from official.serving.vectors.embedder import Embedder
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import commands

@@ -14,7 +14,8 @@ from official.config.encoders import BilmConfig
 from official.config.heads import ClassificationConfig, Mix
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
-from official.serving import embedder, saved_model
+from official.serving.export import saved_model
+from official.serving.vectors import embedder
 from tests import sentences
 from tests.official.serving.test_odd_strings import ODD
 from tests.official.test_export import ask

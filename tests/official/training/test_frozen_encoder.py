@@ -15,7 +15,7 @@ from official.distribution import strategies
 from official.evaluation.run import predict
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, task_file
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.training import trainable
 from official.training.trainer import Trainer
 from official.utils.errors import UserError

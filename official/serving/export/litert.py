@@ -1,0 +1,171 @@
+"""Exports a model folder for LiteRT, a small runtime that needs no TensorFlow.
+
+The model has the signature `tokens` of a SavedModel, an encoder without a head also `embed_tokens`,
+and a masked LM `fill_mask_tokens`. Its tokenizer lies beside it. With int8 the converter stores
+each matrix as integers of 8 bits: of an affine map with a scale for each output channel, of the
+token table with one scale. The runtime rounds each row of the activations by itself, so the result
+for a row does not depend on other rows.
+
+A `Function` is converted and run here: `--runtime=litert`.
+"""
+
+import os
+import queue
+import re
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent import futures
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from official.modeling.layers import kernels
+from official.serving.compute.length_groups import FIELDS
+from official.serving.export import saved_model
+from official.utils import atomic
+from official.utils.errors import UserError
+
+FILE = "model.tflite"
+TOKENIZER = "tokenizer"
+PRECISIONS = ("float32", "int8")
+# A batch of more tokens leaves the caches of a core, and takes longer for each of them.
+POSITIONS = 512
+_NAME = "batch"
+_filters = threading.Lock()  # of warnings, which all threads share
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def export(
+    model_dir: str | os.PathLike,
+    output: str | os.PathLike,
+    checkpoint: str = "best",
+    max_length: int | None = None,
+    task: str | None = None,
+    precision: str = "float32",
+) -> int:
+    """Writes a folder with `model.tflite` and the tokenizer of the model.
+
+    The arguments are those of `saved_model.export`, and `precision` is one of `PRECISIONS`.
+
+    Returns:
+      The maximum length of the input.
+
+    Raises:
+      UserError: as in `saved_model.export`; the model has no signature `tokens`; the precision is
+        none of `PRECISIONS`; LiteRT lacks an operation of the model.
+    """
+    check(precision)
+    context, kept = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "litert")
+    server = tf.Module()
+    server.weights = context.weights.module
+    if context.filler is not None:
+        server.filler = context.filler.weights.module
+    with atomic.folder(output, FILE) as folder:
+        context.tokenizer.save(folder / TOKENIZER)
+        saved_model.write_labels(context, folder)
+        (folder / FILE).write_bytes(_converted(server, kept, precision, "format"))
+    return context.max_length
+
+
+def check(precision: str) -> None:
+    """Raises UserError if LiteRT does not compute in a precision."""
+    if precision not in PRECISIONS:
+        raise UserError(
+            f"--precision={precision}: LiteRT computes in {' or '.join(PRECISIONS)} on CPUs"
+        )
+
+
+class Function:
+    """A function of a batch of ids that LiteRT computes. Several threads may call it at a time.
+
+    Cores compute batches of their own faster than they share one: each call has one thread.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+        variables: Iterable[tf.Variable],
+        precision: str,
+    ):
+        """Converts the function.
+
+        Args:
+          function: from the fields `length_groups.FIELDS` of a batch, [B, T], to its outputs.
+          variables: those that the function reads.
+          precision: one of `PRECISIONS`.
+
+        Raises:
+          UserError: LiteRT lacks an operation of the function.
+        """
+        server = tf.Module()
+        server.weights = list(variables)
+        specs = [tf.TensorSpec([None, None], dtype, name) for name, dtype in FIELDS.items()]
+        signature = tf.function(
+            lambda *fields: function(dict(zip(FIELDS, fields, strict=True))),
+            input_signature=specs,
+            autograph=False,
+        )
+        self._content = _converted(server, {_NAME: signature}, precision, "runtime")
+        self._idle: queue.SimpleQueue[Callable] = queue.SimpleQueue()
+
+    def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+        """Computes the outputs of a batch."""
+        try:
+            run = self._idle.get_nowait()
+        except queue.Empty:
+            run = self._runner()
+        outputs = run(**{name: np.asarray(batch[name]) for name in FIELDS})
+        self._idle.put(run)
+        return outputs
+
+    def _runner(self) -> Callable[..., dict[str, np.ndarray]]:
+        """Returns what computes one batch at a time."""
+        with _filters, warnings.catch_warnings():
+            # It asks for the package `ai_edge_litert`, which has the same interpreter.
+            warnings.simplefilter("ignore")
+            interpreter = tf.lite.Interpreter(model_content=self._content, num_threads=1)
+        return interpreter.get_signature_runner(_NAME)
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yields `function(item)` for each item, in order, from as many threads as TensorFlow has."""
+    count = tf.config.threading.get_intra_op_parallelism_threads() or os.cpu_count()
+    with futures.ThreadPoolExecutor(count) as pool:
+        yield from pool.map(function, items)
+
+
+def _converted(server: tf.Module, signatures: dict[str, Any], precision: str, flag: str) -> bytes:
+    """Returns signatures as a file of LiteRT.
+
+    Args:
+      server: has the variables that they read.
+      signatures: the functions by name.
+      precision: one of `PRECISIONS`.
+      flag: the name of the flag for messages.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        with kernels.using(gradients=False):
+            tf.saved_model.save(server, folder, signatures=signatures)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[*signatures])
+        if precision == "int8":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        return _convert(converter, flag)
+
+
+def _convert(converter: tf.lite.TFLiteConverter, flag: str) -> bytes:
+    try:
+        return converter.convert()
+    except Exception as error:  # The class of the converter's error is private.
+        if type(error).__name__ != "ConverterError":
+            raise
+        # The message has the whole graph in it.
+        operations = ", ".join(sorted(set(re.findall(r"'tf\.(\w+)' op", str(error))))) or "none"
+        raise UserError(
+            f"--{flag}=litert: not supported for this model: TensorFlow's converter names the "
+            f"operations {operations}; remove --{flag}"
+        ) from None

@@ -1,0 +1,1 @@
+"""Texts that a model writes, and masks that it fills."""

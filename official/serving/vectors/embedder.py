@@ -1,0 +1,587 @@
+"""Vectors of texts and of their tokens from any layer of an encoder, and files of them.
+
+A bidirectional language model begins each text with a fresh state. ELMo's release keeps the state
+of both directions from one batch to the next, so that its vectors depend on what was read before
+(bilm-tf, `bilm/model.py`). `StateReader` does so from text to text.
+
+Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from official.config.encoders import BilmConfig
+from official.modeling.layers import kernels, pooling
+from official.modeling.objectives.base import Objective
+from official.saving import named_arrays, served_model, text_vectors
+from official.saving.served_model import ServedModel
+from official.saving.text_vectors import EmbeddingSettings
+from official.serving.compute import first_call
+from official.serving.export import litert
+from official.tokenizers.pair_packing import num_specials, pack, pack_words
+from official.tokenizers.word_characters import Characters
+from official.utils import atomic, paths
+from official.utils.batched import batched
+from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
+
+# In place of the number of a layer: all of them; of ELMo, the mix of a head or the mean.
+ALL, MIX = "all", "mix"
+STATES = ("fresh", "carry")
+CHUNK = 2048  # texts of a file that are sorted by length together
+# The numbers of the texts of a batch, and what is computed for them.
+_Batches = Iterator[tuple[np.ndarray, dict[str, Any]]]
+
+
+class TokenVectors(NamedTuple):
+    """The tokens of a text without special tokens.
+
+    Attributes:
+      pieces: the K vocabulary entries.
+      starts: int32 [K], the position of the first character of each token in the text.
+      ends: int32 [K], the position after the last character: `text[start:end]` is the token.
+      vectors: float32 [K, D], or [K, L + 1, D] for all layers.
+    """
+
+    pieces: list[str]
+    starts: np.ndarray
+    ends: np.ndarray
+    vectors: np.ndarray
+
+
+class StateReader:
+    """Reads texts one after another, each from the state that the one before it left.
+
+    Args:
+      source: a model with an encoder of the type `bilm`. A text longer than its `max_length` is
+        cut.
+
+    Raises:
+      UserError: the encoder has no state to carry.
+    """
+
+    def __init__(self, source: ServedModel):
+        encoder, tokenizer = source.config.encoder, source.tokenizer
+        if not isinstance(encoder, BilmConfig) or not isinstance(tokenizer, Characters):
+            raise UserError(
+                f"state: carry: not supported for {encoder.type}, only for bilm (ELMo); remove it"
+            )
+        head = text_vectors.head_of(source.model)
+        count, _, size = encoder.memory_shape  # 2 L, C + P
+        self._state = tf.zeros((1, count, 1, size))
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec(self._state.shape)],
+            autograph=False,
+        )
+        def read(words, state):
+            words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
+            batch = pack_words([words], tokenizer, source.max_length, encoder.layout)
+            encoded = source.model.encode({**batch, "memory": state}, output_all=True)
+            states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
+            mixed = text_vectors.mixed(encoded, head)[0]
+            return tf.cast(states, tf.float32), mixed, encoded["memory"]
+
+        self._read = read
+
+    def __call__(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reads a text.
+
+        Args:
+          words: its words in UTF-8.
+
+        Returns:
+          All layers, float32 [T, L + 1, D], and the vectors of `text_vectors.mixed`, float32
+          [T, D]; the marks are included.
+        """
+        states, mixed, self._state = self._read(tf.constant(words.tolist(), tf.string), self._state)
+        return states.numpy(), mixed.numpy()
+
+
+class Embedder:
+    """Computes vectors with the encoder of a model.
+
+    Args:
+      source: the model and its tokenizer.
+      lite: the precision in which LiteRT computes the vectors (`litert.PRECISIONS`); None =
+        TensorFlow computes them.
+
+    Attributes:
+      settings: the settings of the vectors of texts.
+      cut: the number of texts so far that were longer than `max_length`.
+      repeatable: whether each batch has the same bits whenever it is computed. By default the first
+        one may differ by rounding: see `first_call`.
+
+    Raises:
+      UserError: LiteRT has no such precision, or the encoder is an ELMo.
+    """
+
+    def __init__(self, source: ServedModel, lite: str | None = None):
+        self._source = source
+        self.config = source.config
+        self.tokenizer = source.tokenizer
+        self.model = source.model
+        self.max_length = source.max_length
+        self.settings = source.embedding
+        self.cut = 0
+        self.repeatable = False
+        self._lite = lite
+        self._graphs: dict[Hashable, Callable] = {}
+        self._split = first_call.split_with_offsets(source.tokenizer)
+        if lite is not None:
+            litert.check(lite)
+            if self._is_elmo:
+                raise UserError("--runtime=litert: not supported for bilm (ELMo); remove --runtime")
+
+    def texts(
+        self,
+        texts: Sequence[str],
+        settings: EmbeddingSettings | None = None,
+        layer: int | str | None = None,
+        batch_size: int = 32,
+        state: str | StateReader = "fresh",
+        prompt: str | None = None,
+        report: Report | None = None,
+    ) -> np.ndarray:
+        """Computes a vector for each text: see `loaded_model.LoadedModel.encode`.
+
+        A `state` that is a `StateReader` reads on from the texts that it has read.
+        `settings` of None are those of the model.
+
+        Returns:
+          float32 [number of texts, D], in the order of `texts`; with the layer 'all' [number of
+          texts, L + 1, D].
+
+        Raises:
+          UserError: as there.
+        """
+        settings = settings or self.settings
+        layer = self._number(self.default_layer if layer is None else layer)
+        self._check_settings(settings, layer)
+        before = settings.prompt(prompt)
+        reader = self._reader(state)
+        served_model.check_texts(texts, batch_size)
+        sequences = self._sequences([before + text for text in texts])
+        skipped = 0
+        if before and not settings.include_prompt:
+            (ids,) = self._sequences([before])
+            skipped = self._first + len(ids)
+        max_length = settings.max_length or self.max_length
+        vectors = np.zeros((len(sequences), *self.shape(layer, settings)), np.float32)
+        batches: _Batches
+        if reader is not None:
+            each = self._in_order(reader, sequences, layer)
+            batches = ((rows, self._vectors(read, settings, layer, skipped)) for rows, read in each)
+        else:
+            graph = self._graph(layer, max_length, settings, skipped)
+            batches = self._batches(graph, sequences, batch_size, max_length)
+        progress = Progress(len(sequences), report, unit="texts")
+        for rows, outputs in batches:
+            vectors[rows] = outputs["vectors"]
+            progress(len(rows))
+        return vectors
+
+    def checksum(self, settings: EmbeddingSettings) -> str:
+        """Returns the SHA-256 of all weights, of settings and of the precision."""
+        arrays = named_arrays.values(self.model.variables_by_path())
+        return named_arrays.digest(arrays, {**dataclasses.asdict(settings), "lite": self._lite})
+
+    def _check_settings(self, settings: EmbeddingSettings, layer: int | str) -> None:
+        """Raises UserError if the encoder does not have what the settings name."""
+        if "pooled" in settings.pooling and not self.config.encoder.pooler:
+            raise UserError("pooling: this encoder has no pooler: use mean")
+        if "pooled" in settings.pooling and layer != self._num_layers:
+            raise UserError(f"pooling: pooled: not supported for layer {layer}, only the last")
+        if settings.max_length is not None:
+            served_model.check_max_length(settings.max_length, self.config.encoder)
+
+    def _vectors(
+        self,
+        outputs: Mapping[str, tf.Tensor],
+        settings: EmbeddingSettings,
+        layer: int | str,
+        skipped: int = 0,
+    ) -> dict[str, tf.Tensor]:
+        """Returns the `vectors` of texts from their states, in a graph or eagerly.
+
+        Args:
+          outputs: `states` [B, T, ..., D], `padding_mask` [B, T] and, if there is a pooler,
+            `pooled_output` [B, D].
+          settings: the settings.
+          layer: that of the states.
+          skipped: the number of tokens of a row, with [CLS], that are not pooled.
+        """
+        real = tf.convert_to_tensor(outputs["padding_mask"])
+        # The marks of a sentence are not words of an ELMo.
+        tokens = pooling.words(real) if self._is_elmo else pooling.counted(real, skipped)
+        vectors = text_vectors.pooled(
+            tf.convert_to_tensor(outputs["states"]),
+            real,
+            settings,
+            tokens,
+            outputs.get("pooled_output"),
+            self._head(layer),
+        )
+        return {"vectors": vectors}
+
+    def _head(self, layer: int | str) -> Objective | None:
+        """Returns the objective that has learnt the vectors of texts from the states of a layer."""
+        head = text_vectors.head_of_texts(self.model)
+        return head if layer == self._number(self.default_layer) else None
+
+    @property
+    def _first(self) -> int:
+        """The number of special tokens before a text."""
+        return 1 if self._layout == "cls_first" else 0
+
+    @property
+    def _layout(self) -> str:
+        """The layout of the texts."""
+        return self.config.encoder.text_layout
+
+    @property
+    def _is_elmo(self) -> bool:
+        """Whether the encoder is ELMo's, whose vectors of texts are those of its TF-Hub module."""
+        return self.config.encoder.type == "bilm"
+
+    @property
+    def default_layer(self) -> int | str:
+        """The layer of the vectors of texts that is read if none is given."""
+        return MIX if self._is_elmo else -1
+
+    def reader(self) -> StateReader:
+        """Returns what reads texts with a carried state, which is fresh.
+
+        Raises:
+          UserError: the encoder has no state to carry.
+        """
+        return StateReader(self._source)
+
+    def _reader(self, state: str | StateReader) -> StateReader | None:
+        """Returns the reader of a carried state; None = each text begins with a fresh one."""
+        if isinstance(state, StateReader):
+            return state
+        if state not in STATES:
+            raise UserError(f"state: {state!r} is not one of {', '.join(STATES)}")
+        return self.reader() if state == "carry" else None
+
+    @property
+    def _num_layers(self) -> int:
+        """L."""
+        return self.config.encoder.num_states - 1
+
+    def shape(self, layer: int | str, settings: EmbeddingSettings) -> tuple[int, ...]:
+        """Returns the shape of a vector: (D,), or (L + 1, D) for the layer 'all'."""
+        head = self._head(self._number(layer))
+        size = text_vectors.size(self.config.encoder, settings, head)
+        return (self._num_layers + 1, size) if layer == ALL else (size,)
+
+    def tokens(
+        self,
+        texts: Sequence[str],
+        layer: int | str | None = None,
+        batch_size: int = 32,
+        state: str | StateReader = "fresh",
+    ) -> list[TokenVectors]:
+        """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
+
+        A `state` that is a `StateReader` reads on from the texts that it has read.
+
+        Raises:
+          UserError: a single text is given instead of a list, or the layer does not exist, or the
+            encoder has no state to carry.
+        """
+        layer = self._number(-1 if layer is None else layer)
+        graph = self._graph(layer, self.max_length)
+        reader = self._reader(state)
+        served_model.check_texts(texts, batch_size)
+        encoded = self.tokenizer.encode_with_offsets(list(texts), split=self._split)
+        sequences = [ids for ids, _, _ in encoded]
+        if self._reads_words:
+            sequences = self._sequences(list(texts))
+        results: dict[int, TokenVectors] = {}
+        before = self._first
+        specials = num_specials(1, self.tokenizer, self._layout)
+        batches = self._batches(graph, sequences, batch_size, self.max_length)
+        if reader is not None:
+            batches = self._in_order(reader, sequences, layer)
+        for rows, outputs in batches:
+            real = outputs["padding_mask"]  # [B, T]
+            for row, states, first, count in zip(
+                rows, outputs["states"], real.argmax(axis=1) + before, real.sum(axis=1), strict=True
+            ):
+                kept = self.tokenizer.pairs.kept(len(encoded[row][0]), count - specials)
+                ids, starts, ends = (part[kept] for part in encoded[row])
+                results[row] = TokenVectors(
+                    [self.tokenizer.pieces[i] for i in ids],
+                    starts,
+                    ends,
+                    states[first : first + len(ids)].astype(np.float32),
+                )
+        return [results[row] for row in range(len(sequences))]
+
+    @property
+    def _reads_words(self) -> bool:
+        """Whether the encoder reads the characters of words, and not ids alone."""
+        return isinstance(self.tokenizer, Characters)
+
+    def _sequences(self, texts: list[str]) -> list[np.ndarray]:
+        """Returns the ids of each text, or its words in UTF-8 if the encoder reads these."""
+        if not isinstance(self.tokenizer, Characters):
+            return self.tokenizer.encode(texts)
+        _, splits, words = self.tokenizer.encode_words(texts)
+        return [words[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
+
+    def _count_cut(self, sequences: Sequence[np.ndarray], max_length: int) -> np.ndarray:
+        """Counts the texts that are cut, and returns the lengths of all."""
+        lengths = np.array([len(ids) for ids in sequences], int)
+        specials = num_specials(1, self.tokenizer, self._layout)
+        self.cut += int(np.sum(lengths + specials > max_length))
+        return lengths
+
+    def _batches(
+        self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int, max_length: int
+    ) -> _Batches:
+        """Yields batches of texts of similar length: the indices of the texts and the outputs."""
+        lengths = self._count_cut(sequences, max_length)
+        alone = len(sequences) <= batch_size and not self.repeatable
+
+        def computed(rows: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            chosen = [sequences[row] for row in rows]
+            values = np.concatenate(chosen)
+            if self._reads_words:
+                values = tf.constant(values.tolist(), tf.string)
+            else:
+                values = values.astype(np.int32)
+            tokens = tf.RaggedTensor.from_row_lengths(values, lengths[rows])
+            outputs = graph(tokens, alone=alone)
+            return rows, {name: np.asarray(value) for name, value in outputs.items()}
+
+        map_batches = map if self._lite is None else litert.in_threads
+        yield from map_batches(computed, self._groups(lengths, batch_size, max_length))
+
+    def _groups(
+        self, lengths: np.ndarray, batch_size: int, max_length: int
+    ) -> Iterator[np.ndarray]:
+        """Yields the indices of the texts of each batch, the shortest texts first."""
+        order = np.argsort(lengths, kind="stable")
+        specials = num_specials(1, self.tokenizer, self._layout)
+        widths = np.minimum(lengths + specials, max_length)[order]
+        positions = math.inf if self._lite is None else litert.POSITIONS
+        start = 0
+        while start < len(order):
+            end = start + 1
+            last = min(start + batch_size, len(order))
+            while end < last and (end + 1 - start) * widths[end] <= positions:
+                end += 1
+            yield order[start:end]
+            start = end
+
+    def _in_order(
+        self, reader: StateReader, sequences: Sequence[np.ndarray], layer: int | str
+    ) -> _Batches:
+        """Yields what `_batches` does for each text, with the state carried from text to text."""
+        self._count_cut(sequences, self.max_length)
+        for row, sequence in enumerate(sequences):
+            states, mixed = reader(sequence)
+            named = {ALL: states, MIX: mixed}
+            chosen = named[layer] if isinstance(layer, str) else states[:, layer]
+            real = np.ones((1, len(states)), bool)
+            yield np.array([row]), {"states": chosen[None], "padding_mask": real}
+
+    def _number(self, layer: int | str) -> int | str:
+        """Returns the number of a layer from 0 on, or the name of several.
+
+        Raises:
+          UserError: the encoder does not have it.
+        """
+        layers = self._num_layers
+        if layer == MIX and not self._is_elmo:
+            raise UserError(
+                f"layer: mix: not supported for {self.config.encoder.type}, only for bilm (ELMo)"
+            )
+        if isinstance(layer, str):
+            if layer not in (ALL, MIX):
+                raise UserError(
+                    f"layer: {layer!r} is not a layer: give a number, {ALL!r} or {MIX!r}"
+                )
+            return layer
+        if not -layers - 1 <= layer <= layers:
+            raise UserError(
+                f"layer: {layer} is out of range: 0 is the embeddings, 1 to {layers} are the "
+                "layers, and -1 is the last one"
+            )
+        return layer % (layers + 1)
+
+    def _graph(
+        self,
+        layer: int | str,
+        max_length: int,
+        settings: EmbeddingSettings | None = None,
+        skipped: int = 0,
+    ) -> Callable[..., dict[str, tf.Tensor]]:
+        """Returns the function from tokens to the `states` of a layer, which is made once.
+
+        It is called as `first_call.Function` is.
+        With `settings` it returns the `vectors` of the texts instead; see `_vectors`.
+        """
+        layers = self._num_layers
+        pools = settings and (settings.pooling, settings.normalize, settings.size)
+        key = (layer, max_length, pools, skipped)
+        if key in self._graphs:
+            return self._graphs[key]
+
+        head = text_vectors.head_of(self.model)
+
+        def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            if isinstance(self.tokenizer, Characters):
+                return pack_words([tokens], self.tokenizer, max_length, self._layout)
+            return pack([tokens], self.tokenizer, max_length, self._layout)
+
+        def computed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            with kernels.using(gradients=False):
+                encoded = self.model.encode(batch, output_all=layer != layers)
+            states = encoded["sequence_output"]
+            if layer == ALL:
+                states = tf.stack(encoded["hidden_states"], axis=2)  # [B, T, L + 1, D]
+            elif layer == MIX:
+                states = text_vectors.mixed(encoded, head)
+            elif isinstance(layer, int) and layer < layers:
+                states = encoded["hidden_states"][layer]
+            tensors = {"states": states, "padding_mask": batch["padding_mask"]}
+            if "pooled_output" in encoded and layer == layers:
+                tensors["pooled_output"] = encoded["pooled_output"]
+            return tensors if settings is None else self._vectors(tensors, settings, layer, skipped)
+
+        def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            return computed(packed(tokens))
+
+        dtype = tf.string if self._reads_words else tf.int32
+        spec = tf.RaggedTensorSpec([None, None], dtype)
+        if self._lite is None:
+            self._graphs[key] = first_call.Function(outputs, [spec])
+        else:
+            variables = [variable.value for variable in self.model.variables_by_path().values()]
+            function = litert.Function(computed, variables, self._lite)
+            rows = tf.function(packed, input_signature=[spec], autograph=False)
+            self._graphs[key] = lambda tokens, alone: function(rows(tokens))
+        return self._graphs[key]
+
+
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Returns the texts in lists of `CHUNK`, each of which is sorted by length by itself."""
+    return batched(texts, CHUNK)
+
+
+def write_header(stream: IO[bytes], shape: tuple[int, ...]) -> None:
+    """Writes the beginning of a `.npy` file of float32 [*shape], which the values follow."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+
+
+def write(
+    embedder: Embedder,
+    texts: Iterable[str],
+    output: str | os.PathLike,
+    *,
+    count: int | None = None,
+    settings: EmbeddingSettings | None = None,
+    layer: int | str | None = None,
+    tokens: bool = False,
+    state: str = "fresh",
+    prompt: str | None = None,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Writes the vectors of texts to a file. The file appears when it is complete.
+
+    Args:
+      embedder: computes the vectors.
+      texts: the texts in the order of the file. They are read once, and few of them are in memory.
+      output: `.npy`: float32 [number of texts, D], or [number of texts, L + 1, D] for the layer
+        'all'. `.jsonl`: an object for each text, with `text`
+        and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
+        and `vector`.
+      count: the number of texts; None = `texts` is a list.
+      settings: as for `Embedder.texts`; ignored for tokens.
+      layer: as for `Embedder.texts`.
+      tokens: whether to write vectors of tokens instead of texts.
+      state: as for `Embedder.texts`; `carry` goes on through the whole file.
+      prompt: as for `Embedder.texts`; ignored for tokens.
+      report: takes the lines of progress and the summary.
+
+    Raises:
+      UserError: the file has another suffix, or is `.npy` for tokens; there are not `count` texts;
+        or the encoder has no state to carry.
+    """
+    check_output(output, tokens)
+    settings = settings or embedder.settings
+    if layer is None:
+        layer = -1 if tokens else embedder.default_layer
+    reader = embedder.reader() if state == "carry" else state
+    if count is None:
+        texts = list(texts)
+        count = len(texts)
+    start_time, progress = time.monotonic(), Progress(count, report, unit="texts")
+    written = 0
+    suffix = paths.path(output).suffix
+    with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
+        if suffix == ".npy":
+            write_header(stream, (count, *embedder.shape(layer, settings)))
+        for chunk in chunks(texts):
+            if tokens:
+                _write_tokens(stream, chunk, embedder.tokens(chunk, layer, state=reader))
+            else:
+                vectors = embedder.texts(chunk, settings, layer, state=reader, prompt=prompt)
+                if suffix == ".npy":
+                    stream.write(vectors.astype("<f4").tobytes())
+                else:
+                    for text, vector in zip(chunk, vectors, strict=True):
+                        _write_line(stream, {"text": text, "vector": vector})
+            progress(len(chunk))
+            written += len(chunk)
+        if written != count:
+            raise UserError(f"{output}: there are {written:,} texts, and not {count:,} as expected")
+    seconds = time.monotonic() - start_time
+    report(
+        f"{output}: {count:,} texts, {seconds:.1f} s ({count / seconds:,.0f} texts/s); "
+        f"{embedder.cut:,} cut at {(not tokens and settings.max_length) or embedder.max_length} "
+        "tokens"
+    )
+
+
+def check_output(output: str | os.PathLike, tokens: bool) -> None:
+    """Refuses a file that `write` cannot write."""
+    paths.check_suffix(output, "vectors", (".npy", ".jsonl"))
+    if tokens and paths.path(output).suffix == ".npy":
+        raise UserError(
+            f"{output}: texts have different numbers of tokens, which one array does not hold: "
+            "name a .jsonl file"
+        )
+
+
+def _write_tokens(
+    stream: IO[str], texts: Sequence[str], token_vectors: Sequence[TokenVectors]
+) -> None:
+    for text, (pieces, starts, ends, vectors) in zip(texts, token_vectors, strict=True):
+        tokens = zip(pieces, starts.tolist(), ends.tolist(), vectors, strict=True)
+        objects = [
+            {"piece": piece, "start": start, "end": end, "vector": vector}
+            for piece, start, end, vector in tokens
+        ]
+        _write_line(stream, {"text": text, "tokens": objects})
+
+
+def _write_line(stream: IO[str], line: dict[str, object]) -> None:
+    def numbers(vectors: np.ndarray) -> list:
+        # Through `str`, which gives the shortest number that is the same float32.
+        return [float(str(x)) for x in vectors] if vectors.ndim == 1 else list(vectors)
+
+    stream.write(json.dumps(line, ensure_ascii=False, default=numbers) + "\n")

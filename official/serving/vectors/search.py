@@ -1,0 +1,158 @@
+"""Finds the documents whose vectors are nearest to those of queries: exact, in bounded memory.
+
+The vectors of all queries are in memory. Documents are read, encoded and compared block by block,
+and only the best of each query are kept. So memory does not depend on the number of documents, but
+for their ids.
+
+Shapes: N documents, B documents of a block, D size of a vector.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from official.evaluation.nearest_vectors import Best
+from official.saving import text_vectors
+from official.saving.text_vectors import EmbeddingSettings
+from official.serving.vectors.embedder import Embedder
+from official.tasks import text_files, trec
+from official.utils import atomic, input_files, paths
+from official.utils.batched import batched
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from official.utils.progress import Progress, Report
+
+TOP_K = 100
+BLOCK = 2048  # documents of a block
+
+
+def nearest(
+    embedder: Embedder,
+    queries: Sequence[str],
+    documents: Iterable[str],
+    top_k: int,
+    batch_size: int = 32,
+    report: Report | None = None,
+    count: int | None = None,
+) -> Best:
+    """Searches documents for queries.
+
+    Args:
+      embedder: computes the vectors, with the settings and the prompts of its model.
+      queries: texts.
+      documents: N texts, which are read once.
+      top_k: the number of documents for each query.
+      batch_size: the number of texts in a batch.
+      report: is called with lines of progress; None = there are none.
+      count: N, for the progress; None = unknown.
+
+    Raises:
+      UserError: `top_k` is less than 1, there are no queries, or one text is given for the list.
+    """
+    best, blocks = compared(embedder, queries, documents, top_k, batch_size, report, count)
+    for vectors in blocks:
+        best.add(vectors)
+    return best
+
+
+def compared(
+    embedder: Embedder,
+    queries: Sequence[str],
+    documents: Iterable[str],
+    top_k: int,
+    batch_size: int = 32,
+    report: Report | None = None,
+    count: int | None = None,
+) -> tuple[Best, Iterator[np.ndarray]]:
+    """Returns an empty `Best`, and the vectors of the documents in blocks, float32 [B, D].
+
+    Arguments and errors are those of `nearest`, which adds all blocks.
+    """
+    check_top_k(top_k)
+    settings = embedder.settings
+    if settings.similarity == "cosine":
+        settings = settings.with_values(normalize=True)
+    best = Best(
+        _encoded(embedder, queries, settings, "query", batch_size), top_k, settings.similarity
+    )
+
+    def vectors() -> Iterator[np.ndarray]:
+        progress = Progress(count, report, unit="documents")
+        for block in batched(documents, BLOCK):
+            yield _encoded(embedder, block, settings, "document", batch_size)
+            progress(len(block))
+
+    return best, vectors()
+
+
+def write(
+    embedder: Embedder,
+    queries: Mapping[str, str],
+    documents: AnyPath,
+    output: str | os.PathLike,
+    top_k: int,
+    name: str,
+    report: Report | None = None,
+    own: bool = True,
+) -> list[str]:
+    """Searches a file of documents, and writes a TREC run.
+
+    Args:
+      embedder: as in `nearest`.
+      queries: id → text.
+      documents: a file of ids and texts: see `official.tasks.text_files`.
+      output: the file, which appears when it is complete.
+      top_k: as in `nearest`.
+      name: the name of the run.
+      report: as in `nearest`.
+      own: whether a document may be found whose id is that of the query.
+
+    Returns:
+      The ids of the documents.
+
+    Raises:
+      UserError: the file cannot be read or changes meanwhile, or an id occurs twice.
+    """
+    check_output(output)
+    check_top_k(top_k)
+    counted = text_files.Counted(documents)
+    ids: list[str] = []
+
+    def texts() -> Iterator[str]:
+        with input_files.explained(counted.check):
+            for identity, text in text_files.once(counted, documents):
+                ids.append(identity)
+                yield text
+
+    wanted = top_k if own else top_k + 1
+    best = nearest(
+        embedder, list(queries.values()), texts(), wanted, report=report, count=counted.count
+    )
+    with atomic.file(output) as stream:
+        for query, scores in best.runs(queries, ids, top_k, own):
+            trec.write_run(stream, {query: scores}, name)
+    return ids
+
+
+def check_top_k(top_k: int) -> None:
+    """Raises UserError for a number of documents below 1."""
+    if top_k < 1:
+        raise UserError(f"top_k: {top_k} is less than 1")
+
+
+def check_output(output: str | os.PathLike) -> None:
+    """Refuses a file whose name is not that of a run."""
+    paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
+
+
+def _encoded(
+    embedder: Embedder,
+    texts: Sequence[str],
+    settings: EmbeddingSettings,
+    kind: str,
+    batch_size: int,
+) -> np.ndarray:
+    """Returns the vectors of texts with the prompt of their kind, one of `text_vectors.PROMPTS`."""
+    prompt = text_vectors.prompt_of(kind, settings)
+    return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)
