@@ -3,7 +3,8 @@ r"""Evaluates, predicts and serves by the mean of several fine-tuned models.
 The members are model folders of one task. Their encoders, vocabularies and sizes may differ. Each
 reads shards that were made with its own tokenizer; members with one tokenizer share a folder:
 
-  python -m official.commands.ensemble --mode=eval --model_dir=BERT --model_dir=XLNET \
+  python -m official.commands.ensemble --mode=eval --model_dir=BERT \
+      --model_dir=XLNET \
       --data=BERT_SHARDS --data=XLNET_SHARDS
 
   python -m official.commands.ensemble --mode=predict --model_dir=RUN_1 \
@@ -13,7 +14,8 @@ eval prints the metrics of the ensemble and of each member. predict writes the f
 official.main --mode=predict, and with --submission=DIR those for GLUE. export writes
 one SavedModel that takes raw text, with the members inside:
 
-  python -m official.commands.ensemble --mode=export --model_dir=BERT --model_dir=XLNET \
+  python -m official.commands.ensemble --mode=export --model_dir=BERT \
+      --model_dir=XLNET \
       --output=SAVED
 
 The members need the same labels and thresholds, and their shards the same rows. Members that answer

@@ -3,7 +3,8 @@ r"""Shows what a model sees of a text, what it attends to, or how its training w
 The order in which permutation language modeling predicts a text, the masks of both streams, the
 targets, and the context of each target (Yang et al. 2019, figures 1 and 2):
 
-  python -m official.commands.explain --what=permutation --text='New York is a city' \
+  python -m official.commands.explain --what=permutation \
+      --text='New York is a city' \
       --k=2 --seed=1 --output=permutation.png
 
 Without --tokenizer the tokens are the words between spaces. --config names a config whose
@@ -17,7 +18,8 @@ encoder-decoder that --config names (Raffel et al. 2020, figure 2):
 
 The attention weights of a model, for each layer (from top to bottom) and head:
 
-  python -m official.commands.explain --what=attention --text='New York is a city' \
+  python -m official.commands.explain --what=attention \
+      --text='New York is a city' \
       --model_dir=MODEL --output=attention.png
 
 The attention of a decoder to its encoder, for each token of a target:
@@ -30,7 +32,8 @@ What each head attends to, as means over the tokens of texts: the shares of the 
 neighbors, of all earlier and later tokens, of the first and of the special tokens, and the entropy
 in nats. Several models are compared (Yang et al. 2019, appendix A.6):
 
-  python -m official.commands.explain --what=attention_patterns --texts=texts.txt \
+  python -m official.commands.explain --what=attention_patterns \
+      --texts=texts.txt \
       --model_dir=BERT,XLNET --output=patterns.tsv
 
 The L2 distance and the angle between the input and the output of each layer, as means over the

@@ -1,11 +1,14 @@
 r"""Adds words to the vocabulary of a model.
 
-  python -m official.commands.extend_vocabulary --model_dir=MODEL --words=words.txt \
+  python -m official.commands.extend_vocabulary --model_dir=MODEL \
+      --words=words.txt \
       --output=GROWN
-  python -m official.commands.extend_vocabulary --model_dir=MODEL --text='domain/*.txt' \
+  python -m official.commands.extend_vocabulary --model_dir=MODEL \
+      --text='domain/*.txt' \
       --pieces=500 --output=GROWN
 
-  python -m official.commands.extend_vocabulary --model_dir=MODEL --tokenizer=OTHER \
+  python -m official.commands.extend_vocabulary --model_dir=MODEL \
+      --tokenizer=OTHER \
       --output=GROWN
 
 GROWN is a model folder, which `--init` and `official.load` take like any other. All ids that the

@@ -1,6 +1,7 @@
 r"""Counts the weights of configs without making them.
 
-  python -m official.commands.parameters configs/pretrain/*.yaml [--vocab_size=N] \
+  python -m official.commands.parameters configs/pretrain/*.yaml \
+      [--vocab_size=N] \
       [--override=a.b=c]...
 
 For each config the command prints the number of weights of the encoder (with the pooler if it has

@@ -8,7 +8,8 @@ question. The metrics are those of this evaluation (`official.evaluation.squad_m
 as it prints them; thresholds are not. `--mode=eval` has fractions. Answers are compared as the
 shards say (`build_task_shards --answers`), or as `--answer_rule` says:
 
-  python -m official.commands.score_answers --data=SHARDS --answers=predictions.json \
+  python -m official.commands.score_answers --data=SHARDS \
+      --answers=predictions.json \
       --answer_rule=mlqa:hi
 """
 

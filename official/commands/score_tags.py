@@ -1,8 +1,11 @@
 r"""Prints F1 of entities in a file of predictions, beside a file with the right ones.
 
-  python -m official.commands.score_tags --gold=dev.conll --predicted=predictions.conll
-  python -m official.commands.score_tags --gold=dev.jsonl --predicted=predictions.jsonl
-  python -m official.commands.score_tags --gold=both.conll --predicted=both.conll \
+  python -m official.commands.score_tags --gold=dev.conll \
+      --predicted=predictions.conll
+  python -m official.commands.score_tags --gold=dev.jsonl \
+      --predicted=predictions.jsonl
+  python -m official.commands.score_tags --gold=both.conll \
+      --predicted=both.conll \
       --gold_column=1 --predicted_column=2
 
 The files are CoNLL, CoNLL-U or JSON, as `build_task_shards --task=tagging` reads them and

@@ -3,7 +3,7 @@
 `official.main --mode=predict --submission=DIR` writes the files of one model, with lines of the
 form `index<TAB>prediction`. When the files of all tasks exist, in one folder or in several,
 
-  python -m official.commands.submission --input=DIR [--input=DIR]... --output=glue.zip
+  python -m official.commands.submission --input=DIR... --output=glue.zip
 
 checks them and writes the zip file.
 """
