@@ -63,7 +63,6 @@ class BatchGroups:
         seed: int,
         batch_size: int,
         num_examples: int,
-        ends: bool = True,
     ):
         """Prepares the groups; no shard is opened.
 
@@ -73,20 +72,18 @@ class BatchGroups:
           seed: the seed of the order.
           batch_size: B.
           num_examples: the number of examples of an epoch.
-          ends: whether a group ends where the run ends, which earlier versions did not do.
         """
         self._lanes = lanes
         self._arrangement = arrangement
         self._seed = seed
         self._size = batch_size
-        self._ends = ends
         self.batches = min(MAX_BATCHES, max(1, num_examples // batch_size))
 
     def dataset(
         self, start: int, first: int, count: int, share: int, end: int | None = None
     ) -> tf.data.Dataset:
         """See `RowOrder`; with bounds, rows have a `length`, the bound of their batch."""
-        end = (end or 0) if self._ends else 0
+        end = end or 0
         whole, last = divmod(end, self.batches)
         if start >= end:
             batches = self._groups(start, end, self.batches, whole + bool(last))

@@ -182,11 +182,6 @@ class Mixture:
         for source in self.sources:
             source.check(config, replicas, predicting)
 
-    def keep_earlier_order(self) -> None:
-        """See `ShardDataset.keep_earlier_order`."""
-        for source in self.sources:
-            source.keep_earlier_order()
-
     def check_tokenizer(self, folder: str | os.PathLike) -> None:
         """See `ShardDataset.check_tokenizer`."""
         self.sources[0].check_tokenizer(folder)

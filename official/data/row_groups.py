@@ -48,7 +48,6 @@ class RowGroups:
         folders: Sequence[Folder],
         rows: int,
         seed: int,
-        turned: bool = True,
         repeat: bool = True,
     ):
         """Prepares the order; no shard is opened.
@@ -57,10 +56,9 @@ class RowGroups:
           folders: the folders, whose examples are numbered in this order.
           rows: R. Every folder has a whole number of steps.
           seed: the seed of the order.
-          turned: whether epochs begin elsewhere, which earlier versions did not do.
           repeat: True = epochs 0, 1, … without end; False = epoch 0.
         """
-        self._seed, self._turned, self._repeat = seed, turned, repeat
+        self._seed, self._repeat = seed, repeat
         self._folders = list(folders)
         self._rows = rows
         self._steps = [sum(folder.files.counts) // rows for folder in folders]
@@ -138,4 +136,4 @@ class RowGroups:
         seeds = seeding.row_seeds(self._seed, epoch, tf.constant([number], tf.int64))
         draws = seeding.bits(seeds, Stream.ROW_ORDER, self._folders[number].groups)[0]
         turns = tf.cast(draws % tf.constant(self._steps[number], tf.uint64), tf.int64)
-        return tf.where((epoch > 0) & self._turned, turns, tf.zeros_like(turns))
+        return tf.where(epoch > 0, turns, tf.zeros_like(turns))

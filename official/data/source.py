@@ -252,10 +252,6 @@ class ShardDataset:
                 "model folder with --init, or remove recipe.layer_states"
             )
 
-    def keep_earlier_order(self) -> None:
-        """Reads the batches in the order of version 1 of `official.data.source`."""
-        self._order = dataclasses.replace(self._order, version=1)
-
     @property
     def corpora(self) -> list[tuple[str, float]]:
         """The fingerprint of what has epochs of its own, and the part of each batch that it has.
@@ -391,10 +387,6 @@ def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[di
     source.check_unchanged()
 
 
-# 2: of a stream, another order in each epoch; with buckets, a group ends where the run ends.
-VERSION = 2
-
-
 @dataclasses.dataclass(frozen=True)
 class Order:
     """The batches of a split; `dataset` reads a worker's part of them.
@@ -413,7 +405,6 @@ class Order:
       distinct: whether no text stands twice in a batch of training.
       limits: what the numbers of examples are limited to; None = they are not checked.
       ahead: by how many examples each folder with a share is ahead of it; empty = 0.
-      version: `VERSION`, or 1 for a run that an earlier version has begun.
     """
 
     folders: Sequence[Folder]
@@ -426,7 +417,6 @@ class Order:
     distinct: bool = False
     limits: parsing.Limits | None = None
     ahead: Sequence[float] = ()
-    version: int = VERSION
 
     def dataset(
         self,
@@ -457,8 +447,7 @@ class Order:
     def _rows(self, batch_size: int) -> RowOrder:
         """Returns the order of the rows."""
         if self.rows is not None:
-            turned = self.version > 1
-            return RowGroups(self.folders, self.rows, self.seed, turned, repeat=self.training)
+            return RowGroups(self.folders, self.rows, self.seed, repeat=self.training)
         if not self.training:
             return OnePass(self._files, batch_size, self._lengths, self.bounds)
         if self.shares:
@@ -470,8 +459,7 @@ class Order:
             return rows
         texts = self._texts if self.distinct else None
         arrangement = Arrangement(self._lengths, self.bounds, texts)
-        total, ends = sum(self._files.counts), self.version > 1
-        return BatchGroups(rows, arrangement, self.seed, batch_size, total, ends)
+        return BatchGroups(rows, arrangement, self.seed, batch_size, sum(self._files.counts))
 
     @property
     def _files(self) -> Files:

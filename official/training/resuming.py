@@ -7,8 +7,6 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data.collection import Measured
-from official.data.mixture import Data
-from official.data.source import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
 from official.utils.errors import UserError
@@ -21,21 +19,7 @@ def data_record(source: Measured) -> dict[str, str | int]:
         "folder": source.folder,
         "examples": source.num_examples,
         "fingerprint": source.fingerprint,
-        "order": VERSION,
     }
-
-
-def keep_order(checkpoint: checkpoints.Checkpoint, source: Data, data: dict[str, dict]) -> None:
-    """Lets a run that an earlier version has begun go on in its order.
-
-    Args:
-      checkpoint: the checkpoint.
-      source: the training data.
-      data: the current `data_record` of each split, which is changed.
-    """
-    if "order" not in checkpoint.state.get("data", {}).get("train", {}):
-        source.keep_earlier_order()
-        data["train"].pop("order", None)
 
 
 def check_data(
@@ -44,7 +28,7 @@ def check_data(
     data: Mapping[str, Mapping[str, str | int]],
     total_steps: int,
 ) -> None:
-    """Refuses a checkpoint of other data. Checkpoints of older versions have no record of the data.
+    """Refuses a checkpoint of other data. It has no record of a split that was not there.
 
     Args:
       path: the folder of the checkpoint.

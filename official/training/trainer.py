@@ -40,7 +40,6 @@ from official.utils import keras_private, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-_NORMS = "column_blocks"  # what optimizers read norms of; earlier versions: of whole variables
 _SECONDS_IN_GRAPH = 3.0  # how long a signal waits at most, unless a single step takes longer
 
 
@@ -143,7 +142,7 @@ class Trainer:
                 f"--init={init}: its checkpoint is of step {checkpoint.step:,}, and this run ends "
                 f"at {self.total_steps:,}: recipe.steps counts the steps of both"
             )
-        self._assign(checkpoint, f"--init={init}")
+        named_arrays.assign(self.variables, checkpoint.variables, f"--init={init}")
         self._first_step = checkpoint.step
 
     def restore(self) -> int:
@@ -224,7 +223,6 @@ class Trainer:
                     step,
                     arrays,
                     {
-                        "norms": _NORMS,
                         "seed": self.config.seed,
                         "total_steps": self.total_steps,
                         "data": self._data,
@@ -255,13 +253,10 @@ class Trainer:
         state = checkpoint.state
         if not self.allow_other_data:
             resuming.check_data(checkpoint.path, state, self._data, self.total_steps)
-        resuming.keep_order(checkpoint, self.source, self._data)
         self._data = {**state.get("data", {}), **self._data}
-        self._assign(checkpoint, str(checkpoint.path))
+        named_arrays.assign(self.variables, checkpoint.variables, str(checkpoint.path))
         if self.memory is not None:
             self.memory.assign(checkpoint.variables, str(checkpoint.path))
-        if "best" not in state:  # in checkpoints of older versions
-            state = {**state, "best": checkpoints.best(self.model_dir)}
         state = metrics_log.rescaled_state(
             state, self._figures_of_best(state), self.source.manifest.task
         )
@@ -279,25 +274,6 @@ class Trainer:
             return checkpoints.load_state(path)["figures"]
         except UserError:
             return {}
-
-    def _assign(self, checkpoint: checkpoints.Checkpoint, source: str) -> None:
-        """Copies weights and state, of an earlier version too, and says what is different then."""
-        joined = self.optimizer.joined
-        if joined and checkpoint.state.get("norms") != _NORMS:
-            self._report(
-                f"{source}: an earlier version wrote it, with one norm for the query, key and "
-                "value matrices that are joined in one variable. From here on the optimizer takes "
-                f"the norm of each matrix, as the release does, in {len(joined)} variables "
-                f"({joined[0]}, ...), and second moments are converted. The sizes of their updates "
-                "change at this step: to train with the same rule from the start, use another "
-                "--model_dir"
-            )
-        arrays = checkpoint.variables
-        start = len(checkpoints.OPTIMIZER)
-        state = {n[start:]: a for n, a in arrays.items() if n.startswith(checkpoints.OPTIMIZER)}
-        state = self.optimizer.converted(state)
-        state = {f"{checkpoints.OPTIMIZER}{name}": array for name, array in state.items()}
-        named_arrays.assign(self.variables, {**arrays, **state}, source)
 
     def _loaded_state(
         self, checkpoint: checkpoints.Checkpoint | None

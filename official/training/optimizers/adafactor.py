@@ -1,9 +1,6 @@
 """Adafactor: second moments of matrices as sums of rows and columns (Shazeer and Stern, 2018)."""
 
-from collections.abc import Mapping
-
 import keras
-import numpy as np
 import tensorflow as tf
 
 from official.training.optimizers import base
@@ -127,30 +124,6 @@ class Adafactor(Optimizer):
         if self._decayed[index] and self.decay:
             update += variable * (learning_rate * constant(self.decay))
         variable.assign_sub(update)
-
-    def converted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns second moments of joined matrices as those of their blocks.
-
-        Earlier versions factored joined matrices as one. The result stands for the same
-        `v = r c^T / mean(r)`: as a block of it has the factors `r mean(c) / mean(r)` and `c`, with
-        its own part of `c`.
-        """
-        arrays = dict(arrays)
-        for path, moments, blocks in zip(self._paths, self._moments, self._blocks, strict=True):
-            names = rows_name, columns_name = f"{path}/v_rows", f"{path}/v_columns"
-            if blocks == 1 or not all(name in arrays for name in names):
-                continue
-            rows, columns = (arrays[name] for name in names)
-            if rows.ndim > columns.ndim:
-                continue  # they are those of blocks
-            rows = rows / rows.mean(-1, keepdims=True)
-            if "v" in moments:
-                arrays[f"{path}/v"] = rows[..., :, None] * columns[..., None, :]
-                del arrays[rows_name], arrays[columns_name]
-            else:
-                means = columns.reshape(*columns.shape[:-1], blocks, -1).mean(-1)
-                arrays[rows_name] = rows[..., :, None] * means[..., None, :]
-        return arrays
 
 
 def _rms(x, blocks):

@@ -20,7 +20,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from official.utils import keras_private
@@ -99,20 +98,6 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         # How many updates the variables of each head have seen.
         heads = sorted(set(self.heads.values())) if self.counts_updates else ()
         self._updates = {head: self._scalar(f"updates_{head}", "int64") for head in heads}
-
-    @property
-    def joined(self) -> list[str]:
-        """The paths of the variables of which the optimizer reads a norm of each column block."""
-        pairs = zip(self._paths, self._blocks, strict=True)
-        return [path for path, blocks in pairs if self.reads_norms and blocks > 1]
-
-    def converted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the state of an earlier version in the shapes of this one.
-
-        Args:
-          arrays: by path, as in `variables_by_path`.
-        """
-        return dict(arrays)
 
     def updates(self, index: int) -> tf.Tensor:
         """Returns the number of updates that a variable has seen, without the one in progress."""

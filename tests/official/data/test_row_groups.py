@@ -54,12 +54,6 @@ def test_each_epoch_has_all_rows_in_their_order_from_another_step_on(tmp_path, n
     np.testing.assert_array_equal(rows["first"], first[:, None] | np.zeros(ROWS, bool))
 
 
-def test_a_run_of_an_earlier_version_has_the_same_order_in_each_epoch(tmp_path):
-    stream = RowGroups([write(tmp_path / "a", 3)], ROWS, 0, turned=False)
-    rows = [r["index"] for r in stream.dataset(0, 0, ROWS, ROWS).take(7).as_numpy_iterator()]
-    np.testing.assert_array_equal(np.ravel(rows), np.arange(7 * ROWS) % (3 * ROWS))
-
-
 def test_the_seed_decides(tmp_path):
     folder = write(tmp_path / "a", 50)
     first, same, other = (take([folder], 100, seed=seed)["index"] for seed in (1, 1, 2))

@@ -178,36 +178,6 @@ def test_a_fresh_t5_small_moves_each_matrix_by_its_own_size():
         assert rms(new - old) / rms(old) == pytest.approx(0.01, rel=1e-4)
 
 
-@pytest.mark.parametrize("columns", [384, 192])
-def test_second_moments_of_an_earlier_version_are_those_of_the_blocks(columns):
-    """They were factored as those of one matrix. With 64 columns, a block is not factored."""
-    rng = np.random.default_rng(0)
-    squares = np.square(rng.standard_normal((128, columns)) * np.exp(rng.normal(size=columns)))
-    rows, means = squares.mean(1), squares.mean(0)
-    kernel = optimizer_variables.named("kernel", np.zeros(squares.shape), "float32")
-    kernel.column_blocks = 3
-    optimizer = optimizers.Adafactor(0.01)
-    optimizer.build([kernel])
-    known = {path: np.zeros(slot.shape) for path, slot in optimizer.variables_by_path().items()}
-    earlier = {path: array for path, array in known.items() if not path.startswith("kernel/")}
-    earlier |= {"kernel/v_rows": rows, "kernel/v_columns": means}
-    result = optimizer.converted(earlier)
-    assert {p: a.shape for p, a in result.items()} == {p: a.shape for p, a in known.items()}
-    meant = np.outer(rows, means) / rows.mean()
-    if columns == 384:
-        blocks = zip(
-            result["kernel/v_rows"].T, np.split(result["kernel/v_columns"], 3), strict=True
-        )
-        actual = np.hstack([np.outer(r, c) / r.mean() for r, c in blocks])
-        np.testing.assert_allclose(result["kernel/v_rows"][:, 1], meant[:, 128:256].mean(1))
-    else:
-        actual = result["kernel/v"]
-    np.testing.assert_allclose(actual, meant)
-    again = optimizer.converted(result)  # what this version wrote stays as it is
-    for path, array in result.items():
-        np.testing.assert_array_equal(again[path], array)
-
-
 def test_settings_of_other_optimizers_are_refused():
     for key, value in (("beta_1", 0.5), ("epsilon", 1e-8), ("bias_correction", True)):
         with pytest.raises(ValueError, match=f"{key}: .*: not supported for the type adafactor"):

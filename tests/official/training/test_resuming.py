@@ -2,7 +2,6 @@
 
 import json
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.data.source import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
-from official.training import resuming
 from official.training.stop_signal import Stopped
 from official.training.sweep import best_result
 from official.training.trainer import Trainer
@@ -199,14 +196,3 @@ def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
     ]
     assert len(set(prints)) == 5
     assert ShardDataset(str(shards), config).fingerprint == prints[0]
-
-
-def test_a_run_of_an_earlier_version_keeps_its_order(shards):
-    for record, kept in (({"fingerprint": "f"}, True), ({"order": VERSION}, False)):
-        source = ShardDataset(shards, CONFIG, "train", training=True)
-        data = {"train": resuming.data_record(source)}
-        assert data["train"]["order"] == VERSION
-        checkpoint = checkpoints.Checkpoint(Path("step-3"), {"data": {"train": record}}, {})
-        resuming.keep_order(checkpoint, source, data)
-        assert source._order.version == (1 if kept else VERSION)
-        assert ("order" not in data["train"]) == kept

@@ -300,39 +300,3 @@ def test_a_second_run_goes_on_where_the_first_one_ended(shards, tmp_path, whole)
 def test_a_run_to_continue_from_must_be_named():
     with pytest.raises(UserError, match="--init is missing: recipe.init_weights: run continues an"):
         resolve.inherit(small.config(recipe__init_weights="run"))
-
-
-def test_a_checkpoint_of_an_earlier_version_is_converted_and_the_change_is_said(
-    shards, tmp_path, capsys
-):
-    """Earlier versions factored the second moments of joined matrices as those of one."""
-    config = small.config(
-        encoder__hidden_size=256,
-        encoder__intermediate_size=16,
-        recipe__optimizer={"type": "adafactor", "learning_rate": 0.01},
-    )
-    first = trainer(config, shards, tmp_path / "first")
-    first.save(2)
-    saved = checkpoints.load(tmp_path / "first", "last", optimizer=True)
-    path = "model/encoder/layer_0/attention/query_key_value/kernel"
-    slot = f"{checkpoints.OPTIMIZER}{path}/v_rows"
-    assert saved.variables[slot].shape == (256, 3)
-    assert saved.state["norms"] == "column_blocks"
-    rows = np.random.default_rng(0).random(256, np.float32)
-    columns = np.full(768, rows.mean(), np.float32)
-    arrays = {
-        **saved.variables,
-        slot: rows,
-        f"{checkpoints.OPTIMIZER}{path}/v_columns": columns,
-    }
-    state = {key: saved.state[key] for key in ("seed", "total_steps", "data", "figures", "waited")}
-    checkpoints.save(tmp_path / "earlier", 2, arrays, state)
-    second = trainer(config, shards, tmp_path / "earlier")
-    assert second.restore() == 2
-    said = capsys.readouterr().out
-    assert "an earlier version wrote it" in said and path in said
-    np.testing.assert_allclose(
-        second.variables[slot].numpy(), np.repeat(rows[:, None], 3, 1), rtol=1e-6
-    )
-    assert trainer(config, shards, tmp_path / "first").restore() == 2
-    assert not capsys.readouterr().out
