@@ -381,10 +381,6 @@ class TextToTextConfig(CorruptionConfig):
         """Returns the number of raw tokens of a row on disk."""
         return self.lengths(max_length).raw
 
-    def reads_rows_of(self, raw: int, max_length: int) -> bool:
-        """Returns whether rows of `raw` tokens on disk suit; earlier versions added one to some."""
-        return raw - self.row_length(max_length) in (0, 1)
-
     def check(self, segments: Segments) -> None:
         """Raises ValueError if the rows of `segments` are not text alone, or are too long."""
         if segments.format not in TEXT_FORMATS:

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from typing import ClassVar, Self
+from typing import Self
 
 from official.config.trainable import LoRA, Trainable
 from official.utils.strict import (
@@ -215,8 +215,6 @@ class Recipe:
         `run` = all weights, the optimizer's moments and the step, to continue a run with other data
         or settings.
     """
-
-    RETIRED: ClassVar[tuple[str, ...]] = ("shuffle_buffer",)
 
     steps: int = 0
     epochs: float = 0.0

@@ -81,7 +81,7 @@ def _bare_rows(shards: Shards, config: configs.Config) -> None:
     raw = shards.manifest.max_length
     if theirs not in TEXT_FORMATS or not isinstance(corruption, TextToTextConfig):
         return
-    if not corruption.reads_rows_of(raw, segments.max_length):
+    if raw != corruption.row_length(segments.max_length):
         raise UserError(
             f"{shards.folder} has rows of {raw} raw tokens, and corruption.type: "
             f"{corruption.type} needs {corruption.row_length(segments.max_length)} for "

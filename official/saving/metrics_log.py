@@ -1,18 +1,14 @@
 """Reads `metrics.jsonl` of a model folder: the metrics of its training, one JSON object a line.
 
-The best value of each metric is 1, but for losses and perplexities. Model folders of earlier
-versions have exact match and F1 of answers, BLEU and ROUGE in percent, beside fractions. What is
-written now has the entry `scale`, and what lacks it is converted.
+The best value of each metric is 1, but for losses and perplexities, as the entry `scale` says.
 """
 
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from official.saving import task_file
-from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -20,12 +16,6 @@ FILE = "metrics.jsonl"
 _MAX_BYTES = 1 << 30
 SCALE_KEY = "scale"
 SCALE = {SCALE_KEY: 1}
-_Task = Description | MixtureDescription | None
-_WHICH = ("", "has_answer_", "no_answer_", "best_")
-_PERCENT = {
-    "span": tuple(f"{which}{name}" for which in _WHICH for name in ("exact_match", "f1")),
-    "generation": ("bleu", "rouge_1", "rouge_2", "rouge_l"),
-}
 
 
 class Record(NamedTuple):
@@ -35,13 +25,11 @@ class Record(NamedTuple):
       step: the number of updates so far.
       split: `train` or `validation`.
       metrics: values by name.
-      old: whether an earlier version wrote it, with some metrics in percent.
     """
 
     step: int
     split: str
     metrics: Mapping[str, float]
-    old: bool = False
 
     def line(self) -> str:
         """Returns the line of the record."""
@@ -88,19 +76,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
         raise UserError(
             f"{path} has no metrics yet: a run writes them after recipe.report_every steps"
         )
-    return sorted(renewed(model_dir, records.values()), key=lambda record: record.step)
-
-
-def renewed(model_dir: str | os.PathLike, records: Iterable[Record]) -> list[Record]:
-    """Returns records of a model folder with all metrics in today's scale."""
-    records = list(records)
-    if not any(record.old for record in records):
-        return records
-    task = task_file.description(model_dir)
-    return [
-        Record(record.step, record.split, fractions(record.metrics, task)) if record.old else record
-        for record in records
-    ]
+    return sorted(records.values(), key=lambda record: record.step)
 
 
 def parse(line: bytes) -> Record:
@@ -118,7 +94,7 @@ def parse(line: bytes) -> Record:
     if not isinstance(values, dict):
         raise ValueError(f"a {type(values).__name__}, expected an object")
     step, split = values.pop("step", None), values.pop("split", None)
-    old = values.pop(SCALE_KEY, None) is None and split != "train"
+    values.pop(SCALE_KEY, None)
     if type(step) is not int or step < 0:
         raise ValueError(f"step: {step!r} is not a whole number from 0 on")
     if not isinstance(split, str):
@@ -129,48 +105,4 @@ def parse(line: bytes) -> Record:
         if type(value) not in (int, float) and value not in ("nan", "inf", "-inf"):
             raise ValueError(f"{name}: {value!r} is not a number")
         metrics[name] = float(value)
-    return Record(step, split, metrics, old)
-
-
-def percentages(task: _Task) -> Collection[str]:
-    """Returns the names of the metrics of a task that earlier versions had in percent."""
-    if isinstance(task, MixtureDescription):
-        names = {f"{name}/{each}" for name, t in task.tasks.items() for each in percentages(t)}
-        return names | {AVERAGE} if names else names
-    return _PERCENT.get((task.answers or task.kind) if task else "", ())
-
-
-def fractions(metrics: Mapping[str, float], task: _Task) -> dict[str, float]:
-    """Returns metrics of an earlier version in today's scale.
-
-    The average of several tasks is made again of the first metric of each, if all are given.
-    """
-    percent = percentages(task)
-    rescaled = {name: v / 100 if name in percent else v for name, v in metrics.items()}
-    if isinstance(task, MixtureDescription) and AVERAGE in percent and AVERAGE in metrics:
-        firsts = [f"{name}/{each.metrics[0]}" for name, each in task.tasks.items()]
-        whole = all(name in rescaled for name in firsts)
-        rescaled[AVERAGE] = (
-            sum(rescaled[name] for name in firsts) / len(firsts) if whole else metrics[AVERAGE]
-        )
-    return rescaled
-
-
-def rescaled_state(
-    state: Mapping[str, Any], best: Mapping[str, Any], task: _Task
-) -> dict[str, Any]:
-    """Returns the figures and the best evaluation of `state.json` in today's scale.
-
-    Args:
-      state: of a checkpoint of this or an earlier version, with `figures` and `best`.
-      best: the figures of the best evaluation, as far as they are known.
-      task: the task of the run.
-    """
-    if SCALE_KEY in state:
-        return dict(state)
-    record = state["best"]
-    if record:
-        metric = record["metric"]
-        value = fractions({**best, metric: record["value"]}, task)[metric]
-        record = {**record, "value": value}
-    return {**state, "figures": fractions(state["figures"], task), "best": record}
+    return Record(step, split, metrics)

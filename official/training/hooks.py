@@ -77,7 +77,7 @@ class BestCheckpoint(Hook):
     Attributes:
       rows: likewise.
       record: step, metric and value of the best evaluation, as in `checkpoints.best`, and its
-        loss; None before the first one. Checkpoints of older versions have no loss.
+        loss; None before the first one.
       top: step and value of the evaluation with the best value, which `record` may be near.
       waited: the number of evaluations in a row without a better value or, of equal values, a lower
         loss.
@@ -131,9 +131,8 @@ class BestCheckpoint(Hook):
         return {"waited": self.waited, "best": self.record, "top": self.top}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes `waited`, `best` and `top`, which checkpoints of older versions do not have."""
-        self.waited, self.record = state["waited"], state["best"]
-        self.top = state.get("top") or self.record
+        """Takes `waited`, `best` and `top`."""
+        self.waited, self.record, self.top = state["waited"], state["best"], state["top"]
 
     def reason_to_stop(self) -> str:
         """Says that patience is over, if it is."""

@@ -35,7 +35,7 @@ class Reporter:
       total_steps: the number of steps of the run.
       start_step: the step that the run continues from. Metrics of later steps, which a killed run
         may leave in `metrics.jsonl` and in the events, are removed, so that each step is there
-        once. Those that an earlier version wrote in another scale are converted.
+        once.
       silent: whether to write nothing, on workers that are not the chief.
       report: takes the lines to print.
     """
@@ -123,7 +123,6 @@ class Reporter:
 
     def _drop_after(self, step: int) -> None:
         kept: list[bytes] = []
-        old: dict[int, metrics_log.Record] = {}  # by the number of the line
         for line in self._path.read_bytes().splitlines(keepends=True):
             try:
                 values = json.loads(line)
@@ -131,14 +130,8 @@ class Reporter:
             except (ValueError, TypeError, KeyError):
                 continue  # the line is incomplete, because the process was killed, or damaged
             if known:
-                with contextlib.suppress(ValueError):
-                    if (record := metrics_log.parse(line)).old:
-                        old[len(kept)] = record
                 kept.append(line)
                 self._written.add((values.get("split"), values["step"]))
-        renewed = metrics_log.renewed(self._path.parent, old.values())
-        for number, record in zip(old, renewed, strict=True):
-            kept[number] = record.line().encode()
         with atomic.file(self._path, "wb") as stream:
             stream.writelines(kept)
 

@@ -223,7 +223,7 @@ def best_result(model_dir: AnyPath) -> dict[str, Any]:
         "higher": higher,
         "metrics": list(dict.fromkeys([metric, *(task.metrics if task else ())])),
         "step": state["step"],
-        "figures": metrics_log.rescaled_state({"best": None, **state}, {}, task)["figures"],
+        "figures": state["figures"],
         **metrics_log.SCALE,
     }
 
@@ -333,10 +333,6 @@ def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{path}: this folder belongs to a sweep with another command ({'; '.join(changed[:4])}"
             f"{'; ...' if len(changed) > 4 else ''}). Name another --model_dir"
         )
-    for run in record["runs"]:
-        if "figures" in run and metrics_log.SCALE_KEY not in run:
-            task = task_file.description(model_dir / run["folder"])
-            run |= {"figures": metrics_log.fractions(run["figures"], task), **metrics_log.SCALE}
     return record
 
 

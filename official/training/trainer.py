@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -257,23 +256,10 @@ class Trainer:
         named_arrays.assign(self.variables, checkpoint.variables, str(checkpoint.path))
         if self.memory is not None:
             self.memory.assign(checkpoint.variables, str(checkpoint.path))
-        state = metrics_log.rescaled_state(
-            state, self._figures_of_best(state), self.source.manifest.task
-        )
         self._metrics = state["figures"]
         for hook in self.hooks:
             hook.restore(state)
         return checkpoint
-
-    def _figures_of_best(self, state: Mapping[str, Any]) -> Mapping[str, float]:
-        """Returns the evaluation of the best checkpoint that a state names; empty if it is gone."""
-        if not state["best"]:
-            return {}
-        try:
-            path = checkpoints.find(self.model_dir, str(state["best"]["step"]))
-            return checkpoints.load_state(path)["figures"]
-        except UserError:
-            return {}
 
     def _loaded_state(
         self, checkpoint: checkpoints.Checkpoint | None

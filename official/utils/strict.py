@@ -62,8 +62,7 @@ def build(
     """Builds a dataclass from a plain dict.
 
     Args:
-      cls: the dataclass. Its annotations are the types of the values; see `typed`. Keys that its
-        attribute `RETIRED` lists are ignored: earlier versions wrote them.
+      cls: the dataclass. Its annotations are the types of the values; see `typed`.
       values: the dict.
       source: the file, for messages.
       place: the dotted key of the dict within the file; "" is the whole file.
@@ -80,8 +79,6 @@ def build(
     fields = {field.name: field for field in dataclasses.fields(cls)}
     built = dict(ready)
     for key, value in values.items():
-        if key in getattr(cls, "RETIRED", ()):
-            continue
         if key not in fields:
             known = f"{nearest(key, fields)} (known: {', '.join(fields)})"
             raise UserError(f"{source}: {prefix}{key}: unknown key{known}")

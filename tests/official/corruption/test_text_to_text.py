@@ -137,14 +137,6 @@ def test_a_raw_row_leaves_room_for_the_end_token(method):
     assert lengths.raw == 511 and max(lengths.inputs, lengths.targets) <= 512
 
 
-def test_shards_of_earlier_versions_are_read():
-    """They have one raw token more, for a prefix LM and for spans of one token."""
-    for config in (DenoisingConfig(method="prefix_lm"), SentinelsConfig(mean_span_length=1.0)):
-        assert [config.reads_rows_of(n, 512) for n in (510, 511, 512, 513)] == [
-            False, True, True, False,
-        ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "length, settings, message",
     [

@@ -94,15 +94,6 @@ def test_what_rows_cannot_tell_is_said(tmp_path):
     assert str(best) == "best step 4 (accuracy 1)"
 
 
-def test_a_checkpoint_of_an_older_version_has_no_loss(tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    best = BestCheckpoint(tmp_path, "f1", True, 0, True)
-    best.restore({"waited": 1, "best": {"step": 2, "metric": "f1", "value": 1.0}})
-    best.after_evaluation(4, {"f1": 1.0, "loss": 0.5})
-    assert best.record == {"step": 4, "metric": "f1", "value": 1.0, "loss": 0.5}
-    assert best.waited == 2
-
-
 def test_an_evaluation_may_be_compared_twice(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     best = BestCheckpoint(tmp_path, "loss", False, 1, True)

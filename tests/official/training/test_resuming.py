@@ -176,17 +176,6 @@ def test_other_validation_data_is_refused(folder, shards, tmp_path):
     trainer(shards, tmp_path, allow_other_data=True).train(held_out(other))
 
 
-def test_checkpoints_that_do_not_say_of_which_data_they_are_go_on(shards, folder, tmp_path):
-    training = trainer(shards, tmp_path)
-    training.save(2)
-    state = checkpoints.find(tmp_path, "last") / "state.json"
-    kept = ("step", "sha256", "seed", "total_steps", "figures", "waited")
-    record = {name: json.loads(state.read_text())[name] for name in kept}
-    state.write_text(json.dumps(record))
-    few = small.shard_folder(folder / "old", CONFIG, count=9, seed=3)
-    assert trainer(few, tmp_path).restore() == 2
-
-
 def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
     two = small.shard_folder(folder / "two", CONFIG, count=9, seed=4)
     config = CONFIG
