@@ -1,9 +1,9 @@
 """Reads and writes JSON objects that contain a checksum of themselves.
 
 An object that this program writes for itself has the SHA-256 of its content under `KEY`, so a
-flipped bit or an edited entry is detected when the object is read. Files of earlier versions have
-no checksum and are read without one. `write_record` and `read_record` do it whole, for files in
-which every entry has its type.
+flipped bit or an edited entry is detected when the object is read. A file from which somebody has
+removed the checksum, to edit it, is read without one. `write_record` and `read_record` do it whole,
+for files in which every entry has its type.
 """
 
 import difflib
@@ -87,12 +87,12 @@ def write_record(path: AnyPath, record: Mapping[str, Any]) -> None:
 def read_record(
     path: AnyPath, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Reads an object that `write_record` wrote. Objects of older versions have no checksum.
+    """Reads an object that `write_record` wrote.
 
     Args:
       path: the file.
       kinds: the types of the required entries.
-      defaults: the values of entries that older versions did not write.
+      defaults: the values of entries that may be missing.
 
     Raises:
       UserError: the file is missing or damaged.
