@@ -17,7 +17,7 @@ from official import tokenizers
 from official.conversion import converted_model, huggingface
 from official.saving import model_folder, named_arrays
 from tests import GOLDEN, ROOT, small
-from tests.official.serving.test_words_in_context import write as elmo
+from tests.official.serving.vectors.test_words_in_context import write as elmo
 
 NOTEBOOKS = make_notebooks.paths()
 

@@ -20,7 +20,7 @@ from official.serving.export import saved_model
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import ROOT, commands
-from tests.official.test_export import GOLDEN, ask
+from tests.official.commands.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import builder as task_builder
 
 WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split()

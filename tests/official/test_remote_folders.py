@@ -16,8 +16,8 @@ from official.training.sweep import Sweep
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tests import ROOT, small
+from tests.official.commands.test_submission import _fill as fill_submission
 from tests.official.conversion import test_convert_tf1 as bert_release
-from tests.official.test_submission import _fill as fill_submission
 from tests.sentences import VOCABULARY
 
 GOLDEN = ROOT / "tests" / "golden"

@@ -19,7 +19,7 @@ from official.serving.export import saved_model
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import choices, small
-from tests.official.test_export import ask
+from tests.official.commands.test_export import ask
 
 PAD, CLS, SEP = 0, 2, 3
 QUESTIONS = choices.rows(11, longest=24)

@@ -27,7 +27,7 @@ from official.modeling.model import Model
 from official.saving import derived_models, model_folder, named_arrays
 from official.utils.errors import UserError
 from tests import commands, sentences, small
-from tests.official.serving.test_words_in_context import HEAD, write
+from tests.official.serving.vectors.test_words_in_context import HEAD, write
 
 ENCODER = TransformerConfig(
     vocab_size=125,

@@ -24,7 +24,7 @@ from official.serving.compute import length_groups
 from official.serving.export import saved_model
 from official.tasks import text_to_text, trec
 from tests import ROOT, squads
-from tests.official.test_export import GOLDEN, ask
+from tests.official.commands.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import builder as task_builder
 
 # How many strings for each head.

@@ -8,7 +8,7 @@ import pytest
 
 from official.conversion import converted_model, huggingface
 from tests import ROOT, commands
-from tests.official.test_export import ask
+from tests.official.commands.test_export import ask
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "pretraining"
 WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split()

@@ -21,9 +21,9 @@ from official.tokenizers import (
 from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
+from tests.official.commands.test_export import ask
 from tests.official.serving.test_odd_strings import ODD, WORDS
 from tests.official.serving.test_predictor import BERT, GOLDEN, XLNET, load, server
-from tests.official.test_export import ask
 from tests.official.tokenizers import slow_windows
 
 LABELS = ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]

@@ -37,8 +37,8 @@ from official.saving import checkpoints, model_folder, named_arrays
 from official.serving.export import saved_model
 from official.serving.signatures import table
 from tests import commands, sentences
+from tests.official.commands.test_export import GOLDEN, TEXTS
 from tests.official.serving.signatures.test_inputs import examples
-from tests.official.test_export import GOLDEN, TEXTS
 
 SIZES = {"hidden_size": 12, "num_layers": 1, "num_heads": 3, "intermediate_size": 20}
 BERT = TransformerConfig(**SIZES, max_positions=24, initializer_range=0.5)

@@ -12,7 +12,7 @@ from official.modeling.layers import local_attention
 from official.serving.export import onnx as export
 from official.utils.errors import UserError
 from tests import commands
-from tests.official.serving.test_litert import CLASSIFICATION, MODELS, batch, expected
+from tests.official.serving.export.test_litert import CLASSIFICATION, MODELS, batch, expected
 from tests.official.serving.test_predictor import BERT, XLNET, load
 
 CRF = {"type": "token_classification", "labels": ["O", "B-X", "I-X"], "crf": True}

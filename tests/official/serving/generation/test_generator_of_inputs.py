@@ -23,9 +23,9 @@ from official.tokenizers.pair_forms import PairForm
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
+from tests.official.commands.test_export import ask
 from tests.official.conversion import systems
 from tests.official.serving import t5_weights
-from tests.official.test_export import ask
 
 NEW = 12
 SIZE = 17

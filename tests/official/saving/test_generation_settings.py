@@ -12,7 +12,14 @@ from official.saving.generation_settings import Settings
 from official.serving.generation import token_choice
 from official.serving.generation.token_choice import Processors
 from official.utils.errors import UserError
-from tests.official.serving.generated import NEW, check, make, names_of, read, settings_of
+from tests.official.serving.generation.generated import (
+    NEW,
+    check,
+    make,
+    names_of,
+    read,
+    settings_of,
+)
 
 
 @pytest.fixture(scope="module", params=["t5", "gpt2"])

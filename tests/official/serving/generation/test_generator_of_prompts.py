@@ -24,8 +24,8 @@ from official.serving.signatures import table
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import commands
+from tests.official.commands.test_export import ask
 from tests.official.conversion import systems
-from tests.official.test_export import ask
 
 GREEDY = Settings(max_new_tokens=9, temperature=0.0)
 DRAWN = Settings(max_new_tokens=9, temperature=1.5, top_k=40, top_p=0.9, seed=3)

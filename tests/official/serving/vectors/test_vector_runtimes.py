@@ -17,9 +17,9 @@ from official.serving.vectors.embedder import Embedder
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import commands
-from tests.official.serving.test_learnt_vectors import write as write_learnt
 from tests.official.serving.test_predictor import BERT, MODERN, XLNET, load
 from tests.official.serving.test_tagging import ELMO
+from tests.official.serving.vectors.test_learnt_vectors import write as write_learnt
 
 # Large enough that the converter stores integers: it leaves small matrices as they are.
 SIZES = {"hidden_size": 96, "num_heads": 4, "intermediate_size": 192, "initializer_range": 0.08}

@@ -17,8 +17,8 @@ from official.saving import checkpoints, named_arrays
 from official.serving.export import saved_model
 from official.serving.vectors import embedder
 from tests import sentences
+from tests.official.commands.test_export import ask
 from tests.official.serving.test_odd_strings import ODD
-from tests.official.test_export import ask
 from tests.official.tokenizers.test_word_characters import ids_by_hand
 
 TEXTS = ["w1 né  w2", "", " \t", "w3 " * 20, "東京 ́w4 " + "z" * 10_000, "w9"]
