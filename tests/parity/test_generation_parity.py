@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests import GOLDEN
-from tests.official.serving import generated
+from tests.official.serving.generation import generated
 
 
 @pytest.fixture(scope="module")

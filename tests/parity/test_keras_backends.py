@@ -23,8 +23,8 @@ from official.config.encoders import (
 )
 from official.config.registry import OBJECTIVES
 from official.utils import strict
+from tests.official.keras_layers import test_text
 from tests.official.modeling.test_model import BATCH, ENCODER
-from tests.official.serving import test_keras_text
 from tests.parity import keras_backend
 
 SIZES = {"vocab_size": 29, "hidden_size": 12, "num_layers": 2, "num_heads": 3}
@@ -175,8 +175,8 @@ def test_outputs_losses_and_gradients(request, ours, backend):
 
 
 def test_the_page_of_keras_runs_under_jax(jax, tmp_path):
-    folder = test_keras_text.write(tmp_path / "run" / "pretrained")
-    (tmp_path / "page.py").write_text(test_keras_text.code()[1])
+    folder = test_text.write(tmp_path / "run" / "pretrained")
+    (tmp_path / "page.py").write_text(test_text.code()[1])
     printed = jax.run("jax_page.py", tmp_path)
     found = json.loads(printed.splitlines()[-1])
     # What JAX saved, TensorFlow loads.

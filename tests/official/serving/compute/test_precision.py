@@ -24,7 +24,7 @@ from official.serving.compute import precision
 from official.serving.export import saved_model
 from official.utils.errors import UserError
 from tests import commands
-from tests.official import test_export
+from tests.official.commands import test_export
 from tfrecords_tools.tasks import builder as task_builder
 
 TEXTS = tf.constant(test_export.TEXTS)

@@ -13,7 +13,7 @@ from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
 from official.serving.generation.generator import Generator
 from tests import GOLDEN
-from tests.official.serving import t5_weights
+from tests.official.serving.generation import t5_weights
 
 NEW = 12
 TOKENIZER = SimpleNamespace(pad_id=0, cls_id=1, sep_id=1, unk_id=2, vocab_size=17)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import LENGTH_RULES
+from official.saving import LENGTH_RULES
 from official.serving.generation import beam_search
 from official.serving.generation.beam_search import Beams
 

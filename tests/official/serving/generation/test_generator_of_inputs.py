@@ -25,7 +25,7 @@ from official.utils.errors import UserError
 from tests import GOLDEN, commands
 from tests.official.commands.test_export import ask
 from tests.official.conversion import systems
-from tests.official.serving import t5_weights
+from tests.official.serving.generation import t5_weights
 
 NEW = 12
 SIZE = 17

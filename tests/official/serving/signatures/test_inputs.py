@@ -8,7 +8,7 @@ from official.serving.export import saved_model
 from official.serving.signatures import table
 from official.utils import paths
 from official.utils.errors import UserError
-from tests.official import test_export
+from tests.official.commands import test_export
 
 IDS = [[2, 7, 9, 3], [2, 8, 3, 0]]
 MASK = [[1, 1, 1, 1], [1, 1, 1, 0]]

@@ -21,7 +21,7 @@ from official.config.objectives import CausalLMConfig, MaskedLMConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.serving.export import saved_model
 from tests import ROOT
-from tests.official import test_export
+from tests.official.commands import test_export
 
 DOC = ROOT / "docs" / "serving.md"
 # Which model has the signature of a request.
