@@ -5,10 +5,8 @@
 
 CHECKOUT is a checkout of the version that writes the folders. Its command lines do all the work.
 `test_earlier_folders.py` lets the present version go on from them. The folders are those of commit
-a445364, the last one of the first layout (one folder of modules). With --expected, CHECKOUT goes on
-from a folder, and only `expected.npz` is written. All three are of the version that draws dropout
-by a hash of the number of the row in the batch and of the position in the row. They were recorded
-with the code of the version before it, in which these draws alone were changed.
+ece0063f, the last one before version 0.1.0, from which on compatibility is promised. With
+--expected, CHECKOUT goes on from a folder, and only `expected.npz` is written.
 
 For BERT and XLNet:
   NAME/shards           pretraining shards
