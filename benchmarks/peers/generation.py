@@ -46,7 +46,9 @@ def ours(settings: dict) -> None:
     from official.serving.generation.generator import Generator
 
     folder = f"{settings['folder']}/converted"
-    config, tokenizer, model = model_folder.restore(folder, precision=settings["precision"])
+    source = model_folder.ModelFolder.open(folder)
+    config, tokenizer = source.config, source.tokenizer
+    model = source.model(settings["precision"])
     generator = Generator(ServedModel(config, tokenizer, model, settings["length"], {}))
 
     def generate(ids, beams, top_k):

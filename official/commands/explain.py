@@ -217,23 +217,23 @@ def _span_corruption() -> None:
 
 def _attention() -> None:
     from official.plots import attention, figures
-    from official.saving import model_folder
+    from official.saving.model_folder import ModelFolder
 
-    config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
-    max_length = model_folder.max_length(FLAGS.model_dir, config)
-    tokens, layers = attention.weights(FLAGS.text, tokenizer, model, max_length)
+    folder = ModelFolder.open(FLAGS.model_dir, FLAGS.checkpoint)
+    tokens, layers = attention.weights(
+        FLAGS.text, folder.tokenizer, folder.model(), folder.max_length
+    )
     figures.save(attention.draw(tokens, layers), FLAGS.output)
     print(f"{FLAGS.output}: {len(layers)} layers × {len(layers[0])} heads, {len(tokens)} tokens")
 
 
 def _cross_attention() -> None:
     from official.plots import attention, figures
-    from official.saving import model_folder
+    from official.saving.model_folder import ModelFolder
 
-    config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
-    max_length = model_folder.max_length(FLAGS.model_dir, config)
+    folder = ModelFolder.open(FLAGS.model_dir, FLAGS.checkpoint)
     inputs, targets, layers = attention.cross_weights(
-        FLAGS.text, FLAGS.target, tokenizer, model, max_length
+        FLAGS.text, FLAGS.target, folder.tokenizer, folder.model(), folder.max_length
     )
     figures.save(attention.draw_cross(inputs, targets, layers), FLAGS.output)
     print(
@@ -277,15 +277,15 @@ def _measured(
     folder: str, texts: Sequence[str], measure: Callable, options: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Returns the rows of the table of a model."""
-    from official.saving import model_folder
+    from official.saving.model_folder import ModelFolder
     from official.utils import progress
 
-    config, tokenizer, model = model_folder.restore(folder, FLAGS.checkpoint)
+    source = ModelFolder.open(folder, FLAGS.checkpoint)
     return measure(
         texts,
-        tokenizer,
-        model,
-        max_length=model_folder.max_length(folder, config),
+        source.tokenizer,
+        source.model(),
+        max_length=source.max_length,
         batch_size=FLAGS.batch_size,
         report=progress.say,
         **options,

@@ -32,7 +32,16 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.utils import atomic, command_line, errors, packed_files, paths, progress, text_lines
+from official.utils import (
+    atomic,
+    command_line,
+    errors,
+    json_files,
+    packed_files,
+    paths,
+    progress,
+    text_lines,
+)
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,10 +85,11 @@ def main(argv: list[str]) -> None:
         errors.require(FLAGS, "pieces")
     atomic.check_new(FLAGS.output)
     from official import tokenizers
-    from official.saving import derived_models, model_folder
+    from official.saving import derived_models, generation_settings, model_folder, text_vectors
     from official.tokenizers import extension
 
-    config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
+    folder = model_folder.ModelFolder.open(FLAGS.model_dir, FLAGS.checkpoint)
+    config, tokenizer, model = folder.config, folder.tokenizer, folder.model()
     if [o for o in config.objectives if o.type == "distillation"]:
         raise UserError(
             f"{FLAGS.model_dir}: the teacher of objectives.distillation has the old vocabulary: "
@@ -107,8 +117,8 @@ def main(argv: list[str]) -> None:
         new,
         variables,
         FLAGS.output,
-        model_folder.generation(FLAGS.model_dir),
-        model_folder.embedding(FLAGS.model_dir),
+        json_files.optional(generation_settings.file(folder.path)),
+        json_files.optional(text_vectors.file(folder.path)),
     )
     for line in lines:
         print(line)

@@ -45,7 +45,8 @@ from official.conversion.heads import name_of
 from official.conversion.system import System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
-from official.saving import derived_models, generation_settings, model_folder, text_vectors
+from official.saving import derived_models, generation_settings, text_vectors
+from official.saving.model_folder import ModelFolder
 from official.tokenizers import file_formats
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
@@ -262,7 +263,8 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
         `output` exists.
     """
-    whole, tokenizer, model = model_folder.restore(model_dir, checkpoint)
+    source = ModelFolder.open(model_dir, checkpoint)
+    whole, tokenizer, model = source.config, source.tokenizer, source.model()
     learnt = text_vectors.objective_of(whole)
     config = without(without_distillation(whole), SentenceEmbeddingConfig)
     system = system_of(config, tokenizer)
@@ -280,18 +282,18 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             small, tensors = files.pop(generators.GENERATOR)
             deberta.check_generator(small, files[""][0])
             weights[deberta.GENERATOR_FILES[0]] = tensors
-    defaults = generation_settings.read(model_dir)
+    defaults = source.generation
     settings = None
     if defaults.settings or defaults.tasks:
         described = files[""][0]
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
     embedding = dense = None
-    if model_folder.embedding(model_dir) or learnt is not None:
-        embedding = text_vectors.read(model_dir, whole)
+    if source.has_embedding or learnt is not None:
+        embedding = source.embedding
         if learnt is not None and learnt.poolings == embedding.pooling:
             dense = learnt.kept_projection
-    length = (embedding and embedding.max_length) or model_folder.max_length(model_dir, config)
+    length = (embedding and embedding.max_length) or source.max_length
     continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
     start_id = generation_settings.ends(config, tokenizer)[0] if continues else None
     with atomic.folder(output, CONFIG) as temporary:

@@ -15,13 +15,14 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.config.registry import module_of
+from official.conversion.any_folder import open_folder
 from official.modeling.layers.random import PACKAGE
-from official.saving import checkpoints, model_folder, named_arrays
+from official.saving import named_arrays
 from official.saving.served_model import check_max_length
 from official.tokenizers import pair_packing, word_characters
 from official.tokenizers.pair_packing import PAD_SEGMENT
 from official.tokenizers.word_characters import Characters
-from official.utils import keras_private, paths
+from official.utils import keras_private
 from official.utils.errors import UserError
 
 _ENCODER = "encoder/"
@@ -62,21 +63,21 @@ def keras_encoder(
       UserError: it is not a model folder, or its parts do not fit together; `max_length` is out of
         range.
     """
-    config = model_folder.config_of(model_dir)
-    tokenizer = tokenizers.load(paths.path(model_dir) / "tokenizer")
-    loaded = checkpoints.load(model_dir, checkpoint)
+    folder = open_folder(model_dir, checkpoint)
+    config = folder.config
+    variables, source = folder.variables()
     encoder = module_of(config.encoder).Encoder(
         config.encoder, seed=config.seed, name=name, dtype=dtype
     )
     with keras_private.uninitialized_variables():
         encoder.build()
-    variables = {_ENCODER + v.path.removeprefix(f"{name}/"): v for v in encoder.weights}
-    named_arrays.initialize(variables, loaded.variables, str(loaded.path))
+    made = {_ENCODER + v.path.removeprefix(f"{name}/"): v for v in encoder.weights}
+    named_arrays.initialize(made, variables, source)
     if max_length is None:
-        max_length = model_folder.max_length(model_dir, config)
+        max_length = folder.max_length
     check_max_length(max_length, config.encoder)
     return encoder, TextPreprocessor(
-        tokenizer, max_length=max_length, layout=config.encoder.text_layout, pad=pad
+        folder.tokenizer, max_length=max_length, layout=config.encoder.text_layout, pad=pad
     )
 
 

@@ -17,9 +17,10 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.config.objectives import CausalLMConfig
-from official.saving import LENGTH_RULES, model_folder
-from official.utils import strict
+from official.saving import LENGTH_RULES
+from official.utils import json_files, paths, strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from official.utils.strict import nearest
 
 # The settings that are whole numbers.
@@ -282,8 +283,19 @@ def read(model_dir: str | os.PathLike) -> GenerationDefaults:
     Raises:
       UserError: the file is damaged, or has a setting that is not known or out of range.
     """
-    values = model_folder.generation(model_dir)
-    source = str(model_folder.generation_file(model_dir))
+    return of_values(json_files.optional(file(model_dir)), str(file(model_dir)))
+
+
+def of_values(values: Mapping[str, Any], source: str) -> GenerationDefaults:
+    """Returns the defaults of what a file has.
+
+    Args:
+      values: the content of the file.
+      source: the name of the file, for messages.
+
+    Raises:
+      UserError: there is a setting that is not known or out of range.
+    """
     defaults = strict.build(GenerationDefaults, values, source)
     for place, settings in [
         ("settings", defaults.settings),
@@ -294,3 +306,8 @@ def read(model_dir: str | os.PathLike) -> GenerationDefaults:
         except UserError as error:
             raise UserError(f"{source}: {place}: {error}") from None
     return defaults
+
+
+def file(model_dir: str | os.PathLike) -> AnyPath:
+    """Returns the file of the defaults of a model folder."""
+    return paths.path(model_dir) / "generation.json"

@@ -1,8 +1,9 @@
 """Reads and writes model folders: config, tokenizer, weights and model card."""
 
+import dataclasses
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,41 +11,138 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints, metrics_log, model_card, named_arrays, task_file
+from official.saving import (
+    checkpoints,
+    generation_settings,
+    metrics_log,
+    model_card,
+    named_arrays,
+    task_file,
+    text_vectors,
+)
 from official.shards import manifest
-from official.tokenizers import file_formats
 from official.utils import atomic, json_files, keras_private, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+CONFIG = "config.yaml"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+    """What a model folder has, read once; its weights are read when the model is built.
+
+    Attributes:
+      path: the folder.
+      config: the config of the run that made the model.
+      tokenizer: the tokenizer of the model.
+      max_length: the length of the longest training sequence, or else the maximum of the encoder.
+        Where the training is unknown, the length of the vectors of texts comes first, and the
+        tokenizer of a converted model may cut texts earlier than the encoder.
+      task: what `task.json` has of the training data; empty if unknown, as in pretraining.
+      generation: the defaults of generation.
+      embedding: the settings of the vectors of texts.
+      has_embedding: whether a file has such settings.
+      variables: reads the variables of the checkpoint by path, and says where they are from.
+    """
+
+    path: AnyPath
+    config: configs.ResolvedConfig
+    tokenizer: tokenizers.Tokenizer
+    max_length: int
+    task: Mapping[str, Any]
+    generation: generation_settings.GenerationDefaults
+    embedding: text_vectors.EmbeddingSettings
+    has_embedding: bool
+    variables: Callable[[], tuple[Mapping[str, np.ndarray], str]]
+
+    @classmethod
+    def open(cls, model_dir: str | os.PathLike, checkpoint: str = "best") -> "ModelFolder":
+        """Reads a model folder.
+
+        Args:
+          model_dir: the folder.
+          checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
+
+        Raises:
+          UserError: it is not a model folder, a file is damaged, or its parts do not belong
+            together.
+        """
+
+        def variables() -> tuple[Mapping[str, np.ndarray], str]:
+            loaded = checkpoints.load(path, checkpoint)
+            return loaded.variables, str(loaded.path)
+
+        path = paths.path(model_dir)
+        config = config_of(path)
+        tokenizer = tokenizers.load(path / "tokenizer")
+        if tokenizer.vocab_size > (config.encoder.vocab_size or 0):
+            raise UserError(
+                f"{path / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
+                f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
+            )
+        task, embedding = task_file.read(path), text_vectors.read(path, config)
+        return cls(
+            path=path,
+            config=config,
+            tokenizer=tokenizer,
+            max_length=max_length(path, config, tokenizer, task, embedding),
+            task=task,
+            generation=generation_settings.read(path),
+            embedding=embedding,
+            has_embedding=text_vectors.file(path).exists(),
+            variables=variables,
+        )
+
+    def model(self, precision: str = "float32", finished: bool = False) -> Model:
+        """Builds the model with the weights of the checkpoint; the arguments are those of `build`.
+
+        Raises:
+          UserError: the checkpoint is damaged, or of another model.
+        """
+        variables, source = self.variables()
+        # The shapes are checked before the variables take memory.
+        with keras_private.uninitialized_variables():
+            model = build(self.config, precision, finished)
+        named_arrays.initialize(model.variables_by_path(), variables, source)
+        return model
+
+
+def max_length(
+    path: AnyPath,
+    config: configs.ResolvedConfig,
+    tokenizer: tokenizers.Tokenizer,
+    task: Mapping[str, Any],
+    embedding: text_vectors.EmbeddingSettings,
+) -> int:
+    """Returns `ModelFolder.max_length`; the arguments are its other attributes."""
+    positions = config.encoder.max_positions
+    for length, most, what, file in (
+        (task.get("max_length") or None, manifest.MAX_TOKENS, "", task_file.path(path)),
+        (
+            embedding.max_length,
+            positions,
+            ", the positions of the encoder",
+            text_vectors.file(path),
+        ),
+    ):
+        if length is not None:
+            if type(length) is not int or not 4 <= length <= most:
+                raise UserError(
+                    f"{file}: max_length: {length!r} is not a whole number from 4 to {most}{what}"
+                )
+            return length
+    if config.segments:
+        return config.segments.max_length
+    return min(positions, tokenizer.max_tokens or positions)
+
 
 def restore(
-    model_dir: str | os.PathLike,
-    checkpoint: str = "best",
-    precision: str = "float32",
-    finished: bool = False,
+    model_dir: str | os.PathLike, checkpoint: str = "best", finished: bool = False
 ) -> tuple[configs.ResolvedConfig, tokenizers.Tokenizer, Model]:
-    """Builds the model of a model folder (see `build`) and loads the weights of a checkpoint.
-
-    `finished` is that of `official.modeling.model.Model`.
-
-    Raises:
-      UserError: it is not a model folder, or its parts do not belong together.
-    """
-    model_dir = paths.path(model_dir)
-    config = config_of(model_dir)
-    tokenizer = tokenizers.load(model_dir / "tokenizer")
-    if tokenizer.vocab_size > (config.encoder.vocab_size or 0):
-        raise UserError(
-            f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
-            f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
-        )
-    loaded = checkpoints.load(model_dir, checkpoint)
-    # The shapes are checked before the variables take memory.
-    with keras_private.uninitialized_variables():
-        model = build(config, precision, finished)
-    named_arrays.initialize(model.variables_by_path(), loaded.variables, str(loaded.path))
-    return config, tokenizer, model
+    """Returns config, tokenizer and model of a folder; see `ModelFolder`."""
+    folder = ModelFolder.open(model_dir, checkpoint)
+    return folder.config, folder.tokenizer, folder.model(finished=finished)
 
 
 def config_of(
@@ -96,58 +194,6 @@ def shapes(config: configs.ResolvedConfig) -> dict[str, tuple[int, ...]]:
     return {path: tuple(variable.shape) for path, variable in variables.items()}
 
 
-def max_length(model_dir: str | os.PathLike, config: configs.ResolvedConfig) -> int:
-    """Returns the length of the longest training sequence, or else the maximum of the encoder.
-
-    Where the training is unknown, the length of `embedding.json` comes first, and the tokenizer of
-    a converted model may cut texts earlier than the encoder.
-    """
-    if length := task_file.read(model_dir).get("max_length"):
-        if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
-            raise UserError(
-                f"{task_file.path(model_dir)}: max_length: {length!r} is not a whole number "
-                f"from 4 to {manifest.MAX_TOKENS}"
-            )
-        return length
-    positions = config.encoder.max_positions
-    if (length := embedding(model_dir).get("max_length")) is not None:
-        if type(length) is not int or not 4 <= length <= positions:
-            raise UserError(
-                f"{embedding_file(model_dir)}: max_length: {length!r} is not a whole number "
-                f"from 4 to {positions}, the positions of the encoder"
-            )
-        return length
-    if config.segments:
-        return config.segments.max_length
-    settings = file_formats.read_settings(paths.path(model_dir) / "tokenizer")
-    return min(positions, file_formats.max_tokens(settings) or positions)
-
-
-CONFIG = "config.yaml"
-
-
-def generation(model_dir: str | os.PathLike) -> dict[str, Any]:
-    """Reads the defaults of generation; empty if there are none."""
-    path = generation_file(model_dir)
-    return json_files.checked(json_files.read(path), path) if path.exists() else {}
-
-
-def generation_file(model_dir: str | os.PathLike) -> AnyPath:
-    """Returns the file of the defaults of generation."""
-    return paths.path(model_dir) / "generation.json"
-
-
-def embedding(model_dir: str | os.PathLike) -> dict[str, Any]:
-    """Reads the settings of the vectors of texts; empty if there are none."""
-    path = embedding_file(model_dir)
-    return json_files.checked(json_files.read(path), path) if path.exists() else {}
-
-
-def embedding_file(model_dir: str | os.PathLike) -> AnyPath:
-    """Returns the file of the settings of the vectors of texts."""
-    return paths.path(model_dir) / "embedding.json"
-
-
 def write_new(
     config: configs.ResolvedConfig,
     tokenizer: tokenizers.Tokenizer,
@@ -177,8 +223,8 @@ def write_new(
         card = model_card.text(name, config, {}, {}, {}, _mask_of(tokenizer))
         (temporary / model_card.FILE).write_text(card, "utf-8")
         for path, values in (
-            (generation_file(temporary), generation),
-            (embedding_file(temporary), embedding),
+            (generation_settings.file(temporary), generation),
+            (text_vectors.file(temporary), embedding),
         ):
             if values:
                 with path.open("w", encoding="utf-8") as stream:

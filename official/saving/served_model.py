@@ -9,6 +9,7 @@ from official import tokenizers
 from official.config.parts import EncoderConfig
 from official.modeling.model import Model
 from official.saving.generation_settings import GenerationDefaults
+from official.saving.model_folder import ModelFolder
 from official.saving.text_vectors import EmbeddingSettings
 from official.tasks import no_such_head
 from official.utils.errors import UserError
@@ -35,6 +36,19 @@ class ServedModel:
     task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     generation: GenerationDefaults = GenerationDefaults()
     embedding: EmbeddingSettings = EmbeddingSettings()
+
+    @classmethod
+    def of(cls, folder: ModelFolder, precision: str = "float32") -> "ServedModel":
+        """Reads all of a model folder; the model is finished, see `Model`."""
+        return cls(
+            folder.config,
+            folder.tokenizer,
+            folder.model(precision, finished=True),
+            folder.max_length,
+            folder.task,
+            folder.generation,
+            folder.embedding,
+        )
 
 
 def with_one_head(

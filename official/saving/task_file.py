@@ -16,8 +16,7 @@ def path(model_dir: str | os.PathLike) -> AnyPath:
 
 def read(model_dir: str | os.PathLike) -> dict[str, Any]:
     """Reads the task: `pair`, `max_length` and more; empty if unknown, as in pretraining."""
-    file = path(model_dir)
-    return json_files.checked(json_files.read(file), file) if file.exists() else {}
+    return json_files.optional(path(model_dir))
 
 
 def description(model_dir: str | os.PathLike) -> Description | MixtureDescription | None:

@@ -23,9 +23,9 @@ from official.modeling.layers import pooling
 from official.modeling.model import Model
 from official.modeling.objectives import sentence_embedding
 from official.modeling.objectives.base import Objective
-from official.saving import model_folder
-from official.utils import strict
+from official.utils import json_files, paths, strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from official.utils.strict import nearest
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
@@ -147,13 +147,30 @@ def read(model_dir: str | os.PathLike, config: configs.Config) -> EmbeddingSetti
     Raises:
       UserError: the file is damaged, or has a setting that is not known.
     """
-    values = model_folder.embedding(model_dir)
+    return of_values(json_files.optional(file(model_dir)), config, str(file(model_dir)))
+
+
+def of_values(values: Mapping[str, Any], config: configs.Config, source: str) -> EmbeddingSettings:
+    """Returns the settings of what a file has, and of the objective of a config.
+
+    Args:
+      values: the content of the file.
+      config: the config of the model.
+      source: the name of the file, for messages.
+
+    Raises:
+      UserError: there is a setting that is not known.
+    """
     objective = objective_of(config)
     if objective is not None:
         given = {"pooling": objective.poolings, "normalize": objective.normalize}
         values = {**given, **values}
-    source = str(model_folder.embedding_file(model_dir))
     return strict.build(EmbeddingSettings, values, source)
+
+
+def file(model_dir: str | os.PathLike) -> AnyPath:
+    """Returns the file of the settings of a model folder."""
+    return paths.path(model_dir) / "embedding.json"
 
 
 def objective_of(config: configs.Config) -> SentenceEmbeddingConfig | None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from official.saving import generation_settings, model_folder, served_model, task_file, text_vectors
+from official.conversion.any_folder import open_folder
+from official.saving import served_model
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
 from official.serving import PRECISIONS, RUNTIMES
@@ -271,7 +272,8 @@ def load(
     ```
 
     Args:
-      model_dir: a model folder of a training run or of `official.convert`.
+      model_dir: a model folder of a training run or of `official.convert`; or a folder of
+        transformers or sentence-transformers, which is converted in memory each time.
       checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
       precision: `float32`, `bfloat16` or `int8`, as an export computes
         (`official.serving.compute.precision`). For `float32` the process computes without TF32.
@@ -298,12 +300,7 @@ def load(
     if precision == "float32":
         # TensorFlow computes float32 products with 10 bits of mantissa on GPUs that have TF32.
         tf.config.experimental.enable_tensor_float_32_execution(False)
-    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision, finished=True)
+    source = ServedModel.of(open_folder(model_dir, checkpoint), precision)
     if precision == "int8":
-        round_weights(model)
-    max_length = model_folder.max_length(model_dir, config)
-    task = task_file.read(model_dir)
-    generation = generation_settings.read(model_dir)
-    embedding = text_vectors.read(model_dir, config)
-    source = ServedModel(config, tokenizer, model, max_length, task, generation, embedding)
+        round_weights(source.model)
     return LoadedModel(source, lite)

@@ -52,6 +52,15 @@ def dump(values: Mapping[str, Any], stream: IO[str]) -> None:
     stream.write("\n")
 
 
+def optional(path: AnyPath) -> dict[str, Any]:
+    """Reads an object and checks its checksum; empty if there is no such file.
+
+    Raises:
+      UserError: the file cannot be read, or has changed.
+    """
+    return checked(read(path), path) if path.exists() else {}
+
+
 def checked(values: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any]:
     """Checks the checksum of an object, and returns the object without it.
 

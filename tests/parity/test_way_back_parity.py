@@ -118,8 +118,10 @@ def make(folder, like, tokenizer):
 
 def answers(folder):
     """What `hf_way_back.answer` writes, from a model folder."""
-    config, tokenizer, model = model_folder.restore(folder)
-    length = model_folder.max_length(folder, config)
+    source = model_folder.ModelFolder.open(folder)
+    config, tokenizer, model, length = (
+        source.config, source.tokenizer, source.model(), source.max_length,
+    )  # fmt: skip
     rows = [row_of(texts, config, tokenizer, model, 10**4) for texts in TEXTS["texts"]]
     mask = None if tokenizer.mask_id is None else tokenizer.pieces[tokenizer.mask_id]
     marked = [text.format(mask=mask) for text in TEXTS["marked"]]

@@ -23,7 +23,7 @@ from official.data.checks import check_labels
 from official.evaluation.evaluator import Evaluator
 from official.modeling.layers.embeddings import Table
 from official.modeling.model import Model
-from official.saving import model_folder
+from official.saving.model_folder import ModelFolder, config_of
 from official.saving.served_model import with_one_head
 from official.serving.compute import int8
 from official.utils import checksums, keras_private, paths
@@ -169,7 +169,7 @@ def compare_metrics(
       model_dir: the model folder.
       data: shards of the model's task with a validation split.
       precision: one of `official.serving.PRECISIONS`.
-      checkpoint: as in `official.saving.model_folder.restore`.
+      checkpoint: as in `official.saving.model_folder.ModelFolder`.
       task: the name of the head, for a model of several tasks.
 
     Returns:
@@ -180,8 +180,9 @@ def compare_metrics(
     """
     results = {}
     for name in dict.fromkeys(("float32", precision)):
-        config, _, model = model_folder.restore(model_dir, checkpoint, name, finished=True)
-        config = with_one_head(config, model, task)
+        folder = ModelFolder.open(model_dir, checkpoint)
+        model = folder.model(name, finished=True)
+        config = with_one_head(folder.config, model, task)
         if name == "int8":
             round_weights(model)
         results[name] = _metrics(config, model, paths.path(model_dir), str(data))
@@ -196,7 +197,7 @@ def check_data(
     Raises:
       UserError: the data does not suit the model.
     """
-    config = model_folder.config_of(model_dir)
+    config = config_of(model_dir)
     if task is None:
         _source(config, paths.path(model_dir), str(data))
     else:

@@ -7,9 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from official.conversion.any_folder import open_folder
 from official.modeling.layers import kernels
 from official.modeling.model import Model
-from official.saving import generation_settings, model_folder, task_file, text_vectors
+from official.saving import text_vectors
 from official.saving.generation_settings import Settings, new_tokens
 from official.saving.served_model import check_max_length, with_one_head
 from official.serving.compute.precision import Weights
@@ -169,12 +170,13 @@ def restore(
     Returns:
       The model, the module of its signatures, and the name of the default signature.
     """
-    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision, finished=True)
-    defaults = generation_settings.read(model_dir)
+    folder = open_folder(model_dir, checkpoint)
+    tokenizer, model = folder.tokenizer, folder.model(precision, finished=True)
+    defaults = folder.generation
     of_generation = task is not None and task in defaults.tasks
-    config = with_one_head(config, model, None if of_generation else task)
+    config = with_one_head(folder.config, model, None if of_generation else task)
     kind, head = table.served(config, model)
-    about = task_file.read(model_dir)
+    about = folder.task
     about = about.get("tasks", {}).get(task, about)
     if inputs is not None and inputs not in kind.DEFAULT:
         ((name, takes),) = kind.DEFAULT.items()
@@ -186,10 +188,9 @@ def restore(
         inputs = (
             "pair" if about.get("pair") and "pair" in kind.DEFAULT else next(iter(kind.DEFAULT))
         )
-    embedding = text_vectors.read(model_dir, config)
-    embedding = embedding.with_values(max_length=max_length)
+    embedding = folder.embedding.with_values(max_length=max_length)
     if max_length is None:
-        max_length = model_folder.max_length(model_dir, config)
+        max_length = folder.max_length
     check_max_length(max_length, config.encoder, "--max_length=")
     check_max_length(embedding.max_length or max_length, config.encoder)
     if max_new_tokens is not None:

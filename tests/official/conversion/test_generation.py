@@ -7,9 +7,10 @@ import pytest
 
 import official
 from official.conversion import converted_model, generation, huggingface
-from official.saving import model_folder
+from official.saving import generation_settings
 from official.saving.generation_settings import GenerationDefaults, Settings
 from official.serving.export import saved_model
+from official.utils import json_files
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 from tests.official.conversion import systems
@@ -55,7 +56,7 @@ def model_dir(tmp_path_factory):
 
 
 def test_settings_of_a_t5_are_kept_in_the_model_folder(model_dir):
-    assert model_folder.generation(model_dir) == {
+    assert json_files.optional(generation_settings.file(model_dir)) == {
         "settings": {"repetition_penalty": 1.5},
         "tasks": {
             "summarization": {"settings": SUMMARIES, "prefix": "the cat: "},
@@ -76,7 +77,7 @@ def test_they_are_written_back(model_dir, tmp_path):
         "decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0, "repetition_penalty": 1.5
     }  # fmt: skip
     again = huggingface.read(tmp_path / "written")
-    assert again.generation == model_folder.generation(model_dir)
+    assert again.generation == json_files.optional(generation_settings.file(model_dir))
     drawn = GenerationDefaults({"temperature": 0.5, "top_k": 9, "num_return_sequences": 2})
     assert generation.written(drawn, {})[0] == {
         "do_sample": True, "temperature": 0.5, "top_k": 9, "top_p": 1.0, "num_return_sequences": 2

@@ -13,7 +13,6 @@ from official.conversion import converted_model, huggingface, sentence_transform
 from official.saving import model_folder, text_vectors
 from official.serving.export import saved_model
 from official.serving.signatures import table
-from official.serving.vectors import search
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
@@ -104,7 +103,9 @@ def test_documents_of_a_search_have_the_prompts_that_they_have_there(golden, tmp
         changed = {name: {"prompts": prompts, "default_prompt_name": default}}
         folder = make(tmp_path / str(number), golden, "mean", **changed)
         settings = huggingface.read(folder).embedding
-        found = [settings.prompt(search.prompt_of(kind, settings)) for kind in search.PROMPTS]
+        found = [
+            settings.prompt(text_vectors.prompt_of(kind, settings)) for kind in text_vectors.PROMPTS
+        ]
         assert found == [query, document], prompts
         assert settings.prompt(None) == prompts.get(default, "")
     # A model of ours, whose documents do have it, says so in the way of that library.
@@ -250,7 +251,7 @@ def test_a_dense_module_and_the_way_back(activation, bias, normalize, golden, tm
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, **CLOSE)
 
-    file = model_folder.embedding_file(tmp_path / "model")
+    file = text_vectors.file(tmp_path / "model")
     values = {
         name: value for name, value in json.loads(file.read_text()).items() if name != "checksum"
     }
@@ -295,7 +296,7 @@ def test_commands(golden, tmp_path):
 def test_a_damaged_file_of_settings(golden, tmp_path):
     folder = make(tmp_path / "theirs", golden, "mean")
     converted_model.write(huggingface.read(folder), tmp_path / "model")
-    file = model_folder.embedding_file(tmp_path / "model")
+    file = text_vectors.file(tmp_path / "model")
     values = json.loads(file.read_text())
     del values["checksum"]
     for change, message in (

@@ -120,7 +120,7 @@ def test_what_is_no_model_folder_is_refused(folder, tmp_path):
     ):
         official.load(tmp_path / "run")
     with pytest.raises(UserError, match=r"not a model folder: there is no config\.yaml in it"):
-        official.load(GOLDEN / "pretraining")
+        official.load(GOLDEN)
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(UserError, match="no checkpoint in it"):
         official.load(folder)

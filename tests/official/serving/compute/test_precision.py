@@ -145,7 +145,7 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
     difference = np.abs(actual[0] - actual[1]).max()
     assert 1e-5 < difference < 0.05
     # The numbers are those of the model that is evaluated beside it.
-    exact = model_folder.restore(classifier, precision="bfloat16")[2]
+    exact = model_folder.ModelFolder.open(classifier).model("bfloat16")
     ids = {"token_ids": np.array([[2, 7, 9, 3]]), "segment_ids": np.zeros((1, 4), int)}
     expected = exact.predictions(ids)["probabilities"]
     tokens = tf.saved_model.load(str(saved("bfloat16"))).signatures["tokens"]

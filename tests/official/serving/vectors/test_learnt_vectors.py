@@ -39,7 +39,7 @@ def write(folder, encoder=None, **options):
         )
     variables = {path: np.asarray(v) for path, v in model.variables_by_path().items()}
     model_folder.write_new(config, bare.tokenizer, variables, folder)
-    length = model_folder.max_length(folder, config)
+    length = model_folder.ModelFolder.open(folder).max_length
     batch = pack_texts([tf.constant(TEXTS)], bare.tokenizer, length, encoder.text_layout)
     batch = {name: value[:, None] for name, value in batch.items()}
     ready = model.prepare({**batch, "example_weights": tf.ones(4)})
@@ -85,7 +85,7 @@ def test_vectors_of_an_elmo_are_of_its_mix(tmp_path):
 
 def test_settings_of_the_file_come_first(tmp_path):
     expected = write(tmp_path / "model", projection=Projection(size=5))
-    file = model_folder.embedding_file(tmp_path / "model")
+    file = text_vectors.file(tmp_path / "model")
     file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
     loaded = official.load(tmp_path / "model")
     vectors = loaded.encode(TEXTS)

@@ -1,0 +1,62 @@
+"""Opens what has a model: a model folder, or a folder of transformers or sentence-transformers."""
+
+import os
+
+from official.conversion import sentence_transformers
+from official.saving import generation_settings, model_folder, text_vectors
+from official.saving.model_folder import ModelFolder
+from official.utils import paths, progress
+from official.utils.errors import UserError
+from official.utils.progress import Report
+
+_CHECKPOINTS = ("best", "last")
+
+
+def open_folder(
+    folder: str | os.PathLike, checkpoint: str = "best", report: Report = progress.say
+) -> ModelFolder:
+    """Opens a model folder, or what a folder of another tool becomes, in memory.
+
+    Args:
+      folder: a model folder, or a folder of transformers or sentence-transformers.
+      checkpoint: as in `ModelFolder.open`; the other folders have one, `best` or `last`.
+      report: takes a line that says what was converted.
+
+    Raises:
+      UserError: it is none of both, or something in it is not supported.
+    """
+    path = paths.path(folder)
+    if not is_foreign(path):
+        return ModelFolder.open(path, checkpoint)
+    if checkpoint not in _CHECKPOINTS:
+        raise UserError(
+            f"checkpoint: {checkpoint!r}: {folder} is a folder of transformers, with one checkpoint"
+        )
+    from official.conversion import huggingface
+
+    converted = huggingface.read(path)
+    source = str(path)
+    embedding = converted.embedding or text_vectors.of_values({}, converted.config, source)
+    opened = ModelFolder(
+        path=path,
+        config=converted.config,
+        tokenizer=converted.tokenizer,
+        max_length=model_folder.max_length(
+            path, converted.config, converted.tokenizer, {}, embedding
+        ),
+        task={},
+        generation=generation_settings.of_values(converted.generation, source),
+        embedding=embedding,
+        has_embedding=converted.embedding is not None,
+        variables=lambda: (converted.variables, source),
+    )
+    report(f"{folder}: a folder of transformers, converted in memory (official.convert keeps it)")
+    return opened
+
+
+def is_foreign(folder: paths.AnyPath) -> bool:
+    """Whether a folder is one of transformers or sentence-transformers, and no model folder."""
+    if (folder / model_folder.CONFIG).exists():
+        return False
+    files = ("config.json", sentence_transformers.MODULES)
+    return any((folder / file).exists() for file in files)
