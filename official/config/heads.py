@@ -14,7 +14,7 @@ from official.config.objectives import (
 )
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
-from official.utils.strict import above, at_least, dropout_rate, labels_agree, omitted, one_of
+from official.utils.strict import above, at_least, dropout_rate, keys, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
 LOSSES = ("pairwise", "pointwise", "softmax")
@@ -68,21 +68,26 @@ class Mix:
         return numbers
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ReaderConfig(ObjectiveConfig):
     """The config of a head that reads the last layer, or a mix of all layers.
 
+    A head has those of these keys that it lists; the others have their default.
+
     Attributes:
-      mix: the mix that is read in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM between these states and the head;
-        None = the head reads the states.
+      mix: the mix of all layers, which is read in place of the last layer; None = no mix.
+      bilstm: the number of cells of each direction of a BiLSTM between these states and the head
+        (Devlin et al., 2019, section 5.1); None = the head reads the states.
       transform: whether the head reads them, or the vector that it pools, through a hidden layer
         such as that of masked LM: a linear layer, the activation of the encoder and a norm
         (ModernBERT). With `--init` it starts from that of the other model's masked LM, if any.
+      weight: factor of this loss in the sum.
     """
 
-    mix: Mix | None
-    bilstm: int | None = None
-    transform: bool = False
+    mix: Mix | None = omitted()
+    bilstm: int | None = omitted()
+    transform: bool = omitted(False)
+    weight: float = 1.0
 
     def __post_init__(self):
         at_least(self, 1, "bilstm")
@@ -99,18 +104,23 @@ class ReaderConfig(ObjectiveConfig):
                     raise ValueError(f"{key}.{error}") from None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PooledConfig(ReaderConfig):
     """The config of a head that reads one vector for each row.
 
     Attributes:
-      dropout: the dropout rate of the vector.
+      dropout: the dropout rate of the vector, and of what the BiLSTM reads.
       pooling: the vector that the head reads: 'pooled' = the pooler's output or, with `bilstm`,
         the last output of each direction; 'first' = the first position; 'mean' = the mean over
         positions. See `base.Objective.pool`.
+      activation: the activation of the vector: 'relu' (TinyBERT's release); None = none.
+      task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
-    dropout: float
-    pooling: str
+    dropout: float = 0.1
+    pooling: str = "pooled"
+    activation: str | None = omitted()
+    task: str = ""
 
     def __post_init__(self):
         super().__post_init__()
@@ -121,7 +131,7 @@ class PooledConfig(ReaderConfig):
                 "pooling: pooled is an output of the last layer, and mix reads all layers: set "
                 "pooling to first or mean"
             )
-        if getattr(self, "activation", None) is not None:
+        if self.activation is not None:
             one_of("activation", self.activation, ("relu",))
 
     @property
@@ -143,6 +153,7 @@ class PooledConfig(ReaderConfig):
             )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelsConfig(ObjectiveConfig):
     """The config of a head that has an output for each label.
 
@@ -151,8 +162,8 @@ class LabelsConfig(ObjectiveConfig):
       num_labels: the number of labels; None = as many as `labels`.
     """
 
-    labels: tuple[str, ...]
-    num_labels: int | None
+    labels: tuple[str, ...] = ()
+    num_labels: int | None = None
 
     @property
     def label_count(self) -> int:
@@ -166,38 +177,14 @@ class LabelsConfig(ObjectiveConfig):
         raise UserError(f"{self.name}: neither labels nor num_labels is set")
 
 
-@dataclasses.dataclass(frozen=True)
+@keys("labels num_labels dropout pooling mix bilstm activation transform weight task")
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationConfig(PooledConfig, LabelsConfig):
-    """The class of a text.
-
-    Attributes:
-      labels: the names of the labels, in the order of their ids; filled in from the data.
-      num_labels: the number of labels; None = as many as `labels`.
-      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
-      pooling: the vector that the head reads; see `PooledConfig`.
-      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
-        al., 2019, section 5.1); None = there is none.
-      activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
-      transform: whether there is a hidden layer; see `ReaderConfig`.
-      weight: factor of this loss in the sum.
-      task: the task of the head, if a model has several; see `official.data.mixture`.
-    """
+    """The class of a text."""
 
     type = "classification"
     module = "heads"
     layer = "Classification"
-
-    labels: tuple[str, ...] = ()
-    num_labels: int | None = None
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    mix: Mix | None = omitted()
-    bilstm: int | None = omitted()
-    activation: str | None = omitted()
-    transform: bool = omitted(False)
-    weight: float = 1.0
-    task: str = ""
 
     def __post_init__(self):
         super().__post_init__()
@@ -209,37 +196,21 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
         return _fields(self, "label")
 
 
-@dataclasses.dataclass(frozen=True)
+@keys("labels num_labels thresholds dropout pooling mix bilstm transform weight")
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelConfig(PooledConfig, LabelsConfig):
     """The labels of a text, any number of them, each by itself.
 
     Attributes:
-      labels: the names of the labels, in the order of their ids; filled in from the data.
-      num_labels: the number of labels; None = as many as `labels`.
       thresholds: the probability from which on a text has the label, for each label; empty = 0.5
         for all.
-      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
-      pooling: the vector that the head reads; see `PooledConfig`.
-      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
-        al., 2019, section 5.1); None = there is none.
-      transform: whether there is a hidden layer; see `ReaderConfig`.
-      weight: factor of this loss in the sum.
     """
 
     type = "multi_label"
     module = "heads"
     layer = "MultiLabel"
 
-    labels: tuple[str, ...] = ()
-    num_labels: int | None = None
     thresholds: tuple[float, ...] = ()
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    mix: Mix | None = omitted()
-    bilstm: int | None = omitted()
-    transform: bool = omitted(False)
-    weight: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()
@@ -258,71 +229,36 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
         return frozenset({"label_flags"})
 
 
-@dataclasses.dataclass(frozen=True)
+@keys("dropout pooling mix bilstm activation transform weight task")
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionConfig(PooledConfig):
-    """A score of a text.
-
-    Attributes:
-      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
-      pooling: the vector that the head reads; see `PooledConfig`.
-      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
-        al., 2019, section 5.1); None = there is none.
-      activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
-      transform: whether there is a hidden layer; see `ReaderConfig`.
-      weight: factor of this loss in the sum.
-      task: the task of the head, if a model has several; see `official.data.mixture`.
-    """
+    """A score of a text."""
 
     type = "regression"
     module = "heads"
     layer = "Regression"
-
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    mix: Mix | None = omitted()
-    bilstm: int | None = omitted()
-    activation: str | None = omitted()
-    transform: bool = omitted(False)
-    weight: float = 1.0
-    task: str = ""
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return _fields(self, "score")
 
 
-@dataclasses.dataclass(frozen=True)
+@keys("dropout pooling mix bilstm transform weight")
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceConfig(PooledConfig):
-    """The right one of several choices.
-
-    Attributes:
-      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
-      pooling: the vector that the head reads; see `PooledConfig`.
-      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
-        al., 2019, section 5.1); None = there is none.
-      transform: whether there is a hidden layer; see `ReaderConfig`.
-      weight: factor of this loss in the sum.
-    """
+    """The right one of several choices."""
 
     type = "multiple_choice"
     module = "heads"
     layer = "MultipleChoice"
-
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    mix: Mix | None = omitted()
-    bilstm: int | None = omitted()
-    transform: bool = omitted(False)
-    weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"answer"})
 
 
-@dataclasses.dataclass(frozen=True)
+@keys("loss margin threshold dropout pooling mix bilstm weight")
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RankingConfig(PooledConfig):
     """The relevance of a document to a query.
 
@@ -333,12 +269,6 @@ class RankingConfig(PooledConfig):
       margin: the margin of the pairwise loss.
       threshold: of pairs that are ranked, the score above which a pair that has no other to be
         compared with is the best one; None = 0.
-      dropout: the dropout rate of the pooled output, and of what the BiLSTM reads.
-      pooling: the vector that the head reads; see `PooledConfig`.
-      mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM whose outputs are pooled (Devlin et
-        al., 2019, section 5.1); None = there is none.
-      weight: factor of this loss in the sum.
     """
 
     type = "ranking"
@@ -347,11 +277,6 @@ class RankingConfig(PooledConfig):
     loss: str = "pairwise"
     margin: float = 1.0
     threshold: float | None = omitted()
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    mix: Mix | None = omitted()
-    bilstm: int | None = omitted()
-    weight: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()
@@ -460,7 +385,11 @@ class CandidateLMConfig(ObjectiveConfig):
             )
 
 
-@dataclasses.dataclass(frozen=True)
+@keys(
+    "form candidates max_answer_length n_best start_beam end_beam null_threshold "
+    "answerable_weight dropout mix bilstm transform weight"
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanAnswerConfig(ReaderConfig):
     """The start and the end of the answer in a context.
 
@@ -479,11 +408,6 @@ class SpanAnswerConfig(ReaderConfig):
       answerable_weight: of `conditional`, factor of the loss of the regression.
       dropout: of `conditional`, the dropout rate before the last layer of the regression; with
         `bilstm`, also that of what the BiLSTM reads.
-      mix: the mix of all layers, which is read in place of the last layer; None = no mix.
-      bilstm: the number of cells of each direction of a BiLSTM whose outputs are read in place of
-        the states (Devlin et al., 2019, section 5.1); None = there is none.
-      transform: whether there is a hidden layer; see `ReaderConfig`.
-      weight: factor of this loss in the sum.
     """
 
     type = "span_answer"
@@ -497,10 +421,6 @@ class SpanAnswerConfig(ReaderConfig):
     null_threshold: float = 0.0
     answerable_weight: float = 0.5
     dropout: float = 0.1
-    mix: Mix | None = omitted()
-    bilstm: int | None = omitted()
-    transform: bool = omitted(False)
-    weight: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()
@@ -515,36 +435,27 @@ class SpanAnswerConfig(ReaderConfig):
         return frozenset({*window.split(), "answer_start", "answer_end"})
 
 
-@dataclasses.dataclass(frozen=True)
+@keys("labels num_labels crf bilstm dropout mix output_mix transform weight")
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassificationConfig(ReaderConfig, LabelsConfig):
     """The tag of each word, read from the first token of the word.
 
     Attributes:
-      labels: the names of the tags, in the order of their ids; filled in from the data.
-      num_labels: the number of tags; None = as many as `labels`.
       crf: whether the tags of a text are a linear-chain CRF (Lafferty et al., 2001); without one
         each tag is predicted separately, as in BERT.
       bilstm: the number of cells of each direction of a BiLSTM between the encoder and the tags
         (Peters et al., 2018); None = the tags read the states.
       dropout: the dropout rate of the states, and of what the tags read after the BiLSTM.
-      mix: the mix of all layers, which is read in place of the last layer; None = no mix.
       output_mix: another mix of all layers, which the tags read beside the output of the BiLSTM
         (Peters et al., 2018, section 3.3); None = no mix.
-      transform: whether there is a hidden layer; see `ReaderConfig`.
-      weight: factor of this loss in the sum.
     """
 
     type = "token_classification"
 
-    labels: tuple[str, ...] = ()
-    num_labels: int | None = None
     crf: bool = False
     bilstm: int | None = None
     dropout: float = 0.1
-    mix: Mix | None = omitted()
     output_mix: Mix | None = omitted()
-    transform: bool = omitted(False)
-    weight: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()

@@ -3,9 +3,9 @@
 import dataclasses
 
 from official.config.encoders import BilmConfig
-from official.config.heads import Mix, ReaderConfig
+from official.config.heads import ReaderConfig
 from official.config.parts import Config, EncoderConfig
-from official.utils.strict import above, at_least, nearest, omitted, one_of
+from official.utils.strict import above, at_least, keys, nearest, omitted, one_of
 
 # How the states of the tokens become a vector; see `official.modeling.layers.pooling`.
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")
@@ -64,7 +64,11 @@ class Projection:
             one_of("activation", self.activation, ACTIVATIONS)
 
 
-@dataclasses.dataclass(frozen=True)
+@keys(
+    "loss scale symmetric hard_negative_weight margin pooling projection normalize sizes "
+    "cached_rows labels mix weight"
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEmbeddingConfig(ReaderConfig):
     """The vectors of texts, which are compared with each other.
 
@@ -123,8 +127,6 @@ class SentenceEmbeddingConfig(ReaderConfig):
     sizes: tuple[int, ...] = ()
     cached_rows: int | None = omitted()
     labels: tuple[str, ...] = omitted(())
-    mix: Mix | None = omitted()
-    weight: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()

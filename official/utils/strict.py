@@ -12,7 +12,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from official.utils.errors import UserError
@@ -50,6 +50,24 @@ class Tagged:
 def omitted(default: Any = None) -> Any:
     """Returns the default of an optional field, which `to_dict` leaves out."""
     return dataclasses.field(default=default, metadata={_OMIT: True})
+
+
+def keys(names: str) -> Callable[[type[T]], type[T]]:
+    """Returns a decorator of a dataclass: which of its fields files have, and in which order.
+
+    A dataclass has the fields that it inherits first, and all of them. One that is left out here
+    has its default: `build` does not know it, and `to_dict` does not write it.
+
+    Args:
+      names: the fields, with spaces between them.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        fields = cls.__dataclass_fields__
+        cls.__dataclass_fields__ = {name: fields[name] for name in names.split()}
+        return cls
+
+    return decorate
 
 
 def build(

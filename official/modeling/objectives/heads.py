@@ -192,7 +192,7 @@ class Head(Reader):
         pooled = self.pool(self.read(encoded, rng))
         if self.config.transform:
             pooled = self.hidden(pooled)
-        if getattr(self.config, "activation", None) == "relu":
+        if self.config.activation == "relu":
             pooled = ops.relu(pooled)
         return self.as_loss(self.output_projection(dropout(pooled, self.config.dropout, rng)))
 

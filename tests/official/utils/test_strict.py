@@ -38,6 +38,16 @@ class Small(strict.Tagged):
     size: int = 1
 
 
+@strict.keys("weight name size")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Large(Small):
+    """Inherits `size`, and leaves out `height`."""
+
+    height: int = 2
+    name: str = "x"
+    weight: int = 3
+
+
 TABLE = {"small": Small}
 
 
@@ -95,6 +105,16 @@ def test_what_does_not_fit_is_refused(plain, message):
     with pytest.raises(UserError) as error:
         strict.build(Outer, plain, "file")
     assert str(error.value).startswith("file: ") and message in str(error.value)
+
+
+def test_files_have_the_keys_that_a_dataclass_names_in_their_order():
+    assert list(strict.to_dict(Large(size=5))) == ["type", "weight", "name", "size"]
+    assert strict.build(Large, {"size": 5}, "file") == Large(size=5)
+    assert Large(size=5) != Large(size=6)
+    assert strict.to_dict(dataclasses.replace(Large(size=5), name="y"))["size"] == 5
+    assert Large().height == 2
+    with pytest.raises(UserError, match=r"height: unknown key.*\(known: weight, name, size\)"):
+        strict.build(Large, {"height": 5}, "file")
 
 
 def test_the_type_picks_the_dataclass():
