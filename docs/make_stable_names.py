@@ -20,9 +20,10 @@ _HEAD = """\
 `python -m docs.make_stable_names` writes this page from docstrings.
 
 These names of the package `official` change with a new major version only, with their arguments.
-So do the flags of the [commands](commands.md), the keys of configs, and the formats of shards,
-model folders and exports: what an earlier version wrote is read. All other modules may change with
-any version. A name is imported when it is used, so `import official` is light.
+So do the flags of the [commands](commands.md), the [keys of configs](config-keys.md), and the
+formats of shards, model folders and exports: what an earlier version wrote is read. All other
+modules may change with any version. A name is imported when it is used, so `import official` is
+light.
 """
 # The exported module, and its function that is stable.
 _FUNCTIONS = {"config": "config.load"}

@@ -78,7 +78,9 @@ def has_flag(module, flag):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("maker", ["make_commands", "make_stable_names", "make_tokenizer_folders"])
+@pytest.mark.parametrize(
+    "maker", ["make_commands", "make_config_keys", "make_stable_names", "make_tokenizer_folders"]
+)
 def test_the_pages_that_are_made_are_up_to_date(maker):
     done = subprocess.run(
         [sys.executable, "-m", f"docs.{maker}", "--check"],

@@ -361,7 +361,8 @@ class TransformerXLConfig(EncoderConfig):
         Transformer-XL).
       initializer_range: the standard deviation of the distribution. With `truncated_normal`,
         which is cut at two standard deviations, that of the weights is 0.88 of it.
-      adapter_size: see `TransformerConfig`.
+      adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
+        there are none. `recipe.trainable.adapters` sets it.
     """
 
     type = "transformer_xl"

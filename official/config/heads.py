@@ -112,7 +112,7 @@ class PooledConfig(ReaderConfig):
       dropout: the dropout rate of the vector, and of what the BiLSTM reads.
       pooling: the vector that the head reads: 'pooled' = the pooler's output or, with `bilstm`,
         the last output of each direction; 'first' = the first position; 'mean' = the mean over
-        positions. See `base.Objective.pool`.
+        positions.
       activation: the activation of the vector: 'relu' (TinyBERT's release); None = none.
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -294,7 +294,7 @@ class KernelRankingConfig(ObjectiveConfig):
     Attributes:
       kernels: K: one kernel for equal tokens, and the others with evenly spaced means in (-1, 1).
       sigma: the width of the other kernels.
-      loss: 'pairwise', 'pointwise' or 'softmax', as in `RankingConfig`.
+      loss: 'pairwise', 'pointwise' or 'softmax', as of the objective `ranking`.
       margin: the margin of the pairwise loss.
       weight: factor of this loss in the sum.
     """
@@ -339,7 +339,7 @@ class CandidateLMConfig(ObjectiveConfig):
       threshold: the score above which a candidate that has no other to be compared with is the
         right one; None = 0, which no log probability exceeds.
       enhanced_mask_decoder: that of the masked LM, from which a run takes it with the head.
-      form: likewise.
+      form: that of the masked LM, 'tied' or 'linear', which a run takes in the same way.
       weight: factor of this loss in the sum.
     """
 

@@ -323,7 +323,7 @@ class GeneratorConfig(ObjectiveConfig):
       frozen: whether the generator keeps the weights given with --init and only the encoder
         learns: the second stage of two-stage training (section 3.2). Both start from one model,
         whose encoder and masked LM `recipe.init_weights: generator` loads.
-      enhanced_mask_decoder: as in `masked_lm`.
+      enhanced_mask_decoder: whether its masked LM has one, as the objective `masked_lm` may have.
       weight: factor of the masked-LM loss in the sum; the loss of a frozen generator is only
         reported.
       decoupled: whether the generator is updated first in a step, and the encoder after it with the

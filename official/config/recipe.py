@@ -170,8 +170,8 @@ class Recipe:
       batch_size: examples of one update, over all replicas and accumulation steps.
       accumulation: the number of parts that a replica's share of the batch is processed in, to
         save memory.
-      optimizer: see `Optimizer`.
-      schedule: see `Schedule`.
+      optimizer: how gradients become updates.
+      schedule: how the learning rate rises and falls.
       precision: `float32`, `mixed_bfloat16`, `float64`, or `auto` = `mixed_bfloat16` on devices
         with fast products of bfloat16, and `float32` on others. Mixed precision is for updates:
         evaluations compute in float32, as predictions do.
@@ -193,7 +193,7 @@ class Recipe:
         encoder.
       freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It
         then has no dropout, no gradient and no moments.
-      trainable: which weights of an encoder that learns do so; see `Trainable`. None = all.
+      trainable: which weights of an encoder that learns do so; None = all.
       layer_states: of a frozen encoder, the folder with its states for the examples, which
         `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
         examples of an evaluation that are not there it runs. "" = no folder.

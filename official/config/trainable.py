@@ -51,7 +51,7 @@ class Trainable:
         3.3).
       adapters: the size of the bottleneck of the adapters of every layer, which the encoder gets
         (`encoder.adapter_size`). They alone learn, with all norms and the pooler.
-      lora: low-rank updates, which alone learn, with the pooler; see `LoRA`.
+      lora: low-rank updates, which alone learn, with the pooler.
     """
 
     layers: int | None = omitted()

@@ -223,7 +223,7 @@ class Task:
     """The defaults of a task.
 
     Attributes:
-      settings: values of `Settings` by name, the general ones among them.
+      settings: the settings of the task by name, the general ones among them.
       prefix: stands before each text.
     """
 
@@ -236,7 +236,7 @@ class GenerationDefaults:
     """The defaults of a model folder.
 
     Attributes:
-      settings: values of `Settings` by name.
+      settings: the settings of generation by name.
       tasks: the defaults of each task by its name.
     """
 
