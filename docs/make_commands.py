@@ -30,7 +30,6 @@ COMMANDS = (
     "official.commands.students",
     "official.commands.extend_vocabulary",
     "official.commands.enlarge",
-    "official.commands.augment",
     "official.commands.mine_negatives",
     "official.commands.teacher_outputs",
     "official.commands.submission",

@@ -40,7 +40,7 @@ def test_keys_that_nobody_reads():
 
 
 def test_rows_of_texts_are_those_that_are_not_marked(tmp_path):
-    """Those that official.commands.augment and official.commands.mine_negatives read."""
+    """Those that experiments.augment and official.commands.mine_negatives read."""
     path = tmp_path / "a.jsonl"
     rows = [{"q": "a", "answer": "accept"}, {"q": "b", "answer": "reject"}, {"q": "c"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

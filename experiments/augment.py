@@ -1,6 +1,6 @@
 r"""Augments the training text of a task: copies of its rows with other words, to distill on.
 
-  python -m official.commands.augment --model_dir=BERT --input=SST-2/train.tsv \
+  python -m experiments.augment --model_dir=BERT --input=SST-2/train.tsv \
       --columns=sentence --output=augmented.tsv [--vectors=glove.6B.300d.txt] \
       [--kept_words=stop_words.txt]
 
@@ -66,9 +66,10 @@ def main(argv: list[str]) -> None:
     """Writes the rows and their copies."""
     del argv
     errors.require(FLAGS, *_REQUIRED)
-    from official.serving import augmentation, loaded_model
+    from experiments import augmentation
+    from experiments.word_neighbors import WordNeighbors
+    from official.serving import loaded_model
     from official.serving.generation.mask_filler import MaskFiller
-    from official.serving.word_neighbors import WordNeighbors
     from official.tasks import text_rows
     from official.utils import text_lines
 

@@ -6,15 +6,15 @@ import json
 import numpy as np
 import pytest
 
+from experiments import augmentation
+from experiments.augmentation import Augmenter, Settings
+from experiments.word_neighbors import WordNeighbors
 from official import tokenizers
 from official.config import ResolvedConfig
 from official.conversion import converted_model, huggingface
 from official.modeling.model import Model
 from official.saving.served_model import ServedModel
-from official.serving import augmentation
-from official.serving.augmentation import Augmenter, Settings
 from official.serving.generation.mask_filler import MaskFiller
-from official.serving.word_neighbors import WordNeighbors
 from official.tasks.text_rows import Rows
 from official.utils import host_seeding
 from official.utils.errors import UserError
@@ -219,7 +219,7 @@ def test_the_command(tmp_path):
     converted_model.write(huggingface.read(golden), folder)
     (tmp_path / "in.tsv").write_text("text\tlabel\nthe cat sat\t1\na dog ran on the mat\t0\n")
     done = commands.run(
-        "official.commands.augment", f"--model_dir={folder}", f"--input={tmp_path / 'in.tsv'}",
+        "experiments.augment", f"--model_dir={folder}", f"--input={tmp_path / 'in.tsv'}",
         "--columns=text", f"--output={output}", "--copies=5", "--candidates=3", status=0,
     )  # fmt: skip
     assert done.stdout.startswith(f"{output}: 2 rows and ")

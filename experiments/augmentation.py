@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from experiments.word_neighbors import WordNeighbors, is_word
 from official.serving.generation.mask_filler import MaskFiller
-from official.serving.word_neighbors import WordNeighbors, is_word
 from official.tasks.text_rows import Rows
 from official.tokenizers import text_words
 from official.tokenizers.pair_packing import num_specials
