@@ -608,11 +608,9 @@ def build(
     """
     from tfrecords_tools.tasks import builder
 
-    for note in tokenizer.notes:
-        report(note)
     # The attributes of a builder have the names of flags.
     names = {field.name for field in dataclasses.fields(builder.builder_of(task))}
-    names -= {"task", "files", "tokenizer", "max_length", "report"}
+    names -= {"task", "files", "rows", "tokenizer", "max_length", "report"}
     chosen = {name: options[name].value for name in names}
     return builder.build(
         task, files, tokenizer, options.output, max_length, execution=where, report=report, **chosen

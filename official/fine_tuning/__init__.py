@@ -1,8 +1,8 @@
 """Fine-tunes a pretrained model on data in Python: `official.finetune` and its twins.
 
-The data become the shards of a task in a temporary folder, as `tfrecords_tools.build_task_shards`
-makes them, and `official.training.train` trains on these with the settings of a published config.
-The same call with the same data goes on where a run was stopped.
+The data become rows (`rows`), of which `tfrecords_tools.tasks` makes the shards of a task in a
+temporary folder, and `official.training.train` trains on these with the settings of a published
+config (`settings`). The same call with the same data goes on where a run was stopped.
 
 | function | data | objective |
 |---|---|---|
@@ -15,105 +15,40 @@ Data are lists, or anything with `tolist()`, such as columns of pandas and array
 anything with `columns`, may be given in their place.
 """
 
-import collections
 import dataclasses
-import importlib
-import itertools
-import json
-import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from official import config as configs
 from official import tokenizers, training
 from official.conversion import huggingface
 from official.conversion.run import convert
-from official.saving import checkpoints, metrics_log, model_folder, served_model
+from official.fine_tuning import rows, settings
+from official.fine_tuning.rows import Examples
+from official.fine_tuning.settings import FEW, Report, Settings
+from official.saving import checkpoints, metrics_log, model_folder
 from official.serving import loaded_model
-from official.tasks import answer_rules, kinds, listed, nearest
+from official.tasks import KINDS, answer_rules, listed, nearest
 from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from tfrecords_tools.tasks import builder
 
-# Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
-FEW = 10_000
-_FEW_EPOCHS, _FEW_BATCH = 20, 16
-# Encoders that are narrower than the base models learn faster (Turc et al., 2019; for ELECTRA Clark
-# et al., 2020, table 7).
-_BASE_SIZE = 768
-_SMALL_RATE, _SMALL_RATES = 1e-4, {"electra": 3e-4}
-_WARMUP = 0.1  # the largest share of the steps: DeBERTa's cards have a number of them, for MNLI
-_EVAL_EVERY = 500  # steps, of larger data
-_BUCKETS = (16, 32, 64, 128, 256, 512)
-# Tasks whose shards have the columns that `finetune` names.
-_LABELLED = ("classification", "multi_label", "regression")
-_BUILDER = "tfrecords_tools.build_task_shards"  # imported when it is used, as those of `KINDS`
+__all__ = [
+    "FEW",
+    "Settings",
+    "finetune",
+    "finetune_pairs",
+    "finetune_questions",
+    "finetune_tags",
+]
 
-Report = Callable[[str], None]
 Data = Sequence[Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """The examples of a split.
-
-    Attributes:
-      columns: the values by the name of their column; all have the same length.
-    """
-
-    columns: Mapping[str, list]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    def take(self, numbers: Sequence[int]) -> "_Rows":
-        """Returns some of the examples."""
-        return _Rows({name: [values[i] for i in numbers] for name, values in self.columns.items()})
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The settings of `finetune` and its twins.
-
-    Attributes:
-      validation: the share of the examples that chooses the best checkpoint and is measured, drawn
-        by `seed`; or other data in the form of the arguments, as (texts, labels) or (table,). 0 =
-        none.
-      max_length: longer texts are cut to this number of tokens. None = 128, 384 for questions, or
-        what the encoder takes if that is less.
-      epochs: passes over the data. None = as published for the family of the model (see
-        docs/fine-tuning.md), and 20 for fewer than `FEW` examples (Mosbach et al., 2021).
-      batch_size: examples of a step. None = as published.
-      learning_rate: the highest learning rate. None = as published.
-      seed: decides the share of `validation`, the order of the examples, the initial weights of the
-        head and dropout.
-      override: further settings, as `--override` takes them: `["recipe.optimizer.type=lamb"]`.
-      report: takes the lines that say what is done.
-    """
-
-    validation: float | tuple = 0.1
-    max_length: int | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    seed: int = 0
-    override: Sequence[str] = ()
-    report: Report = print
-
-    def overrides(self) -> list[str]:
-        """Returns the settings that are set, as overrides of a config."""
-        served_model.check_list(self.override, "override")
-        settings = {
-            "recipe.epochs": self.epochs,
-            "recipe.batch_size": self.batch_size,
-            "recipe.optimizer.learning_rate": self.learning_rate,
-        }
-        named = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
-        return [*named, *self.override]
+Same = TypeVar("Same", bound=Examples)
 
 
 def finetune(
@@ -160,10 +95,8 @@ def finetune(
       official.training.Stopped: Ctrl-C or SIGTERM; a checkpoint is saved, and the same call goes
         on.
     """
-    names = ("text", "label")
-    data = dict(zip(names, (texts, labels), strict=True))
-    rows = _rows(data, columns)
-    return _labeled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
+    data = rows.read(("text", "label"), (texts, labels), columns)
+    return _train(rows.labelled(data, task), init, model_dir, columns, Settings(**settings))
 
 
 def finetune_pairs(
@@ -202,9 +135,8 @@ def finetune_pairs(
       task: as in `finetune`.
       **settings: as in `finetune`.
     """
-    names = ("text", "text_b", "label")
-    rows = _rows(dict(zip(names, (first, second, labels), strict=True)), columns)
-    return _labeled(rows, columns, task, _Run(init, model_dir, Settings(**settings)))
+    data = rows.read(("text", "text_b", "label"), (first, second, labels), columns)
+    return _train(rows.labelled(data, task), init, model_dir, columns, Settings(**settings))
 
 
 def finetune_tags(
@@ -238,10 +170,8 @@ def finetune_tags(
       columns: of a table, the columns of these.
       **settings: as in `finetune`.
     """
-    rows = _rows({"words": words, "tags": tags}, columns)
-    _check_words(rows)
-    run = _Run(init, model_dir, Settings(**settings))
-    return run.train("tagging", "tagging", rows, columns)
+    examples = rows.Tags.of(rows.read(("words", "tags"), (words, tags), columns))
+    return _train(examples, init, model_dir, columns, Settings(**settings))
 
 
 def finetune_questions(
@@ -288,212 +218,50 @@ def finetune_questions(
             f"answer_rule: {answer_rule!r} is not known{nearest(answer_rule, answer_rules.RULES)}: "
             f"expected one of {listed(answer_rules.RULES)}"
         )
-    names = ("question", "context", "answer")
-    rows = _with_starts(
-        _rows(dict(zip(names, (questions, contexts, answers), strict=True)), columns)
-    )
-    run = _Run(init, model_dir, Settings(**settings))
-    task = "squad2" if any(answer is None for answer in rows.columns["answer"]) else "squad1"
-    return run.train(task, task, rows, columns, [f"--answers={answer_rule}"])
+    data = rows.read(("question", "context", "answer"), (questions, contexts, answers), columns)
+    examples = dataclasses.replace(rows.Questions.of(data), answer_rule=answer_rule)
+    return _train(examples, init, model_dir, columns, Settings(**settings))
 
 
-def _labeled(
-    rows: _Rows, columns: Sequence[str], task: str | None, run: "_Run"
+def _train(
+    examples: Examples,
+    init: str | os.PathLike,
+    model_dir: str | os.PathLike,
+    columns: Sequence[str],
+    chosen: Settings,
 ) -> loaded_model.LoadedModel:
-    """Fine-tunes on texts or pairs with labels or scores."""
-    kind = _kind(rows.columns["label"], task)
-    if kind == "regression":
-        _check_scores(rows.columns["label"])
-    elif kind == "multi_label":
-        if not any(_lists(rows.columns["label"])):
-            raise UserError("label: no text has a label")
-    elif len(set(_classes(rows.columns["label"]))) < 2:
-        label = rows.columns["label"][0]
-        raise UserError(f"label: all are {label!r}: expected at least two classes")
-    return run.train(kind, run.family or kind, rows, columns)
-
-
-class _Run:
-    """Fine-tunes from a model folder.
-
-    Attributes:
-      family: the name of the config with the settings of the model's family, for texts with labels;
-        None = those of BERT.
-    """
-
-    def __init__(self, init: str | os.PathLike, model_dir: str | os.PathLike, settings: Settings):
-        self._model_dir, self._settings = paths.path(model_dir), settings
-        self._report = report = settings.report
-        self._temporary = tempfile.TemporaryDirectory(prefix="garden-")
-        self._init = _model_folder(paths.path(init), Path(self._temporary.name), report)
-        self._config = model_folder.config_of(self._init)
-        types = {objective.type for objective in self._config.objectives}
-        self.family = None
-        if getattr(self._config.encoder, "disentangled", None) is not None:
-            self.family = "deberta"
-        elif getattr(self._config.encoder, "local_attention", None) is not None:
-            self.family = "modernbert"
-        elif types & {"generator", "replaced_tokens"}:
-            self.family = "electra"
-        elif getattr(self._config.encoder, "position_offset", 0):
-            self.family = "roberta"
-
-    def train(
-        self,
-        task: str,
-        name: str,
-        rows: _Rows,
-        columns: Sequence[str],
-        flags: Sequence[str] = (),
-    ) -> loaded_model.LoadedModel:
-        """Fine-tunes on the rows of a task with the config `configs/finetune/NAME.yaml`.
-
-        `flags` are more flags of `build_task_shards`.
-        """
-        with self._temporary as folder:
-            rows, held_out = self._split(task, rows, columns)
-            length = self._max_length(task)
-            data = self._shards(Path(folder), task, rows, held_out, length, flags)
-            config = self._config_of(task, name, len(rows), length)
-            training.train(
-                config, data, self._model_dir, evaluate=held_out is not None, init=self._init,
-                report=self._report,
-            )  # fmt: skip
-        self._describe(task)
-        return loaded_model.load(self._model_dir)
-
-    def _split(self, task: str, rows: _Rows, columns: Sequence[str]) -> tuple[_Rows, _Rows | None]:
-        """Returns the rows to learn from and those of `validation`."""
-        validation = self._settings.validation
-        if isinstance(validation, tuple):
-            return rows, self._other(task, rows, columns, validation)
-        if not 0 <= validation < 1:
-            raise UserError(f"validation: {validation} is not a share from 0 to below 1")
-        count = min(round(len(rows) * validation) or int(validation > 0), len(rows) - 1)
-        if not count:
-            return rows, None
-        order = np.random.default_rng(self._settings.seed).permutation(len(rows)).tolist()
-        return rows.take(sorted(order[count:])), rows.take(sorted(order[:count]))
-
-    def _other(self, task: str, rows: _Rows, columns: Sequence[str], validation: tuple) -> _Rows:
-        """Returns the rows of `validation`, if it is a data set."""
-        names = list(rows.columns)
-        if len(validation) > len(names):
-            raise UserError(f"validation: expected ({', '.join(names)}), or a table alone")
-        values = [*validation, *[None] * (len(names) - len(validation))]
-        other = _rows(dict(zip(names, values, strict=True)), columns)
-        if task.startswith("squad"):
-            return _with_starts(other)
-        if task == "tagging":
-            _check_words(other)
-        elif task == "regression":
-            _check_scores(other.columns["label"])
-        else:
-            known = set(_counts(task, rows))
-            for label in _counts(task, other):
-                if label not in known:
-                    raise UserError(f"validation: the label {label!r} does not occur in training")
-        return other
-
-    def _max_length(self, task: str) -> int:
-        length, encoder = self._settings.max_length, self._config.encoder
-        if length is None:
-            return min(384 if task.startswith("squad") else 128, encoder.max_positions)
-        served_model.check_max_length(length, encoder)
-        return length
-
-    def _shards(
-        self,
-        folder: Path,
-        task: str,
-        rows: _Rows,
-        held_out: _Rows | None,
-        max_length: int,
-        flags: Sequence[str] = (),
-    ) -> str:
-        """Writes the data as files and makes their shards; returns the folder of these."""
-        builder = importlib.import_module(_BUILDER)
-        options = builder.flags.FlagValues()
-        builder.define_flags(options)
-        arguments = [
-            f"--task={task}",
-            f"--output={folder / 'shards'}",
-            f"--seed={self._settings.seed}",
-            *flags,
-        ]
-        splits = {"train": rows} | ({"validation": held_out} if held_out is not None else {})
-        for split, each in splits.items():
-            path = folder / (f"{split}.json" if task.startswith("squad") else f"{split}.jsonl")
-            _write(path, each, task, split)
-            arguments.append(f"--{split}_file={path}")
-        if task in _LABELLED:
-            arguments += ["--text_column=text", "--label_column=label"]
-            arguments += ["--text_pair_column=text_b"] * ("text_b" in rows.columns)
-        if task.startswith("squad"):
-            arguments.append(f"--doc_stride={max(min(128, max_length // 3), 1)}")
-            arguments.append(f"--max_query_length={min(64, max_length // 3)}")
-        options(["", *arguments])
-        if task in ("classification", "multi_label"):
-            counts = _counts(task, *splits.values())
-            options.labels = list(counts)
-            shown = ", ".join(f"{label} ({counts[label]:,})" for label in options.labels[:20])
-            more = f" and {len(counts) - 20} others" if len(counts) > 20 else ""
-            self._report(f"{len(counts)} labels: {shown}{more}")
-        planned, files = builder.plan(options)
-        builder.build(
-            options, planned, files, tokenizers.load(self._init / "tokenizer"), max_length,
-            builder.Execution(), self._report,
-        )  # fmt: skip
-        return str(folder / "shards")
-
-    def _config_of(self, task: str, name: str, count: int, max_length: int) -> configs.Config:
-        """Returns the published settings for this number of examples, and says them."""
-        path, settings = f"configs/finetune/{name}.yaml", self._settings.overrides()
-        chosen, why = [f"seed={self._settings.seed}"], []
-        if task in _LABELLED:
-            chosen.append(f"objectives.0.type={task}")
-        if count < FEW:
-            chosen += [f"recipe.epochs={_FEW_EPOCHS}", "recipe.optimizer.bias_correction=true"]
-            chosen.append(f"recipe.batch_size={_FEW_BATCH}")
-            why.append("those of Mosbach et al. (2021) for few examples")
-        if self._config.encoder.hidden_size < _BASE_SIZE:
-            rate = _SMALL_RATES.get(name, _SMALL_RATE)
-            chosen.append(f"recipe.optimizer.learning_rate={rate}")
-            why.append("the learning rate of a small model")
-        recipe = configs.load(path, [*chosen, *settings]).recipe
-        batch = min(recipe.batch_size, count)
-        steps = -(-count // batch)  # of an epoch
-        longest = round(_WARMUP * recipe.epochs * steps)
-        if recipe.schedule.warmup_steps > longest:
-            chosen.append(f"recipe.schedule.warmup_steps={longest}")
-        buckets = [*(b for b in _BUCKETS if b < max_length), max_length]
-        chosen += [
-            f"recipe.eval_every={min(steps, _EVAL_EVERY)}",
-            f"recipe.bucket_lengths={buckets}",
-        ]
-        config = configs.load(path, [*chosen, *settings, f"recipe.batch_size={batch}"])
-        recipe, with_ = config.recipe, f", with {' and '.join(why)}" if why else ""
-        self._report(
-            f"settings of {path}{with_}: {recipe.epochs:g} epochs, batches of "
-            f"{recipe.batch_size}, learning rate {recipe.optimizer.learning_rate:g}, texts of at "
-            f"most {max_length} tokens"
+    """Fine-tunes on examples; `columns` are those of a table that is given as `validation`."""
+    model_dir, report = paths.path(model_dir), chosen.report
+    with tempfile.TemporaryDirectory(prefix="garden-") as temporary:
+        folder, shards = Path(temporary), Path(temporary) / "shards"
+        source = _model_folder(paths.path(init), folder, report)
+        known = model_folder.config_of(source)
+        splits = _splits(examples, columns, chosen)
+        learned, *others = splits.values()
+        task = learned.task(*others)
+        length = chosen.length(task.kind, known)
+        if counts := learned.counts(*others):
+            report(f"{len(counts)} labels: {_shown(counts)}")
+        builder.build_rows(
+            task,
+            {split: each.rows(task, split) for split, each in splits.items()},
+            tokenizers.load(source / "tokenizer"),
+            shards,
+            length,
+            seed=chosen.seed,
+            report=report,
+            **learned.sizes(length),
         )
-        return config
-
-    def _describe(self, task: str) -> None:
-        """Says what the best checkpoint reaches, and the lines that load the model."""
-        best = checkpoints.best(self._model_dir)
-        if best is not None:
-            records = {r.step: r.metrics for r in metrics_log.read(self._model_dir)
-                       if r.split == "validation"}  # fmt: skip
-            values = records.get(best["step"], {best["metric"]: best["value"]})
-            shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-            self._report(f"step {best['step']} is the best on the validation examples: {shown}")
-        kind = "span" if task.startswith("squad") else task
-        self._report(f"official.load({str(self._model_dir)!r}).{kinds.KINDS[kind].method}([...])")
+        name = (learned.by_family and settings.family(known)) or task.name
+        config = settings.published(name, task.kind, len(learned), length, known, chosen)
+        training.train(
+            config, str(shards), model_dir, evaluate=bool(others), init=source, report=report
+        )
+    _describe(model_dir, task.kind, report)
+    return loaded_model.load(model_dir)
 
 
-def _model_folder(init: Any, temporary: Path, report: Report) -> Any:
+def _model_folder(init: AnyPath, temporary: Path, report: Report) -> AnyPath:
     """Returns a model folder: `init`, or what a folder of Hugging Face becomes."""
     if (init / model_folder.CONFIG).exists() or not (init / huggingface.CONFIG).exists():
         return init
@@ -502,189 +270,42 @@ def _model_folder(init: Any, temporary: Path, report: Report) -> Any:
     return temporary / "init"
 
 
-def _rows(data: Mapping[str, Any], columns: Sequence[str]) -> _Rows:
-    """Returns the examples of arguments, the first of which may be a table.
-
-    Raises:
-      UserError: a column is missing, the lengths differ, or a text is missing, empty or none.
-    """
-    names = list(data)
-    first = data[names[0]]
-    if hasattr(first, "columns"):
-        if any(value is not None for name, value in data.items() if name != names[0]):
-            raise UserError("give a table alone, with `columns`, or lists")
-        if len(columns) != len(names):
-            raise UserError(f"columns: expected {len(names)} names: those of {', '.join(names)}")
-        known = list(first.columns)
-        for column in columns:
-            if column not in known:
-                raise UserError(
-                    f"columns: the table has no column {column!r}: its columns are "
-                    f"{', '.join(map(str, known))}"
-                )
-        data = {name: first[column] for name, column in zip(names, columns, strict=True)}
-    lists = {}
-    for name, values in data.items():
-        if values is None:
-            raise UserError(f"{name}: missing")
-        served_model.check_list(values, name)
-        values = values.tolist() if hasattr(values, "tolist") else list(values)
-        lists[name] = [value.tolist() if hasattr(value, "tolist") else value for value in values]
-    served_model.check_lengths(**lists)
-    if not len(lists[names[0]]):
-        raise UserError(f"{names[0]}: the list is empty: give at least two examples")
-    for name, values in lists.items():
-        for number, value in enumerate(values):
-            if name in ("text", "text_b", "question", "context") and (
-                not isinstance(value, str) or not value.strip()
-            ):
-                raise UserError(f"{name} {number}: {value!r} is not a text")
-    return _Rows(lists)
+def _splits(examples: Same, columns: Sequence[str], chosen: Settings) -> dict[str, Same]:
+    """Returns the examples to learn from, and those of `validation` if there are any."""
+    validation = chosen.validation
+    if isinstance(validation, tuple):
+        names = list(examples.columns)
+        if len(validation) > len(names):
+            raise UserError(f"validation: expected {len(names)} values, got {len(validation)}")
+        values = [*validation, *[None] * (len(names) - len(validation))]
+        other = examples.of(rows.read(names, values, columns))
+        examples.check_held_out(other)
+        return {"train": examples, "validation": other}
+    if not 0 <= validation < 1:
+        raise UserError(f"validation: {validation} is not a share from 0 to below 1")
+    count = min(round(len(examples) * validation) or int(validation > 0), len(examples) - 1)
+    if not count:
+        return {"train": examples}
+    order = np.random.default_rng(chosen.seed).permutation(len(examples)).tolist()
+    return {
+        "train": examples.take(sorted(order[count:])),
+        "validation": examples.take(sorted(order[:count])),
+    }
 
 
-def _kind(labels: Sequence[Any], task: str | None) -> str:
-    """Returns one of `_LABELLED`."""
-    if task not in (None, *_LABELLED):
-        raise UserError(f"task: {task!r} is none of {', '.join(map(repr, _LABELLED))}")
-    _check_present(labels)
-    if task is not None:
-        return task
-    if isinstance(labels[0], _LISTS):
-        return "multi_label"
-    numbers = [label for label in labels if isinstance(label, float)]
-    if numbers and all(label.is_integer() for label in numbers):
-        raise UserError(
-            f"label: {numbers[0]!r} may be a class or a score: give task='classification' or "
-            "task='regression'"
-        )
-    return "regression" if numbers else "classification"
+def _shown(counts: dict[str, int], most: int = 20) -> str:
+    """Returns the labels with the number of their examples, as text."""
+    shown = ", ".join(f"{label} ({counts[label]:,})" for label in list(counts)[:most])
+    return shown + (f" and {len(counts) - most} others" if len(counts) > most else "")
 
 
-_LISTS = (list, tuple, set, frozenset)
-
-
-def _lists(labels: list) -> list:
-    """Makes the labels of each text a list of names, all of one type; returns these lists."""
-    for number, names in enumerate(labels):
-        if not isinstance(names, _LISTS):
-            raise UserError(
-                f"label {number}: {names!r} is not a list of labels: a text without any has []"
-            )
-        for name in names:
-            whole = isinstance(name, int) and not isinstance(name, bool)
-            if not (whole or isinstance(name, str)) or not str(name).strip():
-                raise UserError(
-                    f"label {number}: {name!r} in {names!r} is neither a text nor a whole number"
-                )
-        labels[number] = list(names)
-    distinct = {name for names in labels for name in names}
-    if distinct <= {0, 1} and {len(names) for names in labels} not in ({0}, {1}, {0, 1}):
-        raise UserError(
-            f"label: these are zeros and ones, such as {labels[0]!r}: give the names of the labels "
-            "of each text"
-        )
-    if len(set(map(type, distinct))) > 1:
-        labels[:] = [list(map(str, names)) for names in labels]
-    for number, names in enumerate(labels):
-        if len(set(names)) < len(names):
-            raise UserError(f"label {number}: {names!r} contains a label twice")
-    return labels
-
-
-def _counts(task: str, *splits: _Rows) -> dict[str, int]:
-    """Returns how many texts have each label, in the order of the labels."""
-    labels = [label for rows in splits for label in rows.columns["label"]]
-    each = itertools.chain(*_lists(labels)) if task == "multi_label" else _classes(labels)
-    counts = collections.Counter(each)
-    return {str(label): counts[label] for label in sorted(counts)}
-
-
-def _check_present(labels: Sequence[Any]) -> None:
-    for number, label in enumerate(labels):
-        if label is None or (isinstance(label, float) and not math.isfinite(label)):
-            raise UserError(f"label {number}: {label!r}: every text needs a label")
-
-
-def _classes(labels: list) -> list:
-    """Makes labels of one type, floats that are whole numbers integers; returns them."""
-    _check_present(labels)
-    for number, label in enumerate(labels):
-        if isinstance(label, float) and label.is_integer():
-            labels[number] = int(label)
-        elif not isinstance(label, str | int) or not str(label).strip():
-            raise UserError(f"label {number}: {label!r} is neither a text nor a whole number")
-    _check_minus_one(labels)
-    if len(set(map(type, labels))) > 1:
-        labels[:] = map(str, labels)
-    return labels
-
-
-def _check_minus_one(labels: list) -> None:
-    """Raises UserError for -1 in the place of a label; classes have names or other numbers."""
-    if any(type(label) is int and label == -1 for label in labels):
-        others = {label for label in labels if label != -1}
-        numbers = {label for label in others if type(label) is int}
-        if len(others) > 1 and (not numbers or numbers == set(range(len(others)))):
-            raise UserError(
-                f"label {labels.index(-1)}: -1 beside {', '.join(sorted(map(str, others))[:3])} is "
-                "what `datasets` writes for a text without a label: leave these texts out, or, if "
-                "it is a class, give the labels as texts"
-            )
-
-
-def _check_scores(labels: Sequence[Any]) -> None:
-    for number, label in enumerate(labels):
-        if isinstance(label, bool) or not isinstance(label, int | float):
-            raise UserError(f"label {number}: {label!r} is not a number")
-
-
-def _check_words(rows: _Rows) -> None:
-    for number, (words, tags) in enumerate(zip(*rows.columns.values(), strict=True)):
-        for name, values in (("words", words), ("tags", tags)):
-            if isinstance(values, str) or not all(isinstance(v, str) for v in values):
-                raise UserError(f"{name} {number}: {values!r} is not a list of texts")
-        if len(words) != len(tags) or not len(words):
-            raise UserError(f"tags {number}: {len(tags)} tags for {len(words)} words")
-
-
-def _with_starts(rows: _Rows) -> _Rows:
-    """Returns rows whose answers are (text, start), or None.
-
-    Raises:
-      UserError: an answer is not in its context.
-    """
-    answers: list[tuple[str, Any] | None] = []
-    for number, (_, context, answer) in enumerate(zip(*rows.columns.values(), strict=True)):
-        missing = answer is None or answer == "" or (isinstance(answer, float) and answer != answer)
-        if missing:
-            answers.append(None)
-            continue
-        text, start = answer if isinstance(answer, tuple | list) else (answer, None)
-        if not isinstance(text, str) or text not in context:
-            raise UserError(f"answer {number}: {text!r} is not in its context")
-        start = context.index(text) if start is None else start
-        if context[start : start + len(text)] != text:
-            raise UserError(f"answer {number}: {text!r} is not at {start} of its context")
-        answers.append((text, start))
-    return _Rows({**rows.columns, "answer": answers})
-
-
-def _write(path: Path, rows: _Rows, task: str, split: str) -> None:
-    """Writes the rows of a split as a file that the shard builder reads."""
-    if task.startswith("squad"):
-        paragraphs = []
-        for i, (question, context, answer) in enumerate(zip(*rows.columns.values(), strict=True)):
-            found = [] if answer is None else [{"text": answer[0], "answer_start": answer[1]}]
-            entry = {"id": f"{split}-{i}", "question": question, "answers": found}
-            entry["is_impossible"] = answer is None
-            paragraphs.append({"context": context, "qas": [entry]})
-        path.write_text(json.dumps({"data": [{"title": "", "paragraphs": paragraphs}]}), "utf-8")
-        return
-    with path.open("w", encoding="utf-8") as stream:
-        for values in zip(*rows.columns.values(), strict=True):
-            row = dict(zip(rows.columns, values, strict=True))
-            if task == "classification":
-                row["label"] = str(row["label"])
-            elif task == "multi_label":
-                row["label"] = sorted(map(str, row["label"]))
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+def _describe(model_dir: AnyPath, kind: str, report: Report) -> None:
+    """Says what the best checkpoint reaches, and the lines that load the model."""
+    best = checkpoints.best(model_dir)
+    if best is not None:
+        records = {r.step: r.metrics for r in metrics_log.read(model_dir)
+                   if r.split == "validation"}  # fmt: skip
+        values = records.get(best["step"], {best["metric"]: best["value"]})
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+        report(f"step {best['step']} is the best on the validation examples: {shown}")
+    report(f"official.load({str(model_dir)!r}).{KINDS[kind].method}([...])")

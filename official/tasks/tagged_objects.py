@@ -124,15 +124,7 @@ def _words_and_tags(row: _Row) -> TaggedWords:
             "others",
         )
     words = _list(row.value, key, str, where)
-    for word in words:
-        if not word or _SPACE.search(word):
-            raise Unusable(
-                "not a word",
-                f"{where}: word {word!r:.60} is empty or has a blank, tab or line break inside: "
-                "split it into words, or remove it with its tag",
-            )
-    if not words:
-        raise Unusable("no words", f"{where}: the text has no words")
+    check_words(words, where)
     lines = (row.line,) * len(words)
     key = row.key("tags")
     if row.value[key] is None if key else not row.labelled:
@@ -145,6 +137,19 @@ def _words_and_tags(row: _Row) -> TaggedWords:
         )
     names = tuple(checked_tag(_name(tag, row.labels, where), where) for tag in tags)
     return TaggedWords(tuple(map(_clean, words)), names, where, lines)
+
+
+def check_words(words: Sequence[str], where: str) -> None:
+    """Raises Unusable if there are no words, or one is empty or has a blank; `where` is theirs."""
+    for word in words:
+        if not word or _SPACE.search(word):
+            raise Unusable(
+                "not a word",
+                f"{where}: word {word!r:.60} is empty or has a blank, tab or line break inside: "
+                "split it into words, or remove it with its tag",
+            )
+    if not words:
+        raise Unusable("no words", f"{where}: the text has no words")
 
 
 def _name(tag: str | int, labels: Sequence[str], where: str) -> str:

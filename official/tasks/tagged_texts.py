@@ -22,7 +22,7 @@ class TaggedWords(NamedTuple):
       words: the words.
       tags: their tags; None = the file has none.
       location: the file and the line of the text, for messages.
-      lines: the line of each word.
+      lines: the line of each word; empty = the text is of no file.
       text: the text that was split into the words; None = the file has the words.
       offsets: the first character of each word in `text`, and the character after its last one.
       left_out: the number of spans that were left out because of others inside or around them.

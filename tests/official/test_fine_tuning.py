@@ -7,11 +7,13 @@ import pytest
 
 import official
 from official import config as configs
-from official import fine_tuning, tokenizers, training
+from official import tokenizers, training
+from official.fine_tuning import rows, settings
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards import manifest
 from official.utils.errors import UserError
 from tests import GOLDEN, small
+from tfrecords_tools.tasks import builder
 
 FAST = {"learning_rate": 1e-2, "report": lambda line: None}
 FIRST, SECOND = small.WORDS[:20], small.WORDS[20:40]
@@ -107,36 +109,48 @@ def test_any_number_of_labels(init, tmp_path):
     assert 2 * sum(hits) / sum(counts) > 0.75
 
 
+def built(init, output, splits, max_length, seed=0):
+    """The shards that `finetune` makes of the columns of two splits."""
+    train, validation = splits
+    train = rows.labelled(train, None)
+    validation = train.of(validation)
+    task = train.task(validation)
+    given = {"train": train.rows(task, "train"), "validation": validation.rows(task, "validation")}
+    tokenizer = tokenizers.load(init / "tokenizer")
+    builder.build_rows(task, given, tokenizer, output, max_length, seed=seed, report=len)
+    return output
+
+
+def published(init, kind, count, *override):
+    chosen = settings.Settings(report=len, override=override)
+    known = configs.load(init)
+    name = settings.family(known) or kind
+    return settings.published(name, kind, count, 16, known, chosen)
+
+
 def test_lists_of_labels_become_shards(init, tmp_path):
     """In each form; numbers are in their order, and a label of `validation` alone counts."""
     pairs = {"text": ["ba", "bo", "be"], "text_b": ["da"] * 3, "label": [{10, 2}, (), [10]]}
     held_out = {"text": ["bi"], "text_b": ["da"], "label": [frozenset([7])]}
-    rows, other = (fine_tuning._rows(columns, ()) for columns in (pairs, held_out))
-    assert fine_tuning._kind(rows.columns["label"], None) == "multi_label"
-    run = fine_tuning._Run(init, tmp_path / "model", fine_tuning.Settings(report=len))
-    data = run._shards(tmp_path, "multi_label", rows, other, 16)
+    data = built(init, tmp_path / "shards", (pairs, held_out), 16)
     task = manifest.read(data).task
     assert (task.kind, task.labels, task.pair) == ("multi_label", ("2", "7", "10"), True)
-    run = fine_tuning._Run(init, tmp_path / "model", fine_tuning.Settings(report=len))
-    run.family = "roberta"
-    config = run._config_of("multi_label", "roberta", 3, 16)
+    chosen = settings.Settings(report=len)
+    config = settings.published("roberta", "multi_label", 3, 16, configs.load(init), chosen)
     assert config.objectives[0].type == "multi_label" and config.recipe.optimizer.beta_2 == 0.98
 
 
 def test_a_deberta_has_the_settings_of_its_family(tmp_path):
     """Also that of v3, with the objectives of an ELECTRA; its warm-up is for large data."""
     objectives = [{"type": "generator", "num_layers": 1}, {"type": "replaced_tokens"}]
-    settings = {"encoder__disentangled": {}, "encoder__num_layers": 2, "objectives": objectives}
-    (tmp_path / "init").mkdir()
-    configs.save(small.config(**settings), tmp_path / "init" / "config.yaml")
-
-    def config(count, *override):
-        options = fine_tuning.Settings(report=len, override=override)
-        run = fine_tuning._Run(tmp_path / "init", tmp_path / "model", options)
-        assert run.family == "deberta"
-        return run._config_of("classification", run.family, count, 16)
-
-    few, given, many = config(200), config(200, "recipe.schedule.warmup_steps=30"), config(400_000)
+    changes = {"encoder__disentangled": {}, "encoder__num_layers": 2, "objectives": objectives}
+    configs.save(small.config(**changes), tmp_path / "config.yaml")
+    assert settings.family(configs.load(tmp_path)) == "deberta"
+    few, given, many = (
+        published(tmp_path, "classification", 200),
+        published(tmp_path, "classification", 200, "recipe.schedule.warmup_steps=30"),
+        published(tmp_path, "classification", 400_000),
+    )
     assert few.objectives[0].pooling == "pooled" and few.recipe.optimizer.layer_decay == 1
     # A tenth of 20 epochs of 13 steps.
     assert [c.recipe.schedule.warmup_steps for c in (few, given, many)] == [26, 30, 500]
@@ -148,12 +162,30 @@ def test_a_modernbert_has_the_head_of_its_family(tmp_path):
         small.config(encoder__local_attention={}, encoder__positions="rotary"),
         tmp_path / "config.yaml",
     )
-    options = fine_tuning.Settings(report=len)
-    run = fine_tuning._Run(tmp_path, tmp_path / "model", options)
-    (head,) = run._config_of("regression", run.family, 200, 16).objectives
-    assert (run.family, head.type, head.pooling, head.transform) == (
+    (head,) = published(tmp_path, "regression", 200).objectives
+    assert (settings.family(configs.load(tmp_path)), head.type, head.pooling, head.transform) == (
         "modernbert", "regression", "mean", True,
     )  # fmt: skip
+
+
+def test_scores_and_answers_that_mean_something_else(init, tmp_path):
+    """-1 may be no score; a class may be written as a float; an answer may be missing."""
+    two = ["ba", "bo"]
+    with pytest.raises(UserError, match="label 1: -1, and no other score is below 0"):
+        official.finetune(two, [0.5, -1.0], init=init, model_dir=tmp_path / "model")
+    scores = rows.labelled({"text": two, "label": [-0.5, -1]}, None)
+    assert [row[2] for row in scores.rows(scores.task(), "train")] == [-0.5, -1.0]
+    # The labels of `validation` may be the floats of a column with gaps.
+    whole = rows.labelled({"text": two, "label": [3, 10]}, None)
+    floats = whole.of({"text": two, "label": [10.0, 3.0]})
+    task = whole.task(floats)
+    assert task.labels == ("3", "10")
+    assert [row[2] for row in floats.rows(task, "validation")] == [1, 0]
+    with pytest.raises(UserError, match="validation: answer 1: there is none, and every question"):
+        official.finetune_questions(
+            two, two, two, validation=(two, two, ["ba", None]), init=init,
+            model_dir=tmp_path / "model",
+        )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -173,11 +205,9 @@ def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
     )  # fmt: skip
     assert model.score(["ba"], ["bo"]).shape == (1,)
     # The same by `train`, with the config and the shards that the call made.
-    run = fine_tuning._Run(init, tmp_path / "c", fine_tuning.Settings(**{
-        k: v for k, v in options.items() if k != "init"}))  # fmt: skip
-    rows = fine_tuning._rows(dict(zip(("text", "text_b", "label"), pair, strict=True)), ())
-    other = fine_tuning._rows(dict(zip(("text", "text_b", "label"), held_out, strict=True)), ())
-    shards = run._shards(tmp_path, "regression", rows, other, 20)
+    names = ("text", "text_b", "label")
+    splits = [rows.read(names, values, ()) for values in (pair, held_out)]
+    shards = built(init, tmp_path / "shards", splits, 20, seed=3)
     config = configs.load(tmp_path / "a")
     training.train(config, shards, tmp_path / "c", init=init, report=len)
     assert manifest.read(shards).task.pair and config.recipe.batch_size == 8

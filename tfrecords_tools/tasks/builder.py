@@ -4,13 +4,13 @@ All kinds of tasks are built in the same way. Each split of the task is read row
 become examples in any number of processes (`splits`), and the manifest counts them. What differs is
 a `Builder`, which the module of a kind has: it reads the rows, makes their examples, and names the
 features, the counts and the files beside the shards. `official.tasks.KINDS` names the modules, and
-the flags of `build_task_shards` that only one kind has.
+the flags of `build_task_shards` that only one kind has. The rows of some kinds may be in memory.
 """
 
 import collections
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
 import numpy as np
@@ -67,6 +67,29 @@ def build(
     return builder.build(output, execution)
 
 
+def build_rows(
+    task: Task,
+    rows: Mapping[str, Sequence[Any]],
+    tokenizer: Tokenizer,
+    output: AnyPath,
+    max_length: int | None = None,
+    **options: Any,
+) -> manifest.Manifest:
+    """Builds the shard folder of a task from rows in memory; see `build`.
+
+    Args:
+      task: a task with its labels; those of tags may be found.
+      rows: those of each split, in the form that the module of the kind reads from files: of texts
+        with labels or scores `labelled_text.UsableRow`, of questions `span.FileQuestion`, of tags
+        `tagged_texts.TaggedWords`. Other kinds have files.
+      tokenizer: as in `build`, and so are the other arguments.
+      output: the folder to create.
+      max_length: the length of the longest sequence in tokens.
+      **options: other attributes of the builder of the kind, and `execution`.
+    """
+    return build(task, {}, tokenizer, output, max_length, rows=rows, **options)
+
+
 def builder_of(task: Task) -> type["Builder"]:
     """Returns the class of the builder of a task."""
     return kinds.load(KINDS[task.kind].builder).Builder
@@ -88,6 +111,7 @@ class Builder(Generic[Row, AnyCounts]):
       skip_bad_rows: whether rows that cannot be used are left out and counted.
       seed: the seed of the order of training examples, and of draws among them.
       report: is called with lines of progress and the summaries.
+      rows: the rows of the splits that have no file; see `build_rows`.
     """
 
     task: Task
@@ -98,6 +122,7 @@ class Builder(Generic[Row, AnyCounts]):
     skip_bad_rows: bool = False
     seed: int = 0
     report: Callable[[str], None] = print
+    rows: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
     counts_type: ClassVar[type] = SplitCounts
     rows_at_once: ClassVar[int] = 4096  # tokenizers are several times faster on thousands of texts
@@ -109,6 +134,8 @@ class Builder(Generic[Row, AnyCounts]):
         Raises:
           UserError: files, rows or options cannot be used, or a file has changed meanwhile.
         """
+        for note in self.tokenizer.notes:
+            self.report(note)
         inputs = Inputs(self.inputs)
         with input_files.explained(inputs.check):
             return self._built(output, execution, inputs)
@@ -138,8 +165,8 @@ class Builder(Generic[Row, AnyCounts]):
 
     @property
     def splits(self) -> list[str]:
-        """The splits that have a file, in their order."""
-        return [split for split in SPLITS if split in self.files]
+        """The splits that have a file or rows, in their order."""
+        return [split for split in SPLITS if split in self.files or split in self.rows]
 
     @property
     def inputs(self) -> Iterable[str | os.PathLike]:
@@ -158,6 +185,14 @@ class Builder(Generic[Row, AnyCounts]):
         known = () if split.startswith("test") else self.task.skipped
         bad = BadRows(self.skip_bad_rows, known)
         return self.counts_type(bad, splits.no_targets(self.task.labels))
+
+    def source(self, split: str, counts: AnyCounts) -> Iterable[Any]:
+        """Returns the rows of a split that are in memory, or those of its file."""
+        return self.rows[split] if split in self.rows else self.parsed(split, counts)
+
+    def parsed(self, split: str, counts: AnyCounts) -> Iterable[Any]:
+        """Returns the rows of a file; `counts.bad` is called with those that cannot be used."""
+        raise NotImplementedError
 
     def read(self, split: str, counts: AnyCounts, writer: Splits) -> Iterable[Row]:
         """Returns the rows of a split; `counts.bad` is called with those that cannot be used."""
@@ -202,7 +237,8 @@ class Builder(Generic[Row, AnyCounts]):
 
     def nothing(self, split: str, counts: AnyCounts) -> str:
         """Returns the message about a split without examples."""
-        return f"{self.files[split]}: no {self.noun} can be used: {counts.bad}"
+        place = self.files.get(split, split)
+        return f"{place}: no {self.noun} can be used: {counts.bad}"
 
     def _manifest(
         self,

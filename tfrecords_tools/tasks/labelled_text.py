@@ -57,12 +57,15 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
             self.task, self.files, self.format, self.skip_bad_rows, self.report
         )
 
-    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
+    def parsed(self, split: str, counts: SplitCounts) -> Iterator["UsableRow"]:
         """See `builder.Builder`."""
         labelled = split != "train" or not self.unlabelled_train
+        return usable(self.task, split, self.files[split], self.format, counts.bad, labelled)
+
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
+        """See `builder.Builder`."""
         progress = Progress(None, self.report, f"{split}: ", "rows")
-        rows = usable(self.task, split, self.files[split], self.format, counts.bad, labelled)
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(self.source(split, counts), 1):
             yield row
             if number % 1000 == 0:
                 progress(1000)

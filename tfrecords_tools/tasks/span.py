@@ -39,7 +39,7 @@ _MAX_BYTES = 4 << 30  # SQuAD has 42 MB.
 
 
 class FileQuestion(NamedTuple):
-    """A question of a file.
+    """A question of a file, or of rows in memory.
 
     Attributes:
       question: the question, with the texts of its answers.
@@ -307,11 +307,14 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
         self._rows: dict[str, list[QuestionRow]] = {}
         self._first_answers: list[str] = []
 
-    def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[QuestionRow]:
+    def parsed(self, split: str, counts: SplitCounts) -> Iterator[FileQuestion]:
         """See `builder.Builder`."""
         answered = not split.startswith("test")
-        questions = read(self.files[split], self.task.no_answers, answered, counts.bad)
-        self._rows[split] = list(enumerate(questions))
+        return read(self.files[split], self.task.no_answers, answered, counts.bad)
+
+    def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[QuestionRow]:
+        """See `builder.Builder`."""
+        self._rows[split] = list(enumerate(self.source(split, counts)))
         self._first_answers += [
             item.question.answers[0] for _, item in self._rows[split] if item.question.answers
         ]

@@ -118,16 +118,19 @@ class Builder(builder.Builder["Row", SplitCounts]):
 
     def _words(self, split: str) -> list[TaggedWords]:
         """Returns the texts of a split as words, with tags in all or in none."""
-        counts, labelled = self._counts[split], not split.startswith("test")
+        counts = self._counts[split]
+        return _alike(self.source(split, counts), counts)
+
+    def parsed(self, split: str, counts: SplitCounts) -> Iterator[TaggedWords]:
+        """See `builder.Builder`."""
+        labelled = not split.startswith("test")
         records = tag_files.read(
             self.files[split], self.task.columns_for(split), self.format, labelled, counts.bad,
             self.task.labels, self.multiword_tokens,
         )  # fmt: skip
-        texts = as_words(
-            records, self.tokenizer, self._rule, counts.bad, self.nested_spans,
-            self.repair_tags,
-        )  # fmt: skip
-        return _alike(texts, counts)
+        return as_words(
+            records, self.tokenizer, self._rule, counts.bad, self.nested_spans, self.repair_tags
+        )
 
     def counts(self, split: str) -> SplitCounts:
         """See `builder.Builder`."""
@@ -297,7 +300,9 @@ def _unknown(text: TaggedWords, tags: Sequence[str], labels: Sequence[str]) -> s
 
 
 def _place(text: TaggedWords, word: int) -> str:
-    """Returns the file and the line of a word."""
+    """Returns the file and the line of a word, or the text in memory."""
+    if not text.lines:
+        return text.location
     return f"{text.location.rsplit(', line ', 1)[0]}, line {text.lines[word]}"
 
 

@@ -1,0 +1,134 @@
+"""The settings of `finetune` and its twins, and those that are published for a family of models."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from official import config as configs
+from official.saving import served_model
+from official.tasks import KINDS
+
+# Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
+FEW = 10_000
+_FEW_EPOCHS, _FEW_BATCH = 20, 16
+# Encoders that are narrower than the base models learn faster (Turc et al., 2019; for ELECTRA Clark
+# et al., 2020, table 7).
+_BASE_SIZE = 768
+_SMALL_RATE, _SMALL_RATES = 1e-4, {"electra": 3e-4}
+_WARMUP = 0.1  # the largest share of the steps: DeBERTa's cards have a number of them, for MNLI
+_EVAL_EVERY = 500  # steps, of larger data
+_BUCKETS = (16, 32, 64, 128, 256, 512)
+
+Report = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The settings of `finetune` and its twins.
+
+    Attributes:
+      validation: the share of the examples that chooses the best checkpoint and is measured, drawn
+        by `seed`; or other data in the form of the arguments, as (texts, labels) or (table,). 0 =
+        none.
+      max_length: longer texts are cut to this number of tokens. None = 128, 384 for questions, or
+        what the encoder takes if that is less.
+      epochs: passes over the data. None = as published for the family of the model (see
+        docs/fine-tuning.md), and 20 for fewer than `FEW` examples (Mosbach et al., 2021).
+      batch_size: examples of a step. None = as published.
+      learning_rate: the highest learning rate. None = as published.
+      seed: decides the share of `validation`, the order of the examples, the initial weights of the
+        head and dropout.
+      override: further settings, as `--override` takes them: `["recipe.optimizer.type=lamb"]`.
+      report: takes the lines that say what is done.
+    """
+
+    validation: float | tuple = 0.1
+    max_length: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    seed: int = 0
+    override: Sequence[str] = ()
+    report: Report = print
+
+    def overrides(self) -> list[str]:
+        """Returns the settings that are set, as overrides of a config."""
+        served_model.check_list(self.override, "override")
+        settings = {
+            "recipe.epochs": self.epochs,
+            "recipe.batch_size": self.batch_size,
+            "recipe.optimizer.learning_rate": self.learning_rate,
+        }
+        named = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
+        return [*named, *self.override]
+
+    def length(self, kind: str, config: configs.Config) -> int:
+        """Returns the length of the longest example in tokens.
+
+        Args:
+          kind: the kind of the task.
+          config: that of the model to start from.
+
+        Raises:
+          UserError: the encoder cannot read texts of `max_length`.
+        """
+        if self.max_length is None:
+            return min(KINDS[kind].max_length, config.encoder.max_positions)
+        served_model.check_max_length(self.max_length, config.encoder)
+        return self.max_length
+
+
+def family(config: configs.Config) -> str | None:
+    """Returns the name of the config with the settings of a model's family; None = those of BERT.
+
+    It is for texts with labels.
+    """
+    types = {objective.type for objective in config.objectives}
+    if getattr(config.encoder, "disentangled", None) is not None:
+        return "deberta"
+    if getattr(config.encoder, "local_attention", None) is not None:
+        return "modernbert"
+    if types & {"generator", "replaced_tokens"}:
+        return "electra"
+    return "roberta" if getattr(config.encoder, "position_offset", 0) else None
+
+
+def published(
+    name: str, kind: str, count: int, max_length: int, init: configs.Config, settings: Settings
+) -> configs.Config:
+    """Returns the published settings for this number of examples, and says them.
+
+    Args:
+      name: that of a config in `configs/finetune`.
+      kind: the kind of the task.
+      count: the number of examples to learn from.
+      max_length: the length of the longest example in tokens.
+      init: the config of the model to start from.
+      settings: what the user has set, which wins.
+    """
+    path, own = f"configs/finetune/{name}.yaml", settings.overrides()
+    chosen, why = [f"seed={settings.seed}", f"objectives.0.type={KINDS[kind].objectives[0]}"], []
+    if count < FEW:
+        chosen += [f"recipe.epochs={_FEW_EPOCHS}", "recipe.optimizer.bias_correction=true"]
+        chosen.append(f"recipe.batch_size={_FEW_BATCH}")
+        why.append("those of Mosbach et al. (2021) for few examples")
+    if init.encoder.hidden_size < _BASE_SIZE:
+        chosen.append(f"recipe.optimizer.learning_rate={_SMALL_RATES.get(name, _SMALL_RATE)}")
+        why.append("the learning rate of a small model")
+    recipe = configs.load(path, [*chosen, *own]).recipe
+    batch = min(recipe.batch_size, count)
+    steps = -(-count // batch)  # of an epoch
+    longest = round(_WARMUP * recipe.epochs * steps)
+    if recipe.schedule.warmup_steps > longest:
+        chosen.append(f"recipe.schedule.warmup_steps={longest}")
+    buckets = [*(b for b in _BUCKETS if b < max_length), max_length]
+    chosen += [
+        f"recipe.eval_every={min(steps, _EVAL_EVERY)}",
+        f"recipe.bucket_lengths={buckets}",
+    ]
+    config = configs.load(path, [*chosen, *own, f"recipe.batch_size={batch}"])
+    recipe, with_ = config.recipe, f", with {' and '.join(why)}" if why else ""
+    settings.report(
+        f"settings of {path}{with_}: {recipe.epochs:g} epochs, batches of {recipe.batch_size}, "
+        f"learning rate {recipe.optimizer.learning_rate:g}, texts of at most {max_length} tokens"
+    )
+    return config
