@@ -272,8 +272,8 @@ def test_a_file_that_was_not_written_whole_is_refused(ram, monkeypatch):
 def test_no_other_module_knows_file_systems():
     """Paths of users may be URIs everywhere: these modules alone have local paths of their own."""
     local = {
-        "config/yaml_files", "distribution/numerics", "fine_tuning", "saving/run_lock",
-        "serving/keras_text", "shards/layer_states", "training/reporting", "utils/atomic",
+        "config/yaml_files", "distribution/numerics", "fine_tuning/__init__", "saving/run_lock",
+        "keras_layers/text", "shards/layer_states", "training/reporting", "utils/atomic",
         "utils/model_packages", "utils/paths",
     }  # fmt: skip
     folder = ROOT / "official"
