@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from official import tokenizers, training
-from official.conversion import huggingface
+from official.conversion import any_folder
 from official.conversion.run import convert
 from official.fine_tuning import rows, settings
 from official.fine_tuning.rows import Examples
@@ -263,7 +263,7 @@ def _train(
 
 def _model_folder(init: AnyPath, temporary: Path, report: Report) -> AnyPath:
     """Returns a model folder: `init`, or what a folder of Hugging Face becomes."""
-    if (init / model_folder.CONFIG).exists() or not (init / huggingface.CONFIG).exists():
+    if not any_folder.is_foreign(init):
         return init
     convert(init, temporary / "init", source="hf")
     report(f"converted {init}, a folder of Hugging Face")
