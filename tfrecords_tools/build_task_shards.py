@@ -51,42 +51,34 @@ With --workers=N or --runner=beam -- BEAM_OPTIONS, every command gives the same 
 """
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.tasks import (
-    GENERIC,
-    KINDS,
-    SPLITS,
-    Columns,
-    Task,
-    answer_rules,
-    best_rows,
-    choice,
-    conllu,
-    embeddings,
-    find,
-    generic,
-    metric_settings,
-    named_tasks,
-    ranking,
-    text_to_text,
-)
+from official.tasks import GENERIC, KINDS, SPLITS, Task, best_rows, choice, find
 from official.utils import (
     command_help,
     command_line,
     errors,
+    flag_table,
     parallel,
     paths,
     runner_flags,
-    word_rules,
 )
 from official.utils.errors import UserError
+from official.utils.flag_table import Flag
 from official.utils.paths import AnyPath
+from tfrecords_tools.tasks.plans import (
+    embedding,
+    labelled_text,
+    multiple_choice,
+    ranking,
+    span,
+    tagging,
+    text_to_text,
+)
 from tfrecords_tools.writing import execution
 from tfrecords_tools.writing.execution import Execution
 
@@ -94,8 +86,6 @@ if TYPE_CHECKING:
     from official.shards.manifest import Manifest
     from official.tokenizers import Tokenizer
 
-# Those that name the columns of a task and what they hold.
-GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 # What messages call the tasks of a kind; others by the name of the kind.
 _TASKS = {
     "ranking": "--task=ranking",
@@ -104,6 +94,7 @@ _TASKS = {
     "choice": "race, swag, dream and choice",
 }
 SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
+_NEEDED = "its files: --train_file, --validation_file, --test_file"
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
@@ -113,168 +104,41 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
       UserError: the flags contradict each other, or a file is missing.
     """
     given = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    names = {split: name for split, name in given.items() if name}
     if options.task == "ranking":
-        task, names = _plan_ranking(options, given)
+        task = ranking.plan(options, names)
+    elif options.task in (*GENERIC, "generation", "embedding"):
+        task = _plan_columns(options, names)
     else:
-        generic_names = (*GENERIC, "generation", "embedding")
-        named = _plan_generic if options.task in generic_names else _plan_named
-        task, names = named(options, given)
-    for kind, flag in best_rows.FLAGS.items():
-        if (best := options[flag.removeprefix("--")].value) is not None:
-            if options.metrics:
-                raise UserError(f"--metrics is not supported with {flag}: remove it")
-            task = best_rows.of_task(task, kind, best)
-    if options.embed_as:
-        task = embeddings.of_task(
-            task, options.embed_as, _score_range(options), options.metrics or ()
-        )
-        names = {
-            split: name for split, name in names.items() if given[split] or split in task.files
-        }
+        task, names = _plan_named(options, given)
+    task = embedding.embedded(ranking.compared(task, options), options)
+    # As vectors of texts, a named task may be without some of its files.
+    names = {split: name for split, name in names.items() if given[split] or split in task.files}
     _check_kind(options, task)
-    if options.task_name:
-        task = dataclasses.replace(task, name=options.task_name)
-    if task.kind == "tagging":
-        task = dataclasses.replace(task, split_words=options.split_words)
-    if task.kind == "span":
-        task = dataclasses.replace(task, answer_rule=options.answers)
-    if options.text_to_text:
-        for name in KINDS["choice"].flags:
-            if options[name].present:
-                raise UserError(f"--{name} is not supported with --text_to_text: remove it")
-        task = text_to_text.from_task(task)
-    for name in KINDS["text_to_text"].flags:
-        if options[name].present and task.kind != "text_to_text":
-            raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
-    for name in ("bleu_tokenization", "rouge_words"):
-        if options[name].present and options.task != "generation":
-            raise UserError(f"--{name} is for --task=generation, not for --task={options.task}")
-    if options.punctuation is not None:
-        if not task.punctuation:
-            raise UserError(
-                f"--punctuation={options.punctuation} is for questions with a context (squad1, "
-                f"squad2), not for {task.name}: remove it"
-            )
-        task = dataclasses.replace(task, punctuation=options.punctuation)
-    if options.prefix is not None:
-        task = dataclasses.replace(task, prefix=options.prefix)
+    for module in (embedding, tagging, span, text_to_text):
+        task = module.completed(task, options)
     files = {split: paths.join(options.input, name) for split, name in names.items()}
     _check_files(files)
-    for name in ("queries", "documents", "qrels") if task.kind == "ranking" else ():
-        path = paths.join(options.input, options[name].value or "")
-        if not path.exists():
-            raise UserError(f"--{name}: there is no file {path}")
+    if task.kind == "ranking":
+        ranking.check_files(options)
     return task, files
 
 
-def _plan_ranking(
-    options: flags.FlagValues, given: Mapping[str, str | None]
-) -> tuple[Task, dict[str, str]]:
-    """Returns the ranking task and the names of its runs."""
-    for name in ("queries", "documents"):
-        if not options[name].value:
-            raise UserError(f"--task=ranking needs --{name}, the file with their ids and texts")
-    for name in GENERIC_FLAGS:
-        if name not in ("metrics", "header") and options[name].present:
-            raise UserError(
-                f"--{name} is not for --task=ranking: its files have the columns id and text"
-            )
-    task = ranking(options.metrics or ())
-    names = {split: name for split, name in given.items() if name}
-    if not names:
-        raise UserError(
-            "--task=ranking needs TREC runs with the candidates: --train_file, "
-            "--validation_file, --test_file"
-        )
-    if "train" in names and not options.qrels:
-        raise UserError("--qrels is missing: training needs to know what is relevant")
-    return task, names
-
-
-def _plan_generic(
-    options: flags.FlagValues, given: Mapping[str, str | None]
-) -> tuple[Task, dict[str, str]]:
-    """Returns a task whose columns the flags name, and the names of its files."""
+def _plan_columns(options: flags.FlagValues, names: Mapping[str, str]) -> Task:
+    """Returns a task whose columns the flags name; `names` are those of its files."""
     if not options.text_column and options.task != "tagging":
         raise UserError(f"--task={options.task} needs --text_column, the name or index of the text")
-    if options.task == "generation":
-        task = _plan_generation(options)
-    elif options.task == "embedding":
-        task = _plan_embedding(options)
-    else:
-        default_label = named_tasks.CONLL_COLUMNS.label if options.task == "tagging" else None
-        task = generic(
-            options.task,
-            text=options.text_column or named_tasks.CONLL_COLUMNS.text,
-            text_pair=options.text_pair_column,
-            label=options.label_column or default_label,
-            labels=[label.strip() for label in options.labels or ()],
-            metrics=() if options.embed_as else options.metrics or (),
-            header=options.header,
-        )
-        if options.task == "regression":
-            task = dataclasses.replace(task, score_range=_score_range(options))
-    names = {split: name for split, name in given.items() if name}
+    plans = {"generation": text_to_text.plan, "embedding": embedding.plan}
+    task = plans.get(options.task, labelled_text.plan)(options)
     if not names:
-        raise UserError(
-            f"--task={options.task} needs its files: --train_file, --validation_file, --test_file"
-        )
+        raise UserError(f"--task={options.task} needs {_NEEDED}")
     free = {"test", "train"} if options.unlabelled_train else {"test"}
     if task.columns.label is None and task.kind != "embedding" and not set(names) <= free:
         raise UserError(
             "--label_column is missing: only a test file may lack labels, and with "
             "--unlabelled_train the train file"
         )
-    return task, names
-
-
-def _plan_generation(options: flags.FlagValues) -> Task:
-    """Returns a task of texts and targets, whose columns the flags name."""
-    for name in ("text_pair_column", "labels"):
-        if options[name].present:
-            raise UserError(
-                f"--{name} is not for --task=generation: its targets are any texts "
-                "(--label_column), and its inputs are those of --text_column"
-            )
-    return text_to_text.generation(
-        options.text_column,
-        options.label_column,
-        options.prefix or "",
-        options.metrics or (),
-        options.header,
-        options.bleu_tokenization,
-        options.rouge_words,
-    )
-
-
-def _plan_embedding(options: flags.FlagValues) -> Task:
-    """Returns a task of the vectors of texts, whose columns the flags name."""
-    if options["labels"].present:
-        raise UserError(
-            "--labels is not for --task=embedding: for texts with labels use "
-            "--task=classification with --embed_as"
-        )
-    return embeddings.of_columns(
-        Columns(
-            options.text_column, options.text_pair_column, options.label_column, options.header
-        ),
-        options.negative_columns or (),
-        _score_range(options),
-        options.metrics or (),
-    )
-
-
-def _score_range(options: flags.FlagValues) -> tuple[float, float] | None:
-    """Returns the lowest and the highest score; None = not given."""
-    if not options.score_range:
-        return None
-    try:
-        low, high = map(float, options.score_range)
-    except ValueError:
-        raise UserError(
-            f"--score_range={','.join(options.score_range)}: expected two numbers, such as 0,5"
-        ) from None
-    return low, high
+    return task
 
 
 def _plan_named(
@@ -282,10 +146,10 @@ def _plan_named(
 ) -> tuple[Task, dict[str, str]]:
     """Returns a task of `official.tasks` and the names of its files; flags may replace them."""
     task = choice() if options.task == "choice" else find(options.task)
-    for name in GENERIC_FLAGS:
-        if options[name].present:
+    for flag in labelled_text.COLUMNS:
+        if options[flag.name].present:
             raise UserError(
-                f"--{name} is for --task=classification and --task=regression: "
+                f"--{flag.name} is for --task=classification and --task=regression: "
                 f"the columns and labels of {task.name} are known"
             )
     names = {}
@@ -296,7 +160,7 @@ def _plan_named(
     if not names:
         wanted = f"--input=DIR, the folder with {', '.join(task.files.values())}"
         if not task.files:
-            wanted = "its files: --train_file, --validation_file, --test_file"
+            wanted = _NEEDED
         raise UserError(f"--task={task.name} needs {wanted}")
     for test in [split for split in names if split.startswith("test")]:
         if given[test] is None and not paths.join(options.input, names[test]).exists():
@@ -390,197 +254,63 @@ _TOPICS = command_help.Topics(
         *("embedding", "text to text", "generation"),
     ),
 )
+_PLACES = (
+    Flag(
+        "task",
+        str,
+        None,
+        "a task of official.tasks, or classification, regression, tagging, ranking, choice, "
+        "generation, embedding",
+    ),
+    Flag("input", str, "", "folder of the files"),
+    Flag("tokenizer", str, None, "tokenizer folder"),
+    Flag("output", str, None, "shard folder to create"),
+)
+_SIZES = (
+    Flag(
+        "seed",
+        int,
+        0,
+        "seed of the order of training examples, and of the draw of a ranking's triples",
+        least=0,
+    ),
+    Flag(
+        "max_length",
+        int,
+        None,
+        "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices and inputs "
+        "of text to text",
+        least=1,
+    ),
+)
+_FILES = (
+    Flag("train_file", str, None, "file of the train split"),
+    Flag("validation_file", str, None, "file of the validation split"),
+    Flag(
+        "validation_mismatched_file",
+        str,
+        None,
+        "a second validation file: texts unlike those of training (MNLI)",
+    ),
+    Flag("test_file", str, None, "file of the test split, which may have no labels"),
+    Flag(
+        "test_mismatched_file",
+        str,
+        None,
+        "a second test file: texts unlike those of training (MNLI)",
+    ),
+)
+_BAD_ROWS = Flag("skip_bad_rows", bool, False, "leave out and count rows that cannot be used")
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
-    text = functools.partial(flags.DEFINE_string, flag_values=values)
-    number = functools.partial(flags.DEFINE_integer, flag_values=values)
-    boolean = functools.partial(flags.DEFINE_bool, flag_values=values)
-    names = functools.partial(flags.DEFINE_list, flag_values=values)
-    one_of = functools.partial(flags.DEFINE_enum, flag_values=values)
-
-    text(
-        "task",
-        None,
-        "a task of official.tasks, or classification, regression, tagging, ranking, choice, "
-        "generation, embedding",
-    )
-    text("input", "", "folder of the files")
-    text("tokenizer", None, "tokenizer folder")
-    text("output", None, "shard folder to create")
+    flag_table.define(_PLACES, values)
     execution.define_flags(values, "the number of cores, or 1 for files of less than 8 MB")
-    seeds = "seed of the order of training examples, and of the draw of a ranking's triples"
-    number("seed", 0, seeds, 0)
-    number(
-        "max_length",
-        None,
-        "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices and inputs "
-        "of text to text",
-        1,
-    )
-    number(
-        "doc_stride",
-        128,
-        "span tasks: tokens from the start of a window of a long context to the next",
-    )
-    number("max_query_length", 64, "span tasks: largest number of tokens of a question")
-    one_of(
-        "answers",
-        answer_rules.DEFAULT,
-        list(answer_rules.RULES),
-        "span tasks: how exact match and F1 compare answers: as the evaluation of SQuAD (of "
-        "English), MLQA (mlqa: and the language), KorQuAD 1.0 or CMRC 2018 does, or by characters",
-    )
-
-    text("train_file", None, "file of the train split")
-    text("validation_file", None, "file of the validation split")
-    text(
-        "validation_mismatched_file",
-        None,
-        "a second validation file: texts unlike those of training (MNLI)",
-    )
-    text("test_file", None, "file of the test split, which may have no labels")
-    text("test_mismatched_file", None, "a second test file: texts unlike those of training (MNLI)")
-
-    text("text_column", None, "name or index (from 0) of the column with the text")
-    text("text_pair_column", None, "name or index of the column with the second text of a pair")
-    text("label_column", None, "name or index of the column with the label or score")
-    names("labels", None, "labels by id; default: those of the train file, sorted")
-    names("metrics", None, "metrics of official.tasks; the first selects the best checkpoint")
-    boolean("header", True, "the first line of TSV and CSV names the columns")
-    one_of(
-        "format",
-        None,
-        ["tsv", "csv", "jsonl", "parquet", "trec", "conll", "conllu"],
-        "format of the files; default: by the file name",
-    )
-    boolean(
-        "unlabelled_train",
-        False,
-        "read no labels of the train file: its text is for a teacher to label",
-    )
-
-    text("queries", None, "ranking: file with the columns id and text of the queries")
-    text("documents", None, "ranking: file with the columns id and text of the documents")
-    text("qrels", None, "ranking: relevance judgments in TREC's format")
-    number("negatives", 4, "ranking: number of triples of each relevant document", 1)
-    text(
-        "rank_pairs",
-        None,
-        "classification of pairs (qnli): the label that the best of the pairs with the same first "
-        "text has; the pairs are ranked",
-    )
-    text(
-        "fill_pronouns",
-        None,
-        "classification of sentences and of their clauses with a candidate in place of a pronoun "
-        "(wnli): the label of the right candidate; a masked LM compares the candidates",
-    )
-
-    one_of(
-        "embed_as",
-        None,
-        list(embeddings.OF_KINDS),
-        "embedding: learn vectors of texts from pairs with scores (stsb); from pairs that have the "
-        "positive label, which is entailment or else the second one, and pairs that have not "
-        "(binary: qqp, mrpc), with the labels too (labels: mnli); from those that have it (pairs; "
-        "of single texts, two with one label); or from these with a contradiction (triples: mnli)",
-    )
-    names(
-        "negative_columns",
-        None,
-        "embedding: columns of texts that do not suit the query; in JSON Lines and Parquet, lists "
-        "of texts too",
-    )
-    names(
-        "score_range",
-        None,
-        "embedding: lowest and highest score in the files, which become 0 and 1; default: 0,1, of "
-        "stsb 0,5; regression: the same, of scores that stay as they are (-1 outside is no score)",
-    )
-    text(
-        "task_name",
-        None,
-        "embedding: name of the task, in metrics of several; default: that of --task",
-    )
-
-    boolean(
-        "choice_first",
-        False,
-        "choices: put question and choice before the context, as RoBERTa does; default: behind it",
-    )
-    number(
-        "max_choice_length",
-        None,
-        "choices: cut question and choice at this number of tokens (RoBERTa: 128); default: no cut",
-        1,
-    )
-
-    boolean(
-        "text_to_text",
-        False,
-        "text to text: make inputs and targets for an encoder-decoder, of any task but a ranking",
-    )
-    text("prefix", None, "text to text: what inputs begin with; default: the name of the task")
-    one_of(
-        "punctuation",
-        None,
-        sorted(text_to_text.PUNCTUATION),
-        "text to text, of squad1 and squad2: what has blanks around it, by T5's release since "
-        "April 2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII "
-        "letters, digits and _)",
-    )
-    one_of(
-        "bleu_tokenization",
-        None,
-        list(metric_settings.TOKENIZATIONS),
-        "generation: how the metric bleu splits texts into words, by the names of sacrebleu: zh, "
-        "ja-mecab, ko-mecab, spm or char for languages without blanks; default: intl, as T5",
-    )
-    one_of(
-        "rouge_words",
-        None,
-        list(metric_settings.WORDS_OF_ROUGE),
-        "generation: what a word of the metrics rouge_1, rouge_2 and rouge_l is: a run of a to z "
-        "and digits (english, the default, as T5), or of letters and digits of all scripts, of "
-        "which those without blanks have a word for each letter (unicode)",
-    )
-    number(
-        "max_target_length",
-        None,
-        "text to text: longest target in tokens; default: that of the files",
-        2,
-    )
-
-    boolean(
-        "repair_tags",
-        False,
-        "tagging: repair and count tags that do not follow BIO or BIOES, IOB1 too, and widen spans "
-        "that cut a word",
-    )
-    rules = "; ".join(f"{name} = {what}" for name, what in word_rules.RULES.items())
-    one_of(
-        "split_words",
-        word_rules.DEFAULT,
-        list(word_rules.RULES),
-        f"tagging: how texts are split into words, here and when the model reads texts: {rules}",
-    )
-    one_of(
-        "nested_spans",
-        "refuse",
-        ["refuse", "innermost", "outermost"],
-        "tagging: which of nested spans are kept; the others are counted",
-    )
-    one_of(
-        "multiword_tokens",
-        conllu.WORDS,
-        list(conllu.MULTIWORD),
-        "tagging, of CoNLL-U: what is read of words that stand as one in the text (al = a + il): "
-        "the words, or the one on the surface, whose tag is that of its line, or those of the "
-        "words joined by + (of entities: the first one)",
-    )
-    boolean("skip_bad_rows", False, "leave out and count rows that cannot be used")
+    flag_table.define((*_SIZES, *span.FLAGS, *_FILES), values)
+    for module in (labelled_text, ranking, embedding, multiple_choice, text_to_text, tagging):
+        flag_table.define(module.FLAGS, values)
+    flag_table.define([_BAD_ROWS], values)
 
 
 def build(

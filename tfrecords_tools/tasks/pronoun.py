@@ -29,6 +29,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, labelled_text, pronouns_in_clauses, ranking
+from tfrecords_tools.tasks.plans.ranking import NEGATIVES
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 
@@ -92,7 +93,7 @@ class Builder(builder.Builder[Compared, SplitCounts]):
       negatives: the number of examples of each right candidate, each with another wrong one.
     """
 
-    negatives: int = 4
+    negatives: int = NEGATIVES
 
     counts_type = SplitCounts
 

@@ -24,6 +24,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, splits, tables
+from tfrecords_tools.tasks.plans.ranking import NEGATIVES
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 ENCODE_AT_ONCE = 4096
@@ -59,7 +60,7 @@ class TripleBuilder(builder.Builder["Row", SplitCounts]):
       negatives: the number of triples of each relevant document, each with another candidate.
     """
 
-    negatives: int = 4
+    negatives: int = NEGATIVES
 
     counts_type = SplitCounts
 

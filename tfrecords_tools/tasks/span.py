@@ -33,6 +33,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
 from tfrecords_tools.tasks import builder, splits
+from tfrecords_tools.tasks.plans import span as plan
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 _MAX_BYTES = 4 << 30  # SQuAD has 42 MB.
@@ -294,8 +295,8 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
       max_query_length: the largest number of tokens of a question; longer questions are cut.
     """
 
-    doc_stride: int = 128
-    max_query_length: int = 64
+    doc_stride: int = plan.DOC_STRIDE
+    max_query_length: int = plan.MAX_QUERY_LENGTH
 
     counts_type = SplitCounts
     rows_at_once = 512

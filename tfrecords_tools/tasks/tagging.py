@@ -28,9 +28,9 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
 from tfrecords_tools.tasks import builder, splits
+from tfrecords_tools.tasks.plans.tagging import NESTED
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
-NESTED = ("refuse", "innermost", "outermost")
 TEXTS_AT_ONCE = 2048
 PLAIN_METRICS = ("accuracy", "macro_f1")  # of tags that mark no entities
 
@@ -73,13 +73,13 @@ class Builder(builder.Builder["Row", SplitCounts]):
     Attributes:
       repair_tags: whether tags that do not follow their scheme are repaired and counted, and spans
         that cut a word are widened.
-      nested_spans: which of nested spans are kept; one of `NESTED`.
+      nested_spans: which of nested spans are kept; one of `plans.tagging.NESTED`.
       multiword_tokens: of CoNLL-U, how words that stand as one in the text are read; one of
         `conllu.MULTIWORD`.
     """
 
     repair_tags: bool = False
-    nested_spans: str = "refuse"
+    nested_spans: str = NESTED[0]
     multiword_tokens: str = conllu.WORDS
 
     counts_type = SplitCounts

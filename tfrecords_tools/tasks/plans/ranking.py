@@ -1,0 +1,83 @@
+"""Flags of rankings, and of classifications of pairs whose rows are compared."""
+
+from collections.abc import Collection
+
+from absl import flags
+
+from official import tasks
+from official.tasks import Task, best_rows
+from official.utils import paths
+from official.utils.errors import UserError
+from official.utils.flag_table import Flag
+from tfrecords_tools.tasks.plans import labelled_text
+
+NEGATIVES = 4  # the triples of each relevant document
+FLAGS = (
+    Flag("queries", str, None, "ranking: file with the columns id and text of the queries"),
+    Flag("documents", str, None, "ranking: file with the columns id and text of the documents"),
+    Flag("qrels", str, None, "ranking: relevance judgments in TREC's format"),
+    Flag(
+        "negatives",
+        int,
+        NEGATIVES,
+        "ranking: number of triples of each relevant document",
+        least=1,
+    ),
+    Flag(
+        "rank_pairs",
+        str,
+        None,
+        "classification of pairs (qnli): the label that the best of the pairs with the same first "
+        "text has; the pairs are ranked",
+    ),
+    Flag(
+        "fill_pronouns",
+        str,
+        None,
+        "classification of sentences and of their clauses with a candidate in place of a pronoun "
+        "(wnli): the label of the right candidate; a masked LM compares the candidates",
+    ),
+)
+
+
+def plan(options: flags.FlagValues, splits: Collection[str]) -> Task:
+    """Returns the ranking task of splits that have files.
+
+    Raises:
+      UserError: a file is not named, or columns are.
+    """
+    for name in ("queries", "documents"):
+        if not options[name].value:
+            raise UserError(f"--task=ranking needs --{name}, the file with their ids and texts")
+    for flag in labelled_text.COLUMNS:
+        if flag.name not in ("metrics", "header") and options[flag.name].present:
+            raise UserError(
+                f"--{flag.name} is not for --task=ranking: its files have the columns id and text"
+            )
+    task = tasks.ranking(options.metrics or ())
+    if not splits:
+        raise UserError(
+            "--task=ranking needs TREC runs with the candidates: --train_file, "
+            "--validation_file, --test_file"
+        )
+    if "train" in splits and not options.qrels:
+        raise UserError("--qrels is missing: training needs to know what is relevant")
+    return task
+
+
+def check_files(options: flags.FlagValues) -> None:
+    """Raises UserError if a file of texts or of judgments is missing."""
+    for name in ("queries", "documents", "qrels"):
+        path = paths.join(options.input, options[name].value or "")
+        if not path.exists():
+            raise UserError(f"--{name}: there is no file {path}")
+
+
+def compared(task: Task, options: flags.FlagValues) -> Task:
+    """Returns the task, or with --rank_pairs or --fill_pronouns that of comparing its rows."""
+    for kind, flag in best_rows.FLAGS.items():
+        if (best := options[flag.removeprefix("--")].value) is not None:
+            if options.metrics:
+                raise UserError(f"--metrics is not supported with {flag}: remove it")
+            task = best_rows.of_task(task, kind, best)
+    return task
