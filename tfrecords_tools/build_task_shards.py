@@ -338,6 +338,8 @@ def build(
     """
     from tfrecords_tools.tasks import builder
 
+    for note in tokenizer.notes:
+        report(note)
     # The attributes of a builder have the names of flags.
     names = {field.name for field in dataclasses.fields(builder.builder_of(task))}
     names -= {"task", "files", "rows", "tokenizer", "max_length", "report"}

@@ -242,10 +242,13 @@ def _train(
         length = chosen.length(task.kind, known)
         if counts := learned.counts(*others):
             report(f"{len(counts)} labels: {_shown(counts)}")
+        tokenizer = tokenizers.load(source / "tokenizer")
+        for note in tokenizer.notes:
+            report(note)
         builder.build_rows(
             task,
             {split: each.rows(task, split) for split, each in splits.items()},
-            tokenizers.load(source / "tokenizer"),
+            tokenizer,
             shards,
             length,
             seed=chosen.seed,

@@ -258,7 +258,10 @@ class Tags(Examples):
 
     def rows(self, task: Task, split: str) -> list[TaggedWords]:
         """See `Examples`."""
-        return [TaggedWords(*row, f"{split} {number}", ()) for number, row in enumerate(self)]
+        return [
+            TaggedWords(words, tags, f"{split} {number}", ())
+            for number, (words, tags) in enumerate(self)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)

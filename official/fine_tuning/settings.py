@@ -61,7 +61,7 @@ class Settings:
         named = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
         return [*named, *self.override]
 
-    def length(self, kind: str, config: configs.Config) -> int:
+    def length(self, kind: str, config: configs.ResolvedConfig) -> int:
         """Returns the length of the longest example in tokens.
 
         Args:
@@ -77,7 +77,7 @@ class Settings:
         return self.max_length
 
 
-def family(config: configs.Config) -> str | None:
+def family(config: configs.ResolvedConfig) -> str | None:
     """Returns the name of the config with the settings of a model's family; None = those of BERT.
 
     It is for texts with labels.
@@ -93,7 +93,12 @@ def family(config: configs.Config) -> str | None:
 
 
 def published(
-    name: str, kind: str, count: int, max_length: int, init: configs.Config, settings: Settings
+    name: str,
+    kind: str,
+    count: int,
+    max_length: int,
+    init: configs.ResolvedConfig,
+    settings: Settings,
 ) -> configs.Config:
     """Returns the published settings for this number of examples, and says them.
 

@@ -134,8 +134,6 @@ class Builder(Generic[Row, AnyCounts]):
         Raises:
           UserError: files, rows or options cannot be used, or a file has changed meanwhile.
         """
-        for note in self.tokenizer.notes:
-            self.report(note)
         inputs = Inputs(self.inputs)
         with input_files.explained(inputs.check):
             return self._built(output, execution, inputs)
