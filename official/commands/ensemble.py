@@ -1,4 +1,4 @@
-r"""Evaluates, predicts and serves by the mean of several fine-tuned models.
+r"""Evaluates and predicts by the mean of several fine-tuned models.
 
 The members are model folders of one task. Their encoders, vocabularies and sizes may differ. Each
 reads shards that were made with its own tokenizer; members with one tokenizer share a folder:
@@ -11,12 +11,7 @@ reads shards that were made with its own tokenizer; members with one tokenizer s
       --model_dir=RUN_2 --data=SHARDS --output=predictions.tsv
 
 eval prints the metrics of the ensemble and of each member. predict writes the files of
-official.main --mode=predict, and with --submission=DIR those for GLUE. export writes
-one SavedModel that takes raw text, with the members inside:
-
-  python -m official.commands.ensemble --mode=export --model_dir=BERT \
-      --model_dir=XLNET \
-      --output=SAVED
+official.main --mode=predict, and with --submission=DIR those for GLUE.
 
 The members need the same labels and thresholds, and their shards the same rows. Members that answer
 questions with spans or tag words need the same tokenizer, and read the same shards. Models that
@@ -25,22 +20,17 @@ generate texts, and heads with form: conditional or crf: true, cannot be members
 
 from absl import flags
 
-from official.commands import command_flags
-from official.commands.export import INPUTS
 from official.config.heads import ENSEMBLE_MEANS
-from official.serving import PRECISIONS
 from official.utils import command_help, command_line, errors, progress
 
 # The flags of each mode, beside those of all modes.
 _MODES = {
     "eval": ("data", "split"),
     "predict": ("data", "split", "output", "submission", "top_k"),
-    "export": ("output", "max_length", "inputs", "task", "precision", "max_bytes"),
 }
 _REQUIRED = {
     "eval": ("model_dir", "data"),
     "predict": ("model_dir", "data"),
-    "export": ("model_dir", "output"),
 }
 FLAGS = flags.FLAGS
 
@@ -54,7 +44,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string(
         "data",
         [],
-        "eval, predict: folder of shards of the task, for all members, or repeated for each member "
+        "Folder of shards of the task, for all members, or repeated for each member "
         "in the order of --model_dir.",
     )
     flags.DEFINE_enum(
@@ -70,32 +60,19 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "split",
         None,
-        "eval, predict: train, validation, test, or another split of the shards. Default: all "
+        "train, validation, test, or another split of the shards. Default: all "
         "validation splits (eval), test (predict), all test splits (predict with --submission).",
     )
     flags.DEFINE_string(
         "output",
         None,
         "predict: the file to write: .tsv or .jsonl, .run for rankings, .conll or .jsonl for tags; "
-        "for answers a new folder. export: the folder of the SavedModel, which must not exist.",
+        "for answers a new folder.",
     )
     flags.DEFINE_string("submission", None, "predict: folder for the files for GLUE.")
     flags.DEFINE_integer(
         "top_k", 0, "predict: the maximum number of documents of a query. 0 = all.", lower_bound=0
     )
-    flags.DEFINE_integer(
-        "max_length",
-        None,
-        "export: texts are cut to this length. Default: the length of training of each member.",
-    )
-    flags.DEFINE_enum(
-        "inputs", None, INPUTS, "export: the inputs of serving_default. Default: as in training."
-    )
-    flags.DEFINE_string("task", None, "export: the task to serve, for models of several tasks.")
-    flags.DEFINE_enum(
-        "precision", "float32", PRECISIONS, "export: that of the encoders; see official.export."
-    )
-    command_flags.define_max_bytes("export: ")
 
 
 def main(argv: list[str]) -> None:
@@ -106,7 +83,7 @@ def main(argv: list[str]) -> None:
     for name in sorted({name for names in _MODES.values() for name in names} - {*_MODES[mode]}):
         if FLAGS[name].present:
             raise errors.UserError(f"--{name}: not supported for --mode={mode}; remove it")
-    {"eval": _evaluate, "predict": _predict, "export": _export}[mode]()
+    {"eval": _evaluate, "predict": _predict}[mode]()
 
 
 def _evaluate() -> None:
@@ -150,29 +127,6 @@ def _predict() -> None:
         report=progress.say,
     )
     print(f"wrote {output}")
-
-
-def _export() -> None:
-    """Exports the ensemble."""
-    from official.serving.export import ensemble
-    from official.serving.signatures import table
-
-    signature, lengths = ensemble.export(
-        FLAGS.model_dir,
-        FLAGS.output,
-        mean=FLAGS.mean,
-        checkpoint=FLAGS.checkpoint,
-        max_length=FLAGS.max_length,
-        inputs=FLAGS.inputs,
-        task=FLAGS.task,
-        precision=FLAGS.precision,
-        max_bytes=FLAGS.max_bytes,
-    )
-    length = " or ".join(str(length) for length in dict.fromkeys(lengths))
-    print(
-        f"wrote {FLAGS.output}: {len(lengths)} members; serving_default takes "
-        f"{table.described(signature)} {length} tokens"
-    )
 
 
 run = command_line.Command(main, define_flags, _REQUIRED, command_help.Topics("mode"))

@@ -22,16 +22,15 @@ LONG = "refused from more than"
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signature that ranks candidates."""
-    fields = ("candidate_ids",)
-    scorers = [each.scorer(_score(each), token_fields=fields) for each in context.members]
-    return {"rank_candidates": of_texts(context, _read, scorers)}
+    scored = context.scorer(_score(context), token_fields=("candidate_ids",))
+    return {"rank_candidates": of_texts(context, _read, scored)}
 
 
 def _read(
-    query: tf.Tensor, documents: tf.Tensor, numbers: tf.Tensor, member: inputs.ServingContext
+    query: tf.Tensor, documents: tf.Tensor, numbers: tf.Tensor, context: inputs.ServingContext
 ) -> length_groups.Tensors:
-    """Returns the rows of a member, with `candidate_ids` int32 [B, T], -1 at other tokens."""
-    tokenizer, specials = member.tokenizer, num_specials(1, member.tokenizer)
+    """Returns the rows, with `candidate_ids` int32 [B, T], -1 at other tokens."""
+    tokenizer, specials = context.tokenizer, num_specials(1, context.tokenizer)
     parts = tf.strings.split(tf.strings.regex_replace(query, BLANK, "_"), "_")
     two = tf.constant(2, tf.int64)
     one_blank = tf.debugging.assert_equal(
@@ -51,13 +50,13 @@ def _read(
         tf.debugging.assert_greater(number, 0, "documents: a candidate has no tokens"),
         tf.debugging.assert_less_equal(
             tokens.ids.row_lengths(),
-            tf.constant(member.max_length - specials, tf.int64),
-            f"query: a sentence with its candidate has over {member.max_length} tokens",
+            tf.constant(context.max_length - specials, tf.int64),
+            f"query: a sentence with its candidate has over {context.max_length} tokens",
         ),
     ]
     with tf.control_dependencies(checks):
         hidden = tf.where(inside, tokenizer.mask_id, tokens.ids.values)
-    batch = pack([tokens.ids.with_values(hidden)], tokenizer, member.max_length)
+    batch = pack([tokens.ids.with_values(hidden)], tokenizer, context.max_length)
     ids = tokens.ids.with_values(tf.where(inside, tokens.ids.values, NO_CANDIDATE))
     shape = tf.shape(batch["token_ids"]) - [0, 1]  # [CLS] comes before them
     ids = ids.to_tensor(NO_CANDIDATE, shape=shape)

@@ -18,12 +18,11 @@ Shapes: B batch, T tokens of the longest row, C classes.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import tensorflow as tf
 
-from official.modeling.objectives import ensembles
 from official.modeling.objectives.base import Objective
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
@@ -53,8 +52,6 @@ class ServingContext(ServedModel):
       prefix: stands before each text that such a model reads.
       filler: fills masks; None = the model cannot.
       groups: whether the rows of a batch are scored in groups of similar length.
-      others: the other members, if the model is the first member of an ensemble.
-      mean: of an ensemble, the mean; see `official.modeling.objectives.ensembles`.
     """
 
     weights: Weights
@@ -63,13 +60,6 @@ class ServingContext(ServedModel):
     prefix: str = ""
     filler: MaskFiller | None = None
     groups: bool = True
-    others: tuple["ServingContext", ...] = ()
-    mean: str = ""
-
-    @property
-    def members(self) -> tuple["ServingContext", ...]:
-        """The members of an ensemble; of a model alone, the model."""
-        return (self, *self.others)
 
     @property
     def task_head(self) -> Objective:
@@ -108,25 +98,9 @@ class ServingContext(ServedModel):
                 return self.model.encode(batch)
             return self.model.encode_as_read(batch, objectives=[self.head])
 
-    def averaged(self, scores: Sequence[_Outputs]) -> _Outputs:
-        """Returns the mean of what the members score, [..., C] or [...] each, or of the only one.
-
-        Args:
-          scores: an output of each member, under the same name.
-        """
-        if len(scores) == 1:
-            return scores[0]
-        ((name, _),) = scores[0].items()
-        values = [each[name] for each in scores]
-        return {name: ensembles.mean_outputs(self.task_head, values, self.mean)}
-
     def predictions(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the predictions of the head, or of an ensemble whose members read this batch."""
-        if not self.others:
-            return self.task_head.predictions(batch, self.encode(batch), self.model.encoder)
-        members = [(each.task_head, each.model.encoder) for each in self.members]
-        encoded = [each.encode(batch) for each in self.members]
-        return ensembles.predictions(members, encoded, batch, self.mean)
+        """Returns the predictions of the head."""
+        return self.task_head.predictions(batch, self.encode(batch), self.model.encoder)
 
     def scorer(
         self,

@@ -3,7 +3,7 @@
 Shapes: B batch, K choices, T tokens of the longest sequence in the batch, N = B * K.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -21,18 +21,15 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     blank = context.task.get("blank", False)
     choice_first = context.task.get("choice_first", False)
     max_choice_length = context.task.get("max_choice_length")
-    scorers = [member.scorer(_score(member)) for member in context.members]
+    scored = context.scorer(_score(context))
+    tokenizer, layout = context.tokenizer, context.config.encoder.layout
 
-    def answer(batches: Sequence[dict], shape: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the answers from the rows that each member reads, N of them.
+    def answer(batch: dict, shape: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the answers from N rows.
 
         `shape` is [B, K]: the number of choices is known even if there are no questions.
         """
-        scores = [
-            {"scores": tf.reshape(score(batch)["scores"], shape)}
-            for score, batch in zip(scorers, batches, strict=True)
-        ]
-        probabilities = tf.nn.softmax(context.averaged(scores)["scores"])
+        probabilities = tf.nn.softmax(tf.reshape(scored(batch)["scores"], shape))
         index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return {"probabilities": probabilities, "index": index}
 
@@ -49,19 +46,15 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         ):
             numbers = tf.repeat(tf.range(count), each)
         texts = joined(tf.gather(question, numbers), tf.reshape(choices, [-1]), blank)
-
-        def read(member):
-            tokenizer, layout = member.tokenizer, member.config.encoder.layout
-            passages = tf.gather(tokenizer.tokenize(passage), numbers)
-            asked = tokenizer.tokenize(texts)
-            if max_choice_length is not None:
-                asked = asked[:, :max_choice_length]
-            segments, cut = [passages, asked], "first"
-            if choice_first:
-                segments, cut = [asked, passages], "second"
-            return pack(segments, tokenizer, member.max_length, layout, cut=cut)
-
-        outputs = answer([read(member) for member in context.members], shape)
+        passages = tf.gather(tokenizer.tokenize(passage), numbers)
+        asked = tokenizer.tokenize(texts)
+        if max_choice_length is not None:
+            asked = asked[:, :max_choice_length]
+        segments, cut = [passages, asked], "first"
+        if choice_first:
+            segments, cut = [asked, passages], "second"
+        batch = pack(segments, tokenizer, context.max_length, layout, cut=cut)
+        outputs = answer(batch, shape)
         chosen = tf.gather(choices, outputs["index"], axis=1, batch_dims=1)
         return {**outputs, "choice": chosen}
 
@@ -69,12 +62,10 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         shape = tf.shape(batch["token_ids"])
         count = tf.reduce_prod(shape[:2])
         flat = {n: tf.reshape(v, tf.stack([count, shape[2]])) for n, v in batch.items()}
-        return answer([flat], shape[:2])
+        return answer(flat, shape[:2])
 
     several = tf.TensorSpec([None, None], tf.string, "choices")
     choosing = inputs.signature(choose, *inputs.texts("context", "question"), several)
-    if context.others:
-        return {"choose": choosing}
     return {"choose": choosing, "tokens": inputs.of_ids(context, of_batch, rank=3)}
 
 

@@ -3,7 +3,7 @@
 Shapes: B documents.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -21,23 +21,21 @@ Read = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, inputs.ServingContext], length
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a ranking."""
-    scorers = [member.scorer(_score(member)) for member in context.members]
-    by_name = {"rank": of_texts(context, _read, scorers)}
-    if context.others:
-        return by_name
-    return by_name | {"tokens": inputs.of_ids(context, scorers[0])}
+    scored = context.scorer(_score(context))
+    return {
+        "rank": of_texts(context, _read, scored),
+        "tokens": inputs.of_ids(context, scored),
+    }
 
 
-def of_texts(
-    context: inputs.ServingContext, read: Read, scorers: Sequence[Score]
-) -> inputs.Signature:
+def of_texts(context: inputs.ServingContext, read: Read, scored: Score) -> inputs.Signature:
     """Makes a signature that takes `query` and `documents` and returns `scores` [B].
 
     Args:
       context: the model.
-      read: makes the rows of a member from the queries, the documents, and the number of the query
-        of each document.
-      scorers: the function of each member that scores its rows.
+      read: makes the rows from the queries, the documents, and the number of the query of each
+        document.
+      scored: scores rows.
     """
 
     def rank(query, documents):
@@ -50,24 +48,20 @@ def of_texts(
         with tf.control_dependencies([fits]):
             # A single query is tokenized once.
             numbers = tf.minimum(tf.range(num_documents), num_queries - 1)
-        scores = [
-            score(read(query, documents, numbers, member))
-            for score, member in zip(scorers, context.members, strict=True)
-        ]
-        return context.averaged(scores)
+        return scored(read(query, documents, numbers, context))
 
     return inputs.signature(rank, *inputs.texts("query", "documents"))
 
 
 def _read(
-    query: tf.Tensor, documents: tf.Tensor, numbers: tf.Tensor, member: inputs.ServingContext
+    query: tf.Tensor, documents: tf.Tensor, numbers: tf.Tensor, context: inputs.ServingContext
 ) -> length_groups.Tensors:
-    """Returns the rows of a member."""
-    tokenizer, layout = member.tokenizer, member.config.encoder.layout
+    """Returns the rows."""
+    tokenizer, layout = context.tokenizer, context.config.encoder.layout
     both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
-    apart = member.task_head.config.texts_apart
+    apart = context.task_head.config.texts_apart
     packing: SpecialIds = telling_apart(tokenizer) if apart else tokenizer
-    return pack(both, packing, member.max_length, layout)
+    return pack(both, packing, context.max_length, layout)
 
 
 def _score(context: inputs.ServingContext) -> Score:

@@ -35,7 +35,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return answerer.answer(*inputs.same_number(question=question, context=passage))
 
     by_name = {"answer": inputs.signature(answer, *inputs.texts("question", "context"))}
-    if context.task_head.config.form == "conditional" or context.others:
+    if context.task_head.config.form == "conditional":
         return by_name
 
     def score(batch):

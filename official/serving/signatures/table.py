@@ -87,11 +87,10 @@ def make(
       module: the module of signatures.
       default: the name of the signature that is also `serving_default`.
     """
-    server = _stored(context)
+    server = tf.Module()  # what is stored: without other heads and without a generator
+    server.tokenizer = context.tokenizer.module()
+    server.weights = context.weights.module
     signatures = module.signatures(context)
-    if context.others:
-        server.others = [_stored(member) for member in context.others]
-        return server, signatures | {"serving_default": signatures[default]}
     if generator.objective(context.model) == "causal_lm":
         signatures |= generation.signatures(context)
     signatures |= texts.word_signatures(context)
@@ -99,11 +98,3 @@ def make(
         signatures |= fill_mask.signatures(context)
     signatures["serving_default"] = signatures[default]
     return server, signatures
-
-
-def _stored(context: inputs.ServingContext) -> tf.Module:
-    """Returns what is stored of a model: its tokenizer and its weights."""
-    stored = tf.Module()
-    stored.tokenizer = context.tokenizer.module()
-    stored.weights = context.weights.module  # without other heads and without a generator
-    return stored

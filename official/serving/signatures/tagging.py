@@ -67,7 +67,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
             tag_words, *inputs.texts("words"), tf.TensorSpec([None], tf.int32, "lengths")
         ),
     }
-    if isinstance(context.tokenizer, Characters) or context.others:
+    if isinstance(context.tokenizer, Characters):
         return by_name
 
     def score(batch):

@@ -56,22 +56,20 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     Raises:
       UserError: the labels of a classifier have no names.
     """
-    scorers = [member.scorer(_head(member)[0]) for member in context.members]
-    scored, finish = scorers[0], _head(context)[1]
+    score, finish = _head(context)
+    scored, encoder = context.scorer(score), context.config.encoder
+    layout = encoder.text_layout if context.head is None else encoder.layout
 
-    def packed(texts: Sequence[tf.Tensor], member: inputs.ServingContext = context) -> Outputs:
-        encoder = member.config.encoder
-        layout = encoder.text_layout if member.head is None else encoder.layout
+    def packed(texts: Sequence[tf.Tensor]) -> Outputs:
         if len(texts) == 2:
             texts = inputs.same_number(text=texts[0], text_b=texts[1])
-        return pack_texts(texts, member.tokenizer, member.max_length, layout)
+        return pack_texts(texts, context.tokenizer, context.max_length, layout)
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
-        batches = [packed(texts, member) for member in context.members]
-        scores = [score(batch) for score, batch in zip(scorers, batches, strict=True)]
-        outputs = finish(context.averaged(scores))
+        batch = packed(texts)
+        outputs = finish(scored(batch))
         if "sequence_output" in outputs:
-            outputs["input_mask"] = tf.cast(batches[0]["padding_mask"], tf.int32)
+            outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
         return outputs
 
     def bare(batch):
@@ -86,8 +84,8 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     # An ELMo that has learnt no vectors of texts has the output `default`.
     if context.head is None and (learnt or context.config.encoder.type != "bilm"):
         by_name |= _embedding(context)
-    # No ids stand for the characters of a word, nor for the pieces of several vocabularies.
-    if isinstance(context.tokenizer, Characters) or context.others:
+    # No ids stand for the characters of a word.
+    if isinstance(context.tokenizer, Characters):
         by_name.pop(EMBED_TOKENS, None)
         return by_name
     by_name["tokens"] = inputs.of_ids(context, lambda batch: finish(scored(batch)))

@@ -1,4 +1,4 @@
-"""The mean of several models: metrics, files and a server against the same mean by hand."""
+"""The mean of several models: metrics and files against the same mean by hand."""
 
 import json
 
@@ -13,8 +13,6 @@ from official.data import ShardDataset
 from official.evaluation import ensemble
 from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints, model_folder, named_arrays, task_file
-from official.serving.export import ensemble as served_ensemble
-from official.serving.signatures import table
 from official.shards import manifest, side_texts
 from official.tasks import trec
 from official.utils.errors import UserError
@@ -59,11 +57,6 @@ def alone(folder, shards, split, *names):
     )
     order = np.argsort(outputs["row"])
     return [outputs[name][order] for name in names]
-
-
-def signatures(folders, **options):
-    context, kind, default = served_ensemble.restore(folders, **options)
-    return table.make(context, kind, default)[1]
 
 
 def pairs(count, seed):
@@ -149,27 +142,6 @@ def test_metrics_and_a_submission_of_the_mean_of_probabilities(two, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_server_answers_what_predict_writes(two, tmp_path):
-    flags = [f"--model_dir={folder}" for folder in two["folders"]]
-    data = [f"--data={folder}" for folder in two["shards"]]
-    run = lambda *more: commands.run("official.commands.ensemble", *flags, *more, status=0)  # noqa: E731
-    said = run("--mode=predict", *data, f"--output={tmp_path}/out.tsv").stdout
-    assert said == f"wrote {tmp_path}/out.tsv\n"
-    said = run("--mode=export", f"--output={tmp_path}/saved").stdout
-    assert "2 members; serving_default takes two texts, cut at 20 tokens" in said
-    served = tf.saved_model.load(str(tmp_path / "saved")).signatures
-    assert set(served) == {"single", "pair", "serving_default"}
-    first, second, _ = (tf.constant(column) for column in zip(*two["rows"], strict=True))
-    answers = served["serving_default"](text=first, text_b=second)
-    header, *lines = [line.split("\t") for line in open(tmp_path / "out.tsv")]
-    written = np.array([line[2:] for line in lines], np.float64)
-    np.testing.assert_allclose(answers["probabilities"], written, **CLOSE)
-    np.testing.assert_allclose(written, two["each"].mean(0), **CLOSE)
-    assert [x.decode() for x in answers["label"].numpy()] == [line[1] for line in lines]
-    assert (tmp_path / "saved" / "labels.txt").read_text() == "entailment\nnot_entailment\n"
-
-
-@pytest.mark.slow
 @pytest.mark.long
 def test_one_task_of_models_of_several(two, tmp_path):
     """One member has two heads, and the other one."""
@@ -188,9 +160,6 @@ def test_one_task_of_models_of_several(two, tmp_path):
     lines = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
     found = [[line["probabilities"][label] for label in LABELS] for line in lines]
     np.testing.assert_allclose(found, expected, **CLOSE)
-    first, second, _ = (tf.constant(column) for column in zip(*two["rows"], strict=True))
-    answers = signatures(folders, task="rte")["serving_default"](first, second)
-    np.testing.assert_allclose(answers["probabilities"], found, **CLOSE)
 
 
 @pytest.mark.slow
@@ -220,7 +189,6 @@ def test_flags_of_other_modes_are_refused(two):
     flags = [f"--model_dir={folder}" for folder in two["folders"]]
     for more, message in (
         (["--mode=eval", "--data=x", "--output=y"], "--output: not supported for --mode=eval; rem"),
-        (["--mode=export", "--output=y", "--data=x"], "--data: not supported for --mode=export"),
         (["--mode=predict"], "--data is missing (--mode=predict)"),
         (["--mode=predict", "--data=x"], "give either --output=FILE or --submission=FOLDER"),
     ):
@@ -261,9 +229,6 @@ def test_several_labels(tmp_path):
         right = 2 * (flags & true).sum() / (flags.sum() + true.sum())
         metrics = ensemble.evaluate(folders, shards, mean=how)["validation"]
         assert metrics.ensemble["micro_f1"] == pytest.approx(right)
-        served = signatures(folders, mean=how)["single"](tf.constant([r["text"] for r in rows]))
-        np.testing.assert_allclose(served["probabilities"], expected, **CLOSE)
-        np.testing.assert_array_equal(served["has_label"], flags)
 
 
 @pytest.mark.slow
@@ -289,11 +254,6 @@ def test_choices(tmp_path):
     lines = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
     found = [list(line["probabilities"].values()) for line in lines]
     np.testing.assert_allclose(found, expected, **CLOSE)
-    answers = signatures(folders, mean="logits")["serving_default"](
-        *(tf.constant([row[name] for row in rows]) for name in ("context", "question", "choices"))
-    )
-    np.testing.assert_allclose(answers["probabilities"], found, **CLOSE)
-    assert ["ABC"[i] for i in answers["index"]] == [line["label"] for line in lines]
 
 
 @pytest.mark.slow
@@ -334,41 +294,36 @@ def test_rankings(tmp_path):
     asked = [(q, d) for q, scores in trec.read_run(shards[0] / "test.run").items() for d in scores]
     found = [written[query][document] for query, document in asked]
     np.testing.assert_allclose(found, expected, **CLOSE)
-    rank = signatures(folders)["rank"]
-    columns = zip(*((texts["queries"][q], texts["documents"][d]) for q, d in asked), strict=True)
-    np.testing.assert_allclose(rank(*map(tf.constant, columns))["scores"], found, **CLOSE)
 
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("how", [None, "probabilities"])
-def test_answers(tmp_path, how):
+def test_answers(tmp_path):
     shards = squads.shard_folder(tmp_path / "shards", no_answers=True, count=5)
-    head = {"type": "span_answer", "max_answer_length": 4, "n_best": 5, "null_threshold": 0.5}
+    # All spans of a window are in the lists, so the mean of logits is that of the scores.
+    head = {"type": "span_answer", "max_answer_length": 4, "n_best": 200, "null_threshold": 0.5}
     folders = [member(tmp_path / f"{i}", shards, head, seed=i) for i in range(2)]
-    ensemble.predict(folders, [shards], tmp_path / "out", mean=how, split="validation")
-    names = ("predictions", "nbest", "null_odds")
-    written, best, odds = (json.loads((tmp_path / f"out/{n}.json").read_text()) for n in names)
-    content = manifest.read(shards)
-    asked = list(side_texts.read_questions(shards, "validation", content).values())
-    answers = signatures(folders, mean=how)["answer"](
-        tf.constant([each.text for each in asked]), tf.constant([each.context for each in asked])
+    ensemble.predict(folders, [shards], tmp_path / "out", split="validation")
+    best, odds = (
+        json.loads((tmp_path / f"out/{n}.json").read_text()) for n in ("nbest", "null_odds")
     )
-    for i, question in enumerate(asked):
-        assert answers["answer"][i].numpy().decode() == written[question.id]
-        assert float(answers["null_odds"][i]) == pytest.approx(odds[question.id], abs=1e-5)
-        span = next(span for span in best[question.id] if span["text"])
-        assert float(answers["score"][i]) == pytest.approx(span["score"], abs=1e-5)
-    assert len(set(written.values())) > 3
-    if how is None:
-        # The same member twice is that member.
-        ensemble.predict([folders[0]] * 2, [shards], tmp_path / "same", split="validation")
-        same = json.loads((tmp_path / "same" / "nbest.json").read_text())
-        scores, rows = alone(folders[0], shards, "validation", "span_scores", "row")
-        numbers = side_texts.read_questions(shards, "validation", content)
-        for row, question in numbers.items():
-            found = max(span["score"] for span in same[question.id] if span["text"])
-            assert found == pytest.approx(scores[rows == row].max(), abs=1e-5)
+    questions = side_texts.read_questions(shards, "validation", manifest.read(shards))
+    spans, nulls = {}, {}
+    for folder in folders:
+        names = ("span_scores", "span_starts", "span_ends", "null_scores", "row")
+        found = alone(folder, shards, "validation", *names)
+        for window, (scores, starts, ends, null, row) in enumerate(zip(*found, strict=True)):
+            nulls.setdefault((row, window), []).append(null)
+            for score, start, end in zip(scores, starts, ends, strict=True):
+                if score > -1e4:
+                    spans.setdefault((row, window, start, end), []).append(score)
+    assert {len(scores) for scores in spans.values()} == {2}
+    for row, question in questions.items():
+        mean = max(sum(scores) / 2 for key, scores in spans.items() if key[0] == row)
+        null = min(sum(scores) / 2 for key, scores in nulls.items() if key[0] == row)
+        found = max(span["score"] for span in best[question.id] if span["text"])
+        assert found == pytest.approx(mean, abs=1e-5)
+        assert odds[question.id] == pytest.approx(null - mean, abs=1e-5)
     with pytest.raises(UserError, match="read the same windows: give one folder for all of them"):
         ensemble.predict(folders, [shards, shards], tmp_path / "new")
 
@@ -378,7 +333,7 @@ def test_answers(tmp_path, how):
 def test_tags(tmp_path):
     draw, lines = np.random.default_rng(0), []
     for _ in range(8):
-        words = draw.choice(small.WORDS, draw.integers(1, 25)).tolist()
+        words = draw.choice(small.WORDS, draw.integers(1, 8)).tolist()  # of one row
         tagged = [("B-X" if word < "g" else "O") for word in words]
         lines.append(json.dumps({"words": words, "tags": tagged}) + "\n")
     (tmp_path / "test.jsonl").write_text("".join(lines))
@@ -400,13 +355,16 @@ def test_tags(tmp_path):
         for a, b in zip(record["tags"], json.loads(line)["tags"], strict=True)
     ]
     assert metrics["accuracy"] == pytest.approx(np.mean([a == b for a, b in pairs]))
-    served = signatures(folders)["tag_words"](
-        tf.constant([word for each in words for word in each]),
-        tf.constant([len(each) for each in words]),
-    )
-    assert [tag.decode() for tag in served["tags"].numpy()] == [a for a, _ in pairs]
-    entities = [record["entities"] for record in records]
-    assert served["number"].numpy().tolist() == [len(each) for each in entities]
-    for i, each in enumerate(entities):
-        found = served["scores"][i, : len(each)]
-        np.testing.assert_allclose(found, [entity["score"] for entity in each], **CLOSE)
+    for record in records:
+        probabilities = np.mean([tag_probabilities(f, record["words"]) for f in folders], axis=0)
+        assert record["tags"] == [head["labels"][i] for i in probabilities.argmax(-1)]
+
+
+def tag_probabilities(folder, words):
+    """The probabilities of the tags of words, [words, tags]."""
+    _, known, model = model_folder.restore(folder)
+    spelled = [known.encode([word])[0].tolist() for word in words]
+    firsts = np.cumsum([1, *map(len, spelled)])[:-1]
+    row = np.array([[known.cls_id, *sum(spelled, []), known.sep_id]], np.int32)
+    logits = model.objectives[0].logits(model.encode({"token_ids": row}))[0]
+    return tf.nn.softmax(tf.gather(logits, firsts)).numpy()
