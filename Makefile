@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help lock demo study-quick test test-ci test-all coverage lint imports types torture parity parity-mteb parity-environments \
+.PHONY: help lock demo study-quick test test-slow test-all coverage lint imports types torture parity parity-mteb parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -26,7 +26,7 @@ help:
 	@echo "make demo         raw text to a SavedModel that answers, with a table at the end (minutes)"
 	@echo "make study-quick  two variants of a pretraining and a verdict on a claim (minutes)"
 	@echo "make test         the tests of a few seconds each (minutes)"
-	@echo "make test-ci      the tests of up to six seconds each, as CI runs them"
+	@echo "make test-slow    the others of up to six seconds each, which CI runs too"
 	@echo "make test-all     all tests: whole runs, kills, several workers, benchmarks too"
 	@echo "make coverage     the share of lines that the tests of the data side run, with its floor"
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
@@ -77,8 +77,8 @@ PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile --no-loadscope-re
 test: .venv/.ready
 	$(PYTEST) -m "not slow" tests --ignore=tests/parity
 
-test-ci: .venv/.ready
-	$(PYTEST) --durations=60 --durations-min=5 -m "not long" tests --ignore=tests/parity
+test-slow: .venv/.ready
+	$(PYTEST) --durations=60 --durations-min=5 -m "slow and not long" tests --ignore=tests/parity
 
 # A process keeps the code of XLA until its end: some gigabytes for the tests that compile much.
 test-all: .venv/.ready
