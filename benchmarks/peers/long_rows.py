@@ -14,30 +14,25 @@ def layer(settings: dict) -> None:
     """Serves the steps."""
     import tensorflow as tf
 
+    from official.config import blocks
     from official.distribution import numerics
     from official.modeling.layers.block import Block
     from official.modeling.layers.local_attention import Blocks
-    from official.modeling.layers.positions import Rotation
-    from official.modeling.layers.random import Draws, RandomWeights
+    from official.modeling.layers.random import Draws, Initializers, RandomWeights
+    from official.modeling.layers.rotary_positions import Rotation
 
     numerics.set_precision("mixed_bfloat16")
     numerics.restrict_graph_optimizer()
-    block = Block(
+    parts = blocks.BlockParts(
         SIZE,
-        num_heads=HEADS,
-        intermediate_size=INNER,
-        activation="gelu",
-        dropout=0.0,
-        attention_dropout=0.0,
-        norm="pre",
-        epsilon=1e-5,
-        initializer=RandomWeights("truncated_normal", 0.02, Draws.of_name(0, "layer")),
-        norm_bias=False,
-        use_bias=False,
-        gated=True,
-        name="layer",
-        dtype="mixed_bfloat16",
+        blocks.Heads(HEADS, SIZE // HEADS, use_bias=False),
+        blocks.FeedForwardParts(INNER, "gelu", gated=True, use_bias=False),
+        blocks.Norm(1e-5, bias=False),
+        pre_norm=True,
+        positions=(blocks.Rotary(),),
     )
+    weights = RandomWeights("truncated_normal", 0.02, Draws.of_name(0, "layer"))
+    block = Block(parts, Initializers(weights), name="layer", dtype="mixed_bfloat16")
     block.build()
     length = settings["length"]
     x = tf.random.stateless_normal((1, length, SIZE), (1, 2))
@@ -50,7 +45,7 @@ def layer(settings: dict) -> None:
         mask = Blocks.of(length, REACH) if settings["kind"] == "local" else None
         with tf.GradientTape() as tape:
             tape.watch(x)
-            states = block(x, attention_mask=mask, rotation=rotation).states
+            states = block(x, attention_mask=mask, positions=[rotation]).states
             loss = tf.reduce_sum(tf.cast(states, tf.float32) * upstream)
         gradients = tape.gradient(loss, [x, *block.trainable_variables])
         return [tf.reduce_sum(gradient) for gradient in gradients]

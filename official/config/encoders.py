@@ -6,6 +6,8 @@ They are the transformer (BERT and its kin, GPT-2), Transformer-XL (XLNet too), 
 
 import dataclasses
 
+from official.config import blocks
+from official.config.blocks import Disentangled
 from official.config.parts import EncoderConfig
 from official.utils.strict import above, at_least, at_most, dropout_rate, omitted, one_of
 
@@ -15,7 +17,7 @@ POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
 FAMILIES = ("ernie",)
 # Of the transformer encoder.
-TRANSFORMER_POSITIONS = ("learned", "sinusoidal", "rotary", "none")
+TRANSFORMER_POSITIONS = tuple(blocks.POSITIONS)
 # Of the encoder-decoder.
 NORMS = ("rms", "layer")
 POSITIONS = ("relative", "sinusoidal")
@@ -24,42 +26,6 @@ TOKENS = ("characters", "words")
 BILM_ACTIVATIONS = ("relu", "tanh")
 _FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 _WIDTH = 50  # characters of a word
-
-
-@dataclasses.dataclass(frozen=True)
-class Disentangled:
-    """The distances of disentangled attention (DeBERTa: He et al., 2021, section 3.1).
-
-    The score of a query and a key has a term of their contents, one of the content of the query
-    and their distance, and one of their distance and the content of the key. All layers read one
-    table of distances. See `official.modeling.layers.disentangled`.
-
-    Attributes:
-      buckets: B, the number of buckets of distances in each direction, so that the table has 2 B
-        rows. Distances up to B / 2 have a bucket each, longer ones share buckets that grow (v2 and
-        v3). 0 = each distance below `max_distance` has a row (v1).
-      max_distance: longer distances count as this one, or as this one minus 1 with buckets.
-      own_projections: whether each layer has two kernels for distances, and no bias of the keys
-        (v1). Otherwise the kernels and biases of queries and keys map distances as well.
-      norm: whether a layer norm follows the table.
-    """
-
-    buckets: int = 256
-    max_distance: int = 512
-    own_projections: bool = False
-    norm: bool = True
-
-    def __post_init__(self):
-        if self.buckets % 2 or self.buckets < 0 or self.buckets == 2:
-            raise ValueError(
-                f"buckets: {self.buckets} is not an even number from 4 up; 0 = there are none"
-            )
-        least = self.buckets // 2 + 2 if self.buckets else 1
-        if self.max_distance < least:
-            raise ValueError(
-                f"max_distance: {self.max_distance} is below {least}, the least with "
-                f"{self.buckets} buckets"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,15 +215,8 @@ class TransformerConfig(EncoderConfig):
         if self.attention_output_dropout is not None:
             dropout_rate(self, "attention_output_dropout")
         self._check_forms()
-        key = "hidden_size" if self.embedding_size is None else "embedding_size"
-        if self.positions == "sinusoidal" and getattr(self, key) % 2:
-            raise ValueError(
-                f"{key}: {getattr(self, key)} is odd: half of it are sines, half cosines"
-            )
-        at_least(self, 4, "relative_buckets")
-        for key in ("relative_buckets", "disentangled", "convolution"):
-            if self.causal and getattr(self, key):
-                raise ValueError(f"{key}: not supported for causal: true; remove it")
+        if self.convolution is not None and self.causal:
+            raise ValueError("convolution: not supported for causal: true; remove it")
         if self.convolution is not None and self.num_states < 3:
             raise ValueError("convolution: it comes between two layers, and num_layers is 1")
         if self.layer_groups is None and self.inner_layers != 1:
@@ -271,19 +230,9 @@ class TransformerConfig(EncoderConfig):
 
     def _check_forms(self):
         """Refuses settings that do not go together, of those that later systems have."""
-        head_size = self.hidden_size // self.num_heads
-        if self.positions == "rotary" and head_size % 2:
-            raise ValueError(
-                f"num_heads: heads of the odd size {head_size} cannot be turned: take another "
-                "number, or other positions"
-            )
         if self.local_attention is not None and self.causal:
             raise ValueError("local_attention: not supported for causal: true: remove one of them")
-        for key in ("relative_buckets", "disentangled"):
-            if self.local_attention is not None and getattr(self, key):
-                raise ValueError(f"local_attention: not supported with {key}: remove one of them")
-        if self.positions == "rotary" and self.disentangled is not None:
-            raise ValueError("positions: rotary is not supported with disentangled: take none")
+        blocks.position_schemes(self)
         if self.norm_type == "rms" and not self.norm_bias:
             raise ValueError("norm_bias: an RMS norm has no offset: remove norm_bias")
         if not self.first_norm and (self.norm != "pre" or self.layer_groups is not None):
@@ -297,9 +246,48 @@ class TransformerConfig(EncoderConfig):
         return self.use_bias
 
     @property
-    def embeddings_have_norm(self) -> bool:
-        """Whether the embeddings have a norm."""
-        return self.norm == "post" if self.norm_embeddings is None else self.norm_embeddings
+    def position_range(self) -> float:
+        """`initializer_range` of the position table."""
+        given = self.position_initializer_range
+        return self.initializer_range if given is None else given
+
+    @property
+    def embeddings(self) -> blocks.EmbeddingParts:
+        """What the embeddings are made from."""
+        has_norm = self.norm == "post" if self.norm_embeddings is None else self.norm_embeddings
+        return blocks.EmbeddingParts(
+            self.known_vocab_size,
+            self.embedding_size or self.hidden_size,
+            self.hidden_size,
+            segment_types=self.segment_types,
+            norm=self.norms if has_norm else None,
+            dropout=self.dropout,
+            scale=self.scale_embeddings,
+            positions=blocks.position_schemes(self),
+        )
+
+    def block(self, first: bool = False) -> blocks.BlockParts:
+        """Returns what a block is made from; `first` = that of the first layer."""
+        heads = blocks.Heads(
+            self.num_heads,
+            self.hidden_size // self.num_heads,
+            dropout=self.attention_dropout,
+            use_bias=self.use_bias,
+        )
+        return blocks.BlockParts(
+            self.hidden_size,
+            heads,
+            blocks.FeedForwardParts(
+                self.intermediate_size, self.activation, gated=self.gated, use_bias=self.use_bias
+            ),
+            self.norms,
+            pre_norm=self.norm == "pre",
+            first_norm=self.first_norm or not first,
+            dropout=self.dropout,
+            attention_output_dropout=self.attention_output_dropout,
+            adapter_size=self.adapter_size,
+            positions=blocks.position_schemes(self),
+        )
 
     def reach(self, layer: int) -> int | None:
         """See `EncoderConfig`."""
@@ -430,6 +418,24 @@ class TransformerXLConfig(EncoderConfig):
                 f"pooled_position: {self.pooled_position} sees no other position where attention "
                 "is uni: take last"
             )
+
+    def block(self) -> blocks.BlockParts:
+        """Returns what a block is made from."""
+        return blocks.BlockParts(
+            self.hidden_size,
+            blocks.Heads(
+                self.num_heads,
+                self.head_size or self.hidden_size // self.num_heads,
+                dropout=self.attention_dropout,
+            ),
+            blocks.FeedForwardParts(
+                self.intermediate_size, self.activation, dropout=self.inner_dropout
+            ),
+            self.norms,
+            dropout=self.dropout,
+            adapter_size=self.adapter_size,
+            positions=(blocks.SinusoidalDistances(self.segment_types > 0),),
+        )
 
     @property
     def layout(self) -> str:
@@ -588,6 +594,37 @@ class EncoderDecoderConfig(EncoderConfig):
             )
         if self.scale_output and not self.tied_output:
             raise ValueError("scale_output: true needs a tied output, and tied_output is false")
+
+    def block(self, decoder: bool) -> blocks.BlockParts:
+        """Returns what a block of the encoder or the decoder is made from."""
+        positions = blocks.RelativeBuckets(
+            self.relative_buckets, self.relative_max_distance, bidirectional=not decoder
+        )
+        return blocks.BlockParts(
+            self.hidden_size,
+            blocks.Heads(
+                self.num_heads,
+                self.head_size or self.hidden_size // self.num_heads,
+                dropout=self.attention_dropout,
+                use_bias=self.use_bias,
+                scale=self.scale_scores,
+                share_dropout=self.share_dropout,
+            ),
+            blocks.FeedForwardParts(
+                self.intermediate_size,
+                self.activation,
+                gated=self.gated,
+                use_bias=self.use_bias,
+                dropout=self.inner_dropout,
+                share_dropout=self.share_dropout,
+            ),
+            blocks.Norm(self.norm_epsilon, self.norm),
+            pre_norm=self.norm_position == "pre",
+            dropout=self.dropout,
+            share_dropout=self.share_dropout,
+            cross=decoder,
+            positions=(positions,) if self.positions == "relative" else (),
+        )
 
     @property
     def trainable_parts(self) -> frozenset[str]:

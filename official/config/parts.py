@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self
 
+from official.config.blocks import Norm
 from official.config.recipe import Recipe
 from official.config.segments import Segments
 from official.utils.errors import UserError
@@ -56,6 +57,7 @@ class EncoderConfig(Part):
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
       causal: whether a position attends to no later one.
       adapter_size: the bottleneck of the adapters of each layer; None = there are none.
+      norm_epsilon: what norms add to the variance.
       norm_type: the norm of hidden layers in heads: `layer` or `rms`.
       norm_bias: whether a layer norm there has an offset.
       hidden_bias: whether the hidden layers of heads have biases.
@@ -71,6 +73,7 @@ class EncoderConfig(Part):
     pooled_position: str
     initializer: str
     initializer_range: float
+    norm_epsilon: float
     memory_length: int = 0
     reuse_length: int = 0
     adapter_size: int | None = None
@@ -103,6 +106,11 @@ class EncoderConfig(Part):
     def trainable_parts(self) -> frozenset[str]:
         """See the class."""
         return frozenset()
+
+    @property
+    def norms(self) -> Norm:
+        """The norms of hidden layers in heads."""
+        return Norm(self.norm_epsilon, self.norm_type, self.norm_bias)
 
     @property
     def known_vocab_size(self) -> int:

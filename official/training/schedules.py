@@ -145,8 +145,8 @@ def layer_factors(model: Model, decay: float, whole: str = "head") -> dict[str, 
     The embeddings have depth 0, the i-th block (from 1) has depth i, and heads have depth L + 2, as
     in ELECTRA's `optimization.py`. The layers of an encoder above its last block (pooler, final
     norm) have depth L + 1. A block that runs several times (ALBERT) has the depth of its last run,
-    and so has what all blocks read: the table of distances (DeBERTa) and the bias of distances
-    (MPNet). The convolution beside the first block has depth 1.
+    and so have the layers of position schemes that all blocks read, such as the table of distances
+    (DeBERTa) and the bias of distances (MPNet). The convolution beside the first block has depth 1.
 
     Raises:
       UserError: the encoder has two stacks of blocks, which no single depth orders.
@@ -163,7 +163,7 @@ def layer_factors(model: Model, decay: float, whole: str = "head") -> dict[str, 
     depths |= {variable.path: 0 for variable in encoder.embeddings.trainable_variables}
     for run, block in enumerate(encoder.depths, start=1):
         depths |= {v.path: run for v in encoder.blocks[block].trainable_variables}
-    others = {"relative_bias": num_runs, "distance_table": num_runs, "convolution": 1}
+    others = {**dict.fromkeys(encoder.of_schemes, num_runs), "convolution": 1}
     for name, depth in others.items():
         if (layer := getattr(encoder, name)) is not None:
             depths |= {variable.path: depth for variable in layer.trainable_variables}

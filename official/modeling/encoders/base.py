@@ -15,9 +15,6 @@ from official.modeling.layers.kernels import flat_positions, take_positions
 from official.modeling.types import Size, Tensor
 from official.utils import keras_private
 
-# Layers beside the blocks, which count as parts of the first one.
-_OF_FIRST = ("relative_bias", "distance_table", "convolution")
-
 
 class Encoder(Layer):
     """What every encoder is and has.
@@ -56,8 +53,7 @@ class Encoder(Layer):
         depths: the number of the block that runs at each depth, in `blocks`, after `embeddings`; ()
             = no single order has all layers.
         pooler: the linear layer of the pooled output; None = there is none.
-        relative_bias: the `RelativeBias` that all blocks add to their scores; None = there is none.
-        distance_table: the `DistanceTable` that all blocks read; None = there is none.
+        of_schemes: the names of its layers of position schemes, which all blocks read.
         convolution: the `TokenConvolution` beside the first block; None = there is none.
         decoder: the layers of a decoder; None = there is none.
         recompute: whether training computes what is inside a block again for the gradient, and
@@ -69,13 +65,15 @@ class Encoder(Layer):
     takes_parts = False
     recompute = False
     depths: Sequence[int] = ()
+    of_schemes: Sequence[str] = ()
 
     def __init__(self, config, *, name, dtype=None):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
         super().__init__(name=name, dtype=dtype)
         self.config = config
         # Not of the class: with PyTorch, an attribute of the class hides a layer of this name.
-        for absent in {"token_table", "decoder", "pooler", *_OF_FIRST} - set(dir(type(self))):
+        absents = {"token_table", "decoder", "pooler", "convolution"}
+        for absent in absents - set(dir(type(self))):
             setattr(self, absent, None)
 
     def by_depth(self) -> list[list[keras.Layer]]:
@@ -85,7 +83,7 @@ class Encoder(Layer):
         depths.
         """
         layers = [[self.blocks[number]] for number in self.depths]
-        others = (getattr(self, name) for name in _OF_FIRST)
+        others = (getattr(self, name) for name in (*self.of_schemes, "convolution"))
         layers[0] += [layer for layer in others if layer is not None]
         return [[self.embeddings], *layers]
 

@@ -14,7 +14,7 @@ from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.positions import sinusoids
-from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.random import Draws, Initializers, RandomWeights
 from official.modeling.layers.stack import Stack
 from official.modeling.types import Size, Tensor
 
@@ -63,20 +63,10 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             config.known_vocab_size, size, initializer=table, name="token_embedding", dtype=dtype
         )
 
-        def stack(num_layers, name):
-            return Stack(
-                config,
-                num_layers,
-                decoder=name == "decoder",
-                initializer=weights,
-                table_initializer=bias,
-                name=name,
-                dtype=dtype,
-            )
-
-        self.encoder = stack(config.num_layers, "encoder")
+        initializers = Initializers(weights, position=bias)
+        self.encoder = Stack(config, initializers, name="encoder", dtype=dtype)
         if config.decoder_layers:
-            self.decoder = stack(config.decoder_layers, "decoder")
+            self.decoder = Stack(config, initializers, decoder=True, name="decoder", dtype=dtype)
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -91,8 +81,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
         for stack in stacks:
             for layer, block in zip(reversed(layers), reversed(stack.blocks), strict=False):
                 layer.append(block)
-            if stack.relative_bias is not None:
-                layers[-len(stack.blocks)].append(stack.relative_bias)
+            layers[-len(stack.blocks)] += [getattr(stack, name) for name in stack.of_schemes]
         return [[self.token_table], *layers]
 
     def call(

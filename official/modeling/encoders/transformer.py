@@ -7,7 +7,7 @@ runs).
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras import ops
@@ -15,22 +15,21 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
+from official.modeling.layers import schemes
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
-from official.modeling.layers.block import Block, BlockOutput, adapter_options
+from official.modeling.layers.block import Block, BlockOutput, adapter_weights
 from official.modeling.layers.convolution import TokenConvolution
-from official.modeling.layers.disentangled import Distances, DistanceTable
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.kernels import take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.local_attention import Blocks
 from official.modeling.layers.norm import make_norm
-from official.modeling.layers.positions import RelativeBias, Rotation
-from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.random import Draws, Initializers, RandomWeights
 from official.modeling.layers.recompute import recomputed
+from official.modeling.layers.schemes import Rows
 from official.modeling.types import Size, Tensor
 from official.utils.errors import UserError
 
-_MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
 _SHORT = 2  # windows of a row that local layers do not cut into blocks
 
 
@@ -84,43 +83,35 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         def weights(stddev):
             return RandomWeights(config.initializer, stddev, draws)
 
+        kernels = weights(config.initializer_range)
+        size, dtype = config.hidden_size, self.dtype_policy
         names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
-        self.embeddings = self._make_embeddings(weights, shared)
-        blocks = self._make_blocks(names, weights, adapter_options(config, seed, name))
+        self.embeddings = Embeddings(
+            config.embeddings,
+            Initializers(kernels, position=weights(config.position_range)),
+            name="embeddings",
+            shared=shared,
+            dtype=dtype,
+        )
+        residual = config.initializer_range
+        if config.scale_residual_init:
+            residual *= 1 / math.sqrt(2 * len(names))
+        initializers = Initializers(
+            kernels, residual=weights(residual), adapter=adapter_weights(seed, name)
+        )
+        self.parts = config.block()
+        blocks = {
+            each: Block(config.block(each == names[0]), initializers, name=each, dtype=dtype)
+            for each in dict.fromkeys(names)
+        }
         self.blocks = list(blocks.values())
         self.depths = [self.blocks.index(blocks[name]) for name in names]
         self.final_norm = None
-        size, dtype = config.hidden_size, self.dtype_policy
         if config.norm == "pre":
-            self.final_norm = make_norm(
-                config.norm_type,
-                size,
-                epsilon=config.norm_epsilon,
-                bias=config.norm_bias,
-                name="final_norm",
-                dtype=dtype,
-            )
-        if config.relative_buckets:
-            self.relative_bias = RelativeBias(
-                config.num_heads,
-                bidirectional=True,
-                num_buckets=config.relative_buckets,
-                max_distance=_MAX_DISTANCE,
-                initializer=weights(config.initializer_range),
-                name="relative_bias",
-                dtype=dtype,
-            )
-        if config.disentangled is not None:
-            self.distance_table = DistanceTable(
-                size,
-                buckets=config.disentangled.buckets,
-                max_distance=config.disentangled.max_distance,
-                norm=config.disentangled.norm,
-                epsilon=config.norm_epsilon,
-                initializer=weights(config.initializer_range),
-                name="distance_table",
-                dtype=dtype,
-            )
+            self.final_norm = make_norm(config.norms, size, name="final_norm", dtype=dtype)
+        self.schemes = schemes.of(self.parts)
+        made = [scheme.of_encoder(self, kernels) for scheme in self.schemes]
+        self.of_schemes = schemes.attach(self, made)
         if config.convolution is not None:
             self.convolution = TokenConvolution(
                 size,
@@ -128,85 +119,18 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
                 activation=config.convolution.activation,
                 dropout=config.dropout,
                 epsilon=config.norm_epsilon,
-                initializer=weights(config.initializer_range),
+                initializer=kernels,
                 name="convolution",
                 dtype=dtype,
             )
         if config.pooler:
-            self.pooler = Linear(
-                size,
-                size,
-                initializer=weights(config.initializer_range),
-                name="pooler",
-                dtype=dtype,
-            )
-
-    def _make_embeddings(self, weights, shared):
-        """Makes the embeddings; `weights` returns an initializer of a standard deviation."""
-        config = self.config
-        position_range = config.position_initializer_range
-        if position_range is None:
-            position_range = config.initializer_range
-        return Embeddings(
-            vocab_size=config.known_vocab_size,
-            embedding_size=config.embedding_size or config.hidden_size,
-            hidden_size=config.hidden_size,
-            max_positions=config.max_positions,
-            position_offset=config.position_offset,
-            segment_types=config.segment_types,
-            normalize=config.embeddings_have_norm,
-            epsilon=config.norm_epsilon,
-            norm_type=config.norm_type,
-            norm_bias=config.norm_bias,
-            dropout=config.dropout,
-            initializer=weights(config.initializer_range),
-            position_initializer=weights(position_range),
-            positions=config.positions,
-            scale=config.scale_embeddings,
-            name="embeddings",
-            shared=shared,
-            dtype=self.dtype_policy,
-        )
-
-    def _make_blocks(self, names, weights, adapters):
-        """Makes one block for each different name: {name: block}; see `adapter_options`."""
-        config = self.config
-        residual_range = config.initializer_range
-        if config.scale_residual_init:
-            residual_range *= 1 / math.sqrt(2 * len(names))
-        distances = None
-        if config.disentangled is not None:
-            distances = "own" if config.disentangled.own_projections else "shared"
-        return {
-            name: Block(
-                config.hidden_size,
-                num_heads=config.num_heads,
-                intermediate_size=config.intermediate_size,
-                activation=config.activation,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-                norm=config.norm,
-                epsilon=config.norm_epsilon,
-                norm_type=config.norm_type,
-                norm_bias=config.norm_bias,
-                first_norm=config.first_norm or name != names[0],
-                attention_output_dropout=config.attention_output_dropout,
-                use_bias=config.use_bias,
-                gated=config.gated,
-                initializer=weights(config.initializer_range),
-                name=name,
-                residual_initializer=weights(residual_range),
-                distances=distances,
-                **adapters,
-                dtype=self.dtype_policy,
-            )
-            for name in dict.fromkeys(names)
-        }
+            self.pooler = Linear(size, size, initializer=kernels, name="pooler", dtype=dtype)
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        others = (self.relative_bias, self.distance_table, self.convolution)
-        for layer in (self.embeddings, *self.blocks, *others, self.final_norm, self.pooler):
+        of_schemes = [getattr(self, name) for name in self.of_schemes]
+        others = (*of_schemes, self.convolution, self.final_norm, self.pooler)
+        for layer in (self.embeddings, *self.blocks, *others):
             if layer is not None:
                 layer.build()
 
@@ -246,7 +170,10 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             attention_mask = masks.combine(attention_mask, masks.causal(length, *slots))
         plain = output_all or read_offsets is not None
         masked = self._masks(attention_mask, part_ids, length, plain)
-        rotations = self._rotations(positions, length, slot)
+        rows = Rows(length, length if cache is None else cache[0][0].shape[2], slot, positions)
+        # What is prepared for global layers, and for local ones.
+        kinds = [rows] if self.config.local_attention is None else [rows, rows._replace(local=True)]
+        prepared = [schemes.prepare(self.schemes, self, each) for each in kinds]
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
         to_pool = self.config.pooled_position, real, pooled_positions
         queries, num_pooled = read_positions, 0
@@ -258,7 +185,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         hidden_states, attended = self._run_blocks(
             x,
             masked,
-            rotations,
+            prepared,
             rng=rng,
             cache=cache,
             slot=slot,
@@ -303,27 +230,11 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             return whole, masks.combine(whole, masks.window(length, length, local.reach))
         return whole, Blocks.of(length, local.reach, attention_mask, part_ids)
 
-    def _rotations(
-        self, positions: Tensor | None, length: Size, slot: Size
-    ) -> tuple[Rotation | None, Rotation | None]:
-        """Returns the rotary positions of global layers and those of local ones; None = none."""
-        config = self.config
-        if config.positions != "rotary":
-            return None, None
-        if positions is None:
-            positions = ops.expand_dims(ops.arange(length, dtype="int32") + slot, 0)
-        size = config.hidden_size // config.num_heads
-        whole = Rotation.of(positions, size, config.rotary_theta, self.compute_dtype)
-        if config.local_attention is None:
-            return whole, None
-        theta = config.local_attention.theta
-        return whole, Rotation.of(positions, size, theta, self.compute_dtype)
-
     def _run_blocks(
         self,
         x: Tensor,
         masked: tuple[Tensor | None, Tensor | Blocks | None],
-        rotations: tuple[Rotation | None, Rotation | None],
+        prepared: Sequence[Any],
         *,
         rng: Draws | None,
         cache: Any,
@@ -334,36 +245,30 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     ):
         """Runs the blocks of all depths, and the final norm if there is one.
 
-        `masked` and `rotations` are for global layers, and for local ones.
+        `masked` and `prepared` are for global layers, and for local ones.
 
         Returns:
             The states, L + 1 tensors [B, T, D]; the `Attended` of each depth, or None if it is
             computed again.
         """
-        states, attended, bias, distances = [x], [], None, None
-        if self.relative_bias is not None:
-            bias = self.relative_bias.scores(ops.shape(x)[1], ops.shape(x)[1])
-        if self.distance_table is not None:
-            distances = self.distance_table.read(ops.shape(x)[1])
+        states, attended = [x], []
         for i, depth in enumerate(self.depths):
-            kind = int(self.config.is_local(i))
+            local, last = int(self.config.is_local(i)), i == len(self.depths) - 1
             block = functools.partial(
                 self.blocks[depth],
-                attention_mask=masked[kind],
+                attention_mask=masked[local],
                 rng=rng,
                 cache=None if cache is None else cache[i],
                 slot=slot,
-                query_positions=last_queries if i == len(self.depths) - 1 else None,
-                rotation=rotations[kind],
+                query_positions=last_queries if last else None,
             )
             if recompute and rng is not None:
                 block = functools.partial(_recomputed, block, rng)
-            learned = {"x": x, "bias": bias, "distances": distances}
-            queries = None
-            if read_offsets is not None and i == len(self.depths) - 1:
+            queries, positions = None, prepared[local]
+            if read_offsets is not None and last:
                 queries = take_positions(x, last_queries) + read_offsets
-                queries = block(**learned, queries=queries).states
-            x, layer, _ = block(**learned, queries=queries)
+                queries = block(x=x, queries=queries, positions=positions).states
+            x, layer, _ = block(x=x, queries=queries, positions=positions)
             if i == 0 and self.convolution is not None:
                 x = self.convolution(states[0], x, masked[0], rng=rng)
             states.append(x)
@@ -399,27 +304,12 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             )
 
 
-def _recomputed(
-    block: Callable[..., BlockOutput],
-    rng: Draws,
-    *,
-    x: Tensor,
-    bias: Tensor | None,
-    distances: Distances | None,
-    queries: Tensor | None,
-):
+def _recomputed(block: Callable[..., BlockOutput], rng: Draws, **tensors: Any) -> BlockOutput:
     """Returns the result of a block without its attention: see `layers.recompute`.
 
     `block` has the other arguments of the call, which have no gradient, and draws from `rng`.
     """
-
-    def states(x, bias, vectors, queries):
-        own = None if distances is None else distances._replace(vectors=vectors)
-        return block(x=x, bias=bias, distances=own, queries=queries).states
-
-    vectors = None if distances is None else distances.vectors
-    learned = {"x": x, "bias": bias, "vectors": vectors, "queries": queries}
-    return BlockOutput(recomputed(states, rng, **learned), None)
+    return BlockOutput(recomputed(lambda **given: block(**given).states, rng, **tensors), None)
 
 
 def block_names(num_layers: int, layer_groups: int | None = None, inner_layers: int = 1):

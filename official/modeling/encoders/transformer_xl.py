@@ -17,12 +17,12 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.encoders import base
 from official.modeling.encoders.inputs import check_ranks
-from official.modeling.layers.block import RelativeBlock, adapter_options
+from official.modeling.layers.block import RelativeBlock, adapter_weights
 from official.modeling.layers.embeddings import StreamEmbeddings
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.positions import distance_vectors
-from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.random import Draws, Initializers, RandomWeights
 from official.modeling.layers.relative_attention import AttentionStream, RelativeBiases, by_stream
 from official.modeling.types import DType, Size, Tensor
 from official.utils.errors import UserError
@@ -84,40 +84,18 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             name="embeddings",
             dtype=dtype,
         )
-        heads = {
-            "num_heads": config.num_heads,
-            "head_size": config.head_size or size // config.num_heads,
-            "segments": config.segment_types > 0,
-        }
+        parts = config.block()
         self.biases = None
         if not config.untie_biases:
-            self.biases = RelativeBiases(**heads, initializer=weights, name="biases", dtype=dtype)
-        self.blocks = self._make_blocks(heads, weights, adapter_options(config, seed, name))
+            self.biases = RelativeBiases(parts, weights, name="biases", dtype=dtype)
+        initializers = Initializers(weights, adapter=adapter_weights(seed, name))
+        self.blocks = [
+            RelativeBlock(parts, initializers, biases=self.biases, name=f"layer_{i}", dtype=dtype)
+            for i in range(config.num_layers)
+        ]
         self.depths = list(range(config.num_layers))
         if config.pooler:
             self.pooler = Linear(size, size, initializer=weights, name="pooler", dtype=dtype)
-
-    def _make_blocks(self, heads, weights, adapters):
-        """Makes the L blocks, with the options of their heads and adapters and an initializer."""
-        config = self.config
-        return [
-            RelativeBlock(
-                config.hidden_size,
-                **heads,
-                intermediate_size=config.intermediate_size,
-                activation=config.activation,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-                inner_dropout=config.inner_dropout,
-                epsilon=config.norm_epsilon,
-                initializer=weights,
-                name=f"layer_{i}",
-                biases=self.biases,
-                **adapters,
-                dtype=self.dtype_policy,
-            )
-            for i in range(config.num_layers)
-        ]
 
     def build(self, input_shape=None):
         """Creates the variables."""

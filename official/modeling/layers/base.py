@@ -13,8 +13,9 @@ from typing import Any
 
 import keras
 
+from official.config import blocks
 from official.config.registry import ENCODERS
-from official.modeling.layers.random import PACKAGE, Draws
+from official.modeling.layers.random import PACKAGE, Draws, Initializers
 from official.utils import keras_private, strict
 from official.utils.errors import UserError
 
@@ -40,7 +41,7 @@ class Layer(keras.Layer):
 
     A subclass has a name in saved models, which is its own or the class argument `saved_as`. Its
     constructor takes a `name`, a `dtype`, and values that Keras can save: numbers, text, layers,
-    initializers, and the configs of encoders. Without a name, Keras makes one.
+    initializers, the configs of encoders and the parts of blocks. Without a name, Keras makes one.
 
     The dropout of a layer is drawn from the `Draws` that its argument `rng` gives. Without them it
     is drawn where Keras trains (`training=True`, or the same of the layer or model around it), from
@@ -137,12 +138,24 @@ def _recording(init):
     return wrapped
 
 
+def _parts() -> dict[str, type]:
+    """Returns the classes that describe layers, by name."""
+    of_blocks = *blocks.Part.__subclasses__(), *blocks.Positions.__subclasses__()
+    kinds: tuple[type, ...] = (Initializers, *of_blocks)
+    return {kind.__name__: kind for kind in kinds}
+
+
 def _plain(value):
     """Returns a value in the plain form of JSON."""
     if isinstance(value, strict.Tagged):
         return {"encoder_config": strict.to_dict(value)}
+    if isinstance(value, blocks.Part | Initializers):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"part": type(value).__name__, "fields": fields}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(item) for item in value]}
     return keras.saving.serialize_keras_object(value)
 
 
@@ -150,6 +163,10 @@ def _value(plain):
     """Returns the value of a plain form."""
     if isinstance(plain, dict) and plain.keys() == {"encoder_config"}:
         return strict.build_tagged(ENCODERS, plain["encoder_config"], "config", "encoder")
+    if isinstance(plain, dict) and plain.keys() == {"part", "fields"}:
+        return _parts()[plain["part"]](**_value(plain["fields"]))
+    if isinstance(plain, dict) and plain.keys() == {"tuple"}:
+        return tuple(_value(item) for item in plain["tuple"])
     if isinstance(plain, dict) and "class_name" not in plain:
         return {key: _value(item) for key, item in plain.items()}
     return keras.saving.deserialize_keras_object(plain)

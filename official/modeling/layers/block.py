@@ -6,20 +6,19 @@ Shapes: B batch, T query length or content rows, S key length, P positions or qu
 a stream, N heads, H head size, D hidden, F intermediate.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 from keras import ops
 
+from official.config.blocks import FeedForwardParts
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import dropout, dropout_mask, take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.local_attention import Blocks
-from official.modeling.layers.norm import LayerNorm, make_norm
-from official.modeling.layers.positions import Rotation
-from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.norm import make_norm
+from official.modeling.layers.random import Draws, Initializers, RandomWeights
 from official.modeling.layers.relative_attention import RelativeAttention
 from official.modeling.types import Size, Tensor
 
@@ -27,52 +26,31 @@ _ADAPTER_STDDEV = 0.01  # Houlsby et al. 2019, section 3.6
 
 
 class FeedForward(Layer):
-    """Two affine maps with an activation between them: D to F and back to D.
+    """Two affine maps with an activation between them: D to F and back to D."""
 
-    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not. With
-    `share_dropout` all positions of a sequence share its mask. With `gated`
-    the activation is that of a gate, another map of D to F, and the product of gate and inner map
-    is mapped back (Shazeer 2020, section 2; T5 1.1).
-    """
+    def __init__(self, size, parts, initializers, *, name=None, dtype=None):
+        """Describes the layer.
 
-    def __init__(
-        self,
-        size,
-        intermediate_size,
-        *,
-        activation,
-        initializer,
-        name=None,
-        output_initializer=None,
-        dropout=0.0,
-        share_dropout=False,
-        use_bias=True,
-        gated=False,
-        dtype=None,
-    ):
+        Args:
+            size: D.
+            parts: `FeedForwardParts`.
+            initializers: `Initializers`.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
         super().__init__(name=name, dtype=dtype)
-        self.dropout = dropout
-        self.dropout_axis = 1 if share_dropout else None
-        self.activation = ACTIVATIONS[activation]
+        self.dropout = parts.dropout
+        self.dropout_axis = 1 if parts.share_dropout else None
+        self.activation = ACTIVATIONS[parts.activation]
         # The backend's own activations are accurate to float32 only.
         exact = self.compute_dtype == "float64"
-        self.plain_activation = (ACTIVATIONS if exact else PLAIN)[activation]
-        options = {"use_bias": use_bias, "dtype": dtype}
-        self.inner = Linear(
-            size, intermediate_size, initializer=initializer, name="inner", **options
-        )
-        self.gate = None
-        if gated:
-            self.gate = Linear(
-                size, intermediate_size, initializer=initializer, name="gate", **options
-            )
-        self.outer = Linear(
-            intermediate_size,
-            size,
-            initializer=output_initializer or initializer,
-            name="outer",
-            **options,
-        )
+        self.plain_activation = (ACTIVATIONS if exact else PLAIN)[parts.activation]
+        options = {"use_bias": parts.use_bias, "dtype": dtype}
+        inner = {"initializer": initializers.kernel, **options}
+        self.inner = Linear(size, parts.size, name="inner", **inner)
+        self.gate = Linear(size, parts.size, name="gate", **inner) if parts.gated else None
+        outer = initializers.residual or initializers.kernel
+        self.outer = Linear(parts.size, size, initializer=outer, name="outer", **options)
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -132,32 +110,45 @@ class BlockOutput(NamedTuple):
 class _Sublayers(Layer):
     """What blocks share: the adapters of their sublayers, and how a sublayer's output is added.
 
-    A block has `dropout`, the rate of the output of each sublayer.
-
     Attributes:
-        pre_norm: whether the norm comes before a sublayer; otherwise after the sum.
-        dropout_axis: the axis along which a mask of dropout is shared; None = none.
+        parts: the parts that the block is made from.
         attention_adapter: the `Adapter` after the attention of the sequence to itself, or None.
         feed_forward_adapter: the one after the feed-forward network, or None.
     """
 
-    pre_norm = False
-    dropout_axis: int | None = None
+    def __init__(self, parts, initializers, *, name=None, dtype=None):
+        """Describes what the blocks share.
 
-    def make_adapters(self, size, inner_size, *, activation, initializer, dtype):
-        """Makes the adapters, with the bottleneck `inner_size`; None = there are none."""
-        for name in ("attention_adapter", "feed_forward_adapter"):
-            adapter = None
-            if inner_size is not None:
-                adapter = Adapter(
-                    size,
-                    inner_size,
-                    activation=activation,
-                    initializer=initializer,
-                    name=name,
-                    dtype=dtype,
-                )
-            setattr(self, name, adapter)
+        Args:
+            parts: `BlockParts`.
+            initializers: `Initializers`.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.parts = parts
+        self.pre_norm = parts.pre_norm
+        self.dropout = parts.dropout
+        self.dropout_axis = 1 if parts.share_dropout else None
+        self.initializers = initializers
+
+    def make_norm(self, name: str):
+        """Makes a norm of the block."""
+        return make_norm(self.parts.norm, self.parts.size, name=name, dtype=self.dtype_policy)
+
+    def make_feed_forward(self):
+        """Makes the feed-forward network and its norm, and the adapters."""
+        parts, dtype = self.parts, self.dtype_policy
+        self.feed_forward = FeedForward(
+            parts.size, parts.feed_forward, self.initializers, name="feed_forward", dtype=dtype
+        )
+        self.feed_forward_norm = self.make_norm("feed_forward_norm")
+        self.attention_adapter = self.feed_forward_adapter = None
+        if parts.adapter_size is not None:
+            inner = FeedForwardParts(parts.adapter_size, parts.feed_forward.activation)
+            weights = Initializers(self.initializers.adapter)
+            for name in ("attention_adapter", "feed_forward_adapter"):
+                setattr(self, name, Adapter(parts.size, inner, weights, name=name, dtype=dtype))
 
     def build_parts(self, *layers):
         """Creates the variables of layers, of which some may be None, and of the adapters."""
@@ -186,120 +177,21 @@ class _Sublayers(Layer):
 class Block(_Sublayers):
     """Attention and a feed-forward network, each with dropout, a residual connection and a norm.
 
-    With `norm='post'` the norm is applied to the sum (BERT). With `'pre'` it is applied to the
-    input of the sublayer (GPT-2, T5). With `cross` there is an attention to another sequence
-    between the two (a decoder's; Vaswani et al. 2017, section 3.1).
-
-    Args:
-        size: D.
-        num_heads: N.
-        intermediate_size: inner size of the feed-forward network.
-        activation: name of the activation in the feed-forward network.
-        dropout: dropout rate of the output of each sublayer.
-        attention_dropout: dropout rate of attention weights.
-        norm: 'post' or 'pre'.
-        epsilon: epsilon of the norms.
-        initializer: initializer of the kernels.
-        name: last part of the variables' paths.
-        residual_initializer: initializer of the kernels whose products are added to the
-            residual sum; None = `initializer`.
-        norm_type: 'layer' or 'rms'.
-        norm_bias: whether a layer norm has an offset.
-        first_norm: whether there is a norm before the attention, with norm 'pre'.
-        attention_output_dropout: dropout rate of the output of the attention of the sequence to
-            itself; None = `dropout`.
-        head_size: H; None = D / N.
-        use_bias: whether the linear layers have biases.
-        scale_scores: see `scale` of the attention layers.
-        gated: whether the feed-forward network has a gate.
-        inner_dropout: dropout rate of the activations in the feed-forward network.
-        share_dropout: whether the positions of a sequence share the masks of dropout.
-        cross: whether there is an attention to another sequence.
-        distances: see `Attention`; the vectors of distances have the dropout rate `dropout`.
-        adapter_size: the bottleneck of an `Adapter` after the attention of the sequence to itself
-            and of another one after the feed-forward network; None = there are none.
-        adapter_initializer: initializer of their kernels.
-        dtype: Keras dtype policy; None = the global one.
+    With `cross` there is an attention to another sequence between the two.
     """
 
-    def __init__(
-        self,
-        size,
-        *,
-        num_heads,
-        intermediate_size,
-        activation,
-        dropout,
-        attention_dropout,
-        norm,
-        epsilon,
-        initializer,
-        name=None,
-        residual_initializer=None,
-        norm_type="layer",
-        norm_bias=True,
-        first_norm=True,
-        attention_output_dropout=None,
-        head_size=None,
-        use_bias=True,
-        scale_scores=True,
-        gated=False,
-        inner_dropout=0.0,
-        share_dropout=False,
-        cross=False,
-        distances=None,
-        adapter_size=None,
-        adapter_initializer=None,
-        dtype=None,
-    ):
-        super().__init__(name=name, dtype=dtype)
-        self.pre_norm = norm == "pre"
-        self.dropout = dropout
-        self.attention_output_dropout = attention_output_dropout
-        self.dropout_axis = 1 if share_dropout else None
-        heads = {
-            "head_size": head_size,
-            "dropout": attention_dropout,
-            "initializer": initializer,
-            "output_initializer": residual_initializer,
-            "use_bias": use_bias,
-            "scale": scale_scores,
-            "share_dropout": share_dropout,
-            "dtype": dtype,
-        }
-        norms = functools.partial(
-            make_norm, norm_type, size, epsilon=epsilon, bias=norm_bias, dtype=dtype
-        )
-        self.attention = Attention(
-            size,
-            num_heads,
-            name="attention",
-            distances=distances,
-            distance_dropout=dropout,
-            **heads,
-        )
-        self.attention_norm = norms(name="attention_norm") if first_norm else None
+    def __init__(self, parts, initializers, *, name=None, dtype=None):
+        """Describes the block; the arguments are those of `_Sublayers`."""
+        super().__init__(parts, initializers, name=name, dtype=dtype)
+        self.attention = Attention(parts, initializers, name="attention", dtype=dtype)
+        self.attention_norm = self.make_norm("attention_norm") if parts.first_norm else None
         self.cross_attention = self.cross_attention_norm = None
-        if cross:
-            self.cross_attention = CrossAttention(size, num_heads, name="cross_attention", **heads)
-            self.cross_attention_norm = norms(name="cross_attention_norm")
-        self.feed_forward = FeedForward(
-            size,
-            intermediate_size,
-            activation=activation,
-            initializer=initializer,
-            name="feed_forward",
-            output_initializer=residual_initializer,
-            dropout=inner_dropout,
-            share_dropout=share_dropout,
-            use_bias=use_bias,
-            gated=gated,
-            dtype=dtype,
-        )
-        self.feed_forward_norm = norms(name="feed_forward_norm")
-        self.make_adapters(
-            size, adapter_size, activation=activation, initializer=adapter_initializer, dtype=dtype
-        )
+        if parts.cross:
+            self.cross_attention = CrossAttention(
+                parts, initializers, name="cross_attention", dtype=dtype
+            )
+            self.cross_attention_norm = self.make_norm("cross_attention_norm")
+        self.make_feed_forward()
 
     def build(self, input_shape=None):
         """Creates the variables."""
@@ -321,9 +213,7 @@ class Block(_Sublayers):
         slot: Size = 0,
         query_positions: Tensor | None = None,
         queries: Tensor | None = None,
-        bias: Tensor | None = None,
-        distances: Any | None = None,
-        rotation: Rotation | None = None,
+        positions: Any = None,
         others=None,
         cross_mask: Tensor | None = None,
         training: bool | None = None,
@@ -332,15 +222,13 @@ class Block(_Sublayers):
 
         Args:
             x: [B, T, D].
-            attention_mask: see `Attention`, as all others up to `rotation`.
+            attention_mask: see `Attention`, as all others up to `positions`.
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, or None.
             slot: the slot of the first position of `x`.
             query_positions: int [B, P], the positions that are computed; None = all.
             queries: [B, P, D], their states, in the place of those in `x`; None = those in `x`.
-            bias: added to the scores of the attention of the sequence to itself, or None.
-            distances: see `Attention`, or None.
-            rotation: the rotary positions, or None.
+            positions: what the position schemes have prepared, or None.
             others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             training: whether Keras trains; see `Layer.draws`.
@@ -358,13 +246,11 @@ class Block(_Sublayers):
             slot=slot,
             query_positions=query_positions,
             queries=None if queries is None else self._before(queries, norm),
-            bias=bias,
-            distances=distances,
-            rotation=rotation,
+            positions=positions,
         )
         if query_positions is not None:
             x = take_positions(x, query_positions) if queries is None else queries
-        rate = self.attention_output_dropout
+        rate = self.parts.attention_output_dropout
         x = self.add(x, attended.output, norm, rng, self.attention_adapter, rate)
         crossed = ()
         if self.cross_attention is not None:
@@ -381,76 +267,31 @@ class Block(_Sublayers):
         return norm(x) if self.pre_norm and norm is not None else x
 
 
-def adapter_options(config, seed: int, name: str) -> dict[str, Any]:
-    """Returns the arguments of blocks for their adapters.
-
-    Args:
-        config: the config of an encoder, with `adapter_size`.
-        seed: the initial weights are a function of it and of the name.
-        name: the name of the encoder.
-    """
+def adapter_weights(seed: int, name: str) -> RandomWeights:
+    """Returns the initializer of the adapters of an encoder, a function of a seed and its name."""
     draws = Draws.of_name(seed, f"{name}/adapters")  # not those of other weights
-    return {
-        "adapter_size": config.adapter_size,
-        "adapter_initializer": RandomWeights("truncated_normal", _ADAPTER_STDDEV, draws),
-    }
+    return RandomWeights("truncated_normal", _ADAPTER_STDDEV, draws)
 
 
 class RelativeBlock(_Sublayers):
-    """Relative attention and a feed-forward network, each with dropout, residual sum and norm.
+    """Relative attention and a feed-forward network, each with dropout, residual sum and norm."""
 
-    The adapters are those of `Block`.
-    """
+    def __init__(self, parts, initializers, *, biases=None, name=None, dtype=None):
+        """Describes the block.
 
-    def __init__(
-        self,
-        size,
-        *,
-        num_heads,
-        head_size,
-        segments,
-        intermediate_size,
-        activation,
-        dropout,
-        attention_dropout,
-        inner_dropout,
-        epsilon,
-        initializer,
-        name=None,
-        biases=None,
-        adapter_size=None,
-        adapter_initializer=None,
-        dtype=None,
-    ):
-        super().__init__(name=name, dtype=dtype)
-        self.dropout = dropout
+        Args:
+            parts: see `_Sublayers`.
+            initializers: likewise.
+            biases: see `RelativeAttention`.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(parts, initializers, name=name, dtype=dtype)
         self.attention = RelativeAttention(
-            size,
-            num_heads,
-            head_size=head_size,
-            segments=segments,
-            dropout=attention_dropout,
-            initializer=initializer,
-            name="attention",
-            biases=biases,
-            dtype=dtype,
+            parts, initializers, biases=biases, name="attention", dtype=dtype
         )
-        self.attention_norm = LayerNorm(size, epsilon=epsilon, name="attention_norm", dtype=dtype)
-        self.feed_forward = FeedForward(
-            size,
-            intermediate_size,
-            activation=activation,
-            initializer=initializer,
-            name="feed_forward",
-            dropout=inner_dropout,
-            dtype=dtype,
-        )
-        self.feed_forward_norm = LayerNorm(
-            size, epsilon=epsilon, name="feed_forward_norm", dtype=dtype
-        )
-        self.make_adapters(
-            size, adapter_size, activation=activation, initializer=adapter_initializer, dtype=dtype
-        )
+        self.attention_norm = self.make_norm("attention_norm")
+        self.make_feed_forward()
 
     def build(self, input_shape=None):
         """Creates the variables."""

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
+from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import take_rows
+from official.modeling.layers.kernels import dropout, take_rows
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.positions import shift, shift_to
-from official.modeling.types import Size, Tensor
+from official.modeling.layers.random import Draws
+from official.modeling.types import Initializer, Size, Tensor
 
 
 class Distances(NamedTuple):
@@ -85,7 +87,7 @@ class DistanceTable(Layer):
 
         Args:
             size: D.
-            buckets: see `official.config.encoders.Disentangled`.
+            buckets: see `official.config.blocks.Disentangled`.
             max_distance: likewise.
             norm: whether a layer norm follows the table.
             epsilon: epsilon of the norm.
@@ -136,6 +138,72 @@ class DistanceTable(Layer):
         longest = self.rule["max_distance"]
         clip = np.clip if isinstance(steps, np.ndarray) else ops.clip
         return clip(sign * (steps - length), -longest, longest) + longest
+
+
+class Scheme(schemes.Scheme):
+    """Adds both terms of distances to the scores; it prepares `Distances`.
+
+    Without projections of its own, an attention layer maps the vectors of distances with those of
+    its queries and keys.
+    """
+
+    terms = 3
+
+    def __init__(self, part: Any):
+        super().__init__(part)
+        self.key_bias = not part.own_projections
+
+    def of_encoder(self, encoder: Any, initializer: Initializer) -> dict[str, Layer]:
+        """Makes the table of distances."""
+        table = DistanceTable(
+            encoder.parts.size,
+            buckets=self.part.buckets,
+            max_distance=self.part.max_distance,
+            norm=self.part.norm,
+            epsilon=encoder.parts.norm.epsilon,
+            initializer=initializer,
+            name="distance_table",
+            dtype=encoder.dtype_policy,
+        )
+        return {"distance_table": table}
+
+    def of_attention(self, attention: Any, initializer: Initializer) -> dict[str, Layer]:
+        """Makes the projections of distances, if they are its own."""
+        del initializer
+        if not self.part.own_projections:
+            return {}
+        return {
+            "distance_key": attention.projection("distance_key", use_bias=False),
+            "distance_query": attention.projection("distance_query"),
+        }
+
+    def prepare(self, encoder: Any, rows: schemes.Rows) -> Distances:
+        """See the class."""
+        return encoder.distance_table.read(rows.length)
+
+    def scores(
+        self,
+        attention: Any,
+        query: Tensor,
+        key: Tensor,
+        prepared: Any,
+        positions: Tensor | None,
+        rng: Draws | None,
+    ) -> Tensor:
+        """See the base class; dropout of the vectors is the same for the whole batch."""
+        distances = Distances(*prepared)
+        rng = None if rng is None else rng.shared()
+        vectors = dropout(distances.vectors, attention.parts.dropout, rng)
+        if self.part.own_projections:
+            of_query, of_key = attention.distance_query(vectors), attention.distance_key(vectors)
+        else:
+            size = attention.inner_size
+            (both,) = attention.query_key_value.by_columns([vectors], [2 * size, size])
+            of_query, of_key = ops.split(both, 2, axis=-1)
+        of_query, of_key = of_query * attention.factor, of_key * attention.factor
+        return distance_scores(
+            query, key, of_key, of_query, distances.of_query, distances.of_key, positions
+        )
 
 
 def distance_scores(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from keras import ops
 
+from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import (
     dropout,
@@ -21,7 +22,6 @@ from official.modeling.layers.kernels import (
 )
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import make_norm
-from official.modeling.layers.positions import Sinusoids
 from official.modeling.layers.random import Draws
 from official.modeling.types import Size, Tensor
 
@@ -136,86 +136,45 @@ class Embeddings(Layer):
     hidden size follows the dropout.
 
     Args:
-        vocab_size: V.
-        embedding_size: E.
-        hidden_size: D.
-        max_positions: the length of the longest sequence.
-        position_offset: the number of the position of the first token.
-        segment_types: rows of the segment table; 0 = no such table.
-        normalize: whether a norm follows the sum.
-        epsilon: epsilon of the norm.
-        dropout: dropout rate.
-        initializer: initializer of the tables and the projection.
-        name: last part of the variables' paths.
-        norm_type: 'layer' or 'rms'.
-        norm_bias: whether a layer norm has an offset.
-        position_initializer: initializer of the position table; None = `initializer`.
-        positions: 'learned' = there is a position table; 'sinusoidal'; others = nothing is added.
-        scale: whether the token embeddings are multiplied by sqrt(E).
+        parts: `EmbeddingParts`.
+        initializers: `Initializers`.
         shared: layers of another encoder to share, by the name of the attribute here: 'token',
             'position', 'segment', 'norm'. The other encoder builds them.
+        name: last part of the variables' paths.
         dtype: Keras dtype policy; None = the global one.
     """
 
-    def __init__(
-        self,
-        *,
-        vocab_size,
-        embedding_size,
-        hidden_size,
-        max_positions,
-        position_offset,
-        segment_types,
-        normalize,
-        epsilon,
-        dropout,
-        initializer,
-        name=None,
-        norm_type="layer",
-        norm_bias=True,
-        position_initializer=None,
-        positions="learned",
-        scale=False,
-        shared=None,
-        dtype=None,
-    ):
+    def __init__(self, parts, initializers, *, shared=None, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
-        self.position_offset = position_offset
-        self.dropout = dropout
-        shared = shared or {}
+        self.parts = parts
+        self.dropout = parts.dropout
+        shared, kernel = shared or {}, initializers.kernel
 
-        def table(num_rows, name, initializer=initializer):
-            return Table(num_rows, embedding_size, initializer=initializer, name=name, dtype=dtype)
+        def table(num_rows, name):
+            return Table(num_rows, parts.size, initializer=kernel, name=name, dtype=dtype)
 
-        self.token = shared.get("token") or table(vocab_size, "token_embedding")
-        self.factor = math.sqrt(embedding_size) if scale else 1.0
+        self.token = shared.get("token") or table(parts.vocab_size, "token_embedding")
+        self.factor = math.sqrt(parts.size) if parts.scale else 1.0
         self.position = self.segment = self.norm = self.projection = None
-        if positions == "learned":
-            self.position = shared.get("position") or table(
-                max_positions + position_offset,
-                "position_embedding",
-                position_initializer or initializer,
-            )
-        elif positions == "sinusoidal":
-            self.position = Sinusoids(embedding_size, name="position_sinusoids", dtype=dtype)
-        if segment_types:
-            self.segment = shared.get("segment") or table(segment_types, "segment_embedding")
-        if normalize:
+        self.schemes = schemes.of(parts)
+        of_position = initializers.position or kernel
+        made = [scheme.of_embeddings(self, of_position) for scheme in self.schemes]
+        self.of_schemes = schemes.attach(self, made, shared)
+        if parts.segment_types:
+            self.segment = shared.get("segment") or table(parts.segment_types, "segment_embedding")
+        if parts.norm is not None:
             self.norm = shared.get("norm") or make_norm(
-                norm_type, embedding_size, epsilon=epsilon, bias=norm_bias, name="norm", dtype=dtype
+                parts.norm, parts.size, name="norm", dtype=dtype
             )
-        if embedding_size != hidden_size:
+        if parts.size != parts.hidden_size:
             self.projection = Linear(
-                embedding_size,
-                hidden_size,
-                initializer=initializer,
-                name="projection",
-                dtype=dtype,
+                parts.size, parts.hidden_size, initializer=kernel, name="projection", dtype=dtype
             )
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        for layer in (self.token, self.position, self.segment, self.norm, self.projection):
+        of_schemes = (getattr(self, name) for name in self.of_schemes)
+        for layer in (self.token, *of_schemes, self.segment, self.norm, self.projection):
             if layer is not None and not layer.built:
                 layer.build()
 
@@ -233,7 +192,7 @@ class Embeddings(Layer):
             token_ids: int [B, T].
             segment_ids: int [B, T]; None = all 0. They are ignored if the table has one row, as
                 RoBERTa's has.
-            positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to them.
+            positions: int [B, T] or [1, T]; None = 0, 1, 2, ...
             rng: `Draws`, or None for inference.
             training: whether Keras trains; see `Layer.draws`.
         """
@@ -241,8 +200,8 @@ class Embeddings(Layer):
         x = self.token(token_ids)  # [B, T, E]
         if self.factor != 1.0:
             x = x * self.factor
-        if self.position is not None:
-            x = x + self._positions(token_ids, positions)
+        for scheme in self.schemes:
+            x = scheme.add(self, x, positions)
         if self.segment is not None:
             single = segment_ids is None or self.segment.num_rows == 1
             x = x + (self.segment.first(1) if single else self.segment(segment_ids))
@@ -250,12 +209,6 @@ class Embeddings(Layer):
             x = self.norm(x)
         x = dropout(x, self.dropout, rng)
         return x if self.projection is None else self.projection(x)  # [B, T, D]
-
-    def _positions(self, token_ids: Tensor, positions: Tensor | None) -> Tensor:
-        """Returns the vectors of the positions: [T, E], or [B or 1, T, E] of given ones."""
-        if positions is None:
-            return self.position.first(ops.shape(token_ids)[1], self.position_offset)
-        return self.position(positions + self.position_offset)
 
 
 class StreamEmbeddings(Layer):

@@ -5,6 +5,7 @@ Shapes: D the normalized size, R rows.
 
 from keras import ops
 
+from official.config.blocks import Norm
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, one_pass, sum_rows, with_gradient
 from official.modeling.types import DType, Tensor
@@ -150,14 +151,8 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
 def make_norm(
-    kind: str,
-    size: int,
-    *,
-    epsilon: float,
-    bias: bool = True,
-    name: str | None = None,
-    dtype: DType | None = None,
+    norm: Norm, size: int, *, name: str | None = None, dtype: DType | None = None
 ) -> LayerNorm | RMSNorm:
-    """Returns the norm that a config names: 'layer', with an offset if `bias` is true, or 'rms'."""
-    options = {"use_offset": bias} if kind == "layer" else {}
-    return NORMS[kind](size, epsilon=epsilon, name=name, dtype=dtype, **options)
+    """Returns the norm of a part, for an axis of a size."""
+    options = {"use_offset": norm.bias} if norm.type == "layer" else {}
+    return NORMS[norm.type](size, epsilon=norm.epsilon, name=name, dtype=dtype, **options)

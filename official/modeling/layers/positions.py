@@ -1,17 +1,14 @@
-"""Positions: sinusoids of positions and of distances, rotations, and T5's bias of distances.
+"""Sinusoids of positions and of distances, and the shift from scores by distance to those by key.
 
 Shapes: B batch, T length or content rows, P query rows, M memory, S = M + T keys or slots of a
-cache, R distances, N heads, H head size, D hidden, E embedding size, K buckets.
+cache, R distances, N heads, H head size, D hidden, E embedding size.
 """
-
-from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
-from official.modeling import masks
 from official.modeling.layers.base import Layer
-from official.modeling.layers.kernels import accurate, one_pass, take_rows, with_gradient
+from official.modeling.layers.kernels import accurate, with_gradient
 from official.modeling.types import DType, Size, Tensor
 
 
@@ -31,10 +28,10 @@ def sinusoids(positions: Tensor, size: int, dtype: DType, *, in_turn: bool = Fal
     Returns:
         [B or 1, T, D].
     """
-    waves = _waves(ops.cast(positions, accurate(dtype)), size)
+    both = waves(ops.cast(positions, accurate(dtype)), size)
     if not in_turn:
-        return ops.cast(ops.concatenate(waves, axis=-1), dtype)
-    pairs = ops.stack(waves, axis=-1)  # [B or 1, T, D / 2, 2]
+        return ops.cast(ops.concatenate(both, axis=-1), dtype)
+    pairs = ops.stack(both, axis=-1)  # [B or 1, T, D / 2, 2]
     return ops.cast(ops.reshape(pairs, (*ops.shape(pairs)[:-2], size)), dtype)
 
 
@@ -61,62 +58,6 @@ class Sinusoids(Layer):
     def first(self, length: Size, offset: int = 0) -> Tensor:
         """Returns the vectors of `length` positions from `offset` on: [length, E]."""
         return self(ops.arange(length, dtype="int32") + offset)
-
-
-class Rotation(NamedTuple):
-    """The rotary positions of a sequence (Su et al. 2021, section 3.2).
-
-    Number i of a head and number i + H / 2 are a point, which turns by the angle
-    p * theta^(-2 i / H) at position p. The product of a query and a key then depends on the
-    difference of their positions only. (The paper turns numbers 2 i and 2 i + 1. That is the same
-    up to a permutation of a head's numbers, but the weights of a model fit one of the two only.)
-
-    Attributes:
-        cosine: [B or 1, 1, T, H / 2], of each angle.
-        sine: the same.
-    """
-
-    cosine: Any
-    sine: Any
-
-    @classmethod
-    def of(cls, positions: Tensor, size: int, theta: float, dtype: DType) -> "Rotation":
-        """Returns the rotation of positions; angles have at least the precision of float32.
-
-        Args:
-            positions: int [B or 1, T].
-            size: H, even.
-            theta: the longest wave is 2 pi theta positions long, or a little less.
-            dtype: dtype of the sines and cosines.
-        """
-        numbers = ops.cast(ops.expand_dims(positions, 1), accurate(dtype))
-        sine, cosine = _waves(numbers, size, theta)
-        return cls(ops.cast(cosine, dtype), ops.cast(sine, dtype))
-
-    def rows(self, positions: Tensor) -> "Rotation":
-        """Returns the rotation of some positions of each sequence, int [B, P]."""
-        return Rotation(*(masks.rows(wave, positions) for wave in self))
-
-    def turn(self, x: Tensor) -> Tensor:
-        """Turns queries or keys [B, N, T, H]."""
-        return _turned(x, self.cosine, self.sine)
-
-
-@with_gradient
-def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    def backward(upstream):
-        return _products(upstream, cosine, -sine), None, None  # turned back
-
-    return _products(x, cosine, sine), backward
-
-
-@one_pass
-def _products(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    dtype = accurate(x.dtype)
-    cosine, sine = ops.cast(cosine, dtype), ops.cast(sine, dtype)
-    first, second = ops.split(ops.cast(x, dtype), 2, axis=-1)
-    turned = [first * cosine - second * sine, second * cosine + first * sine]
-    return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)
 
 
 def distance_vectors(
@@ -151,7 +92,7 @@ def distance_vectors(
     distances = ops.cast(keys - steps, exact)
     if clamp:
         distances = ops.clip(distances, -clamp, clamp)
-    sine, cosine = _waves(distances, size)
+    sine, cosine = waves(distances, size)
     vectors = [ops.concatenate([sine, cosine], axis=-1)]
     if backward:
         vectors.append(ops.concatenate([-sine, cosine], axis=-1))
@@ -219,93 +160,13 @@ def from_slot(distance_key: Tensor, slot: Size, length: Size) -> Tensor:
     return ops.slice(distance_key, (0, 0, 0, last - slot - length), (*sizes, last + length))
 
 
-def buckets(relative, *, bidirectional: bool, num_buckets: int, max_distance: int):
-    """Returns the bucket of each relative position (Raffel et al. 2020, section 2.1).
-
-    Half of the buckets have one distance each. The others have ranges whose ends grow
-    geometrically up to `max_distance`; the last bucket has all distances beyond it as well. If both
-    directions count, each has half of the buckets, keys after the query the upper half. Otherwise
-    keys after the query share bucket 0 with the query itself.
-
-    Args:
-        relative: numpy integers of any shape, the position of the key minus that of the query.
-        bidirectional: whether keys after the query are told apart.
-        num_buckets: K.
-        max_distance: the distance at which the last bucket begins, or a little less.
-
-    Returns:
-        numpy int32, of the shape of `relative`.
-    """
-    relative = np.asarray(relative)
-    first = np.zeros_like(relative)
-    if bidirectional:
-        num_buckets //= 2
-        first = np.where(relative > 0, num_buckets, 0)
-        distance = np.abs(relative)
-    else:
-        distance = np.maximum(-relative, 0)
-    exact = num_buckets // 2
-    growth = np.log(np.maximum(distance, 1) / exact) / np.log(max_distance / exact)
-    ranges = exact + (growth * (num_buckets - exact)).astype(np.int64)
-    inside = np.where(distance < exact, distance, np.minimum(ranges, num_buckets - 1))
-    return (first + inside).astype(np.int32)
-
-
-class RelativeBias(Layer):
-    """Adds to scores a number for each head and bucket: the variable `table` [K, N]."""
-
-    def __init__(
-        self,
-        num_heads,
-        *,
-        bidirectional,
-        num_buckets,
-        max_distance,
-        initializer,
-        name=None,
-        dtype=None,
-    ):
-        """Describes the layer; see `buckets` for the arguments."""
-        super().__init__(name=name, dtype=dtype)
-        self.num_heads = num_heads
-        self.rule = {
-            "bidirectional": bidirectional,
-            "num_buckets": num_buckets,
-            "max_distance": max_distance,
-        }
-        self.initializer = initializer
-
-    def build(self, input_shape=None):
-        """Creates the variable."""
-        shape = (self.rule["num_buckets"], self.num_heads)
-        self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
-
-    def scores(self, length: Size, keys: Size, slot: Size = 0) -> Tensor:
-        """Returns the bias of `length` queries for `keys` keys: [1, N, T, S].
-
-        Args:
-            length: T, an int or a scalar tensor.
-            keys: S, likewise.
-            slot: int or scalar tensor, the key at the position of the first query.
-        """
-        # Distances from the largest on share a bucket. Lengths may be known at run time only.
-        largest = self.rule["max_distance"]
-        known = ops.convert_to_tensor(buckets(np.arange(-largest, largest + 1), **self.rule))
-        relative = ops.arange(keys + length, dtype="int32") - length - slot  # [R]
-        wanted = ops.take(known, ops.clip(relative, -largest, largest) + largest)
-        table = ops.cast(self.table, accurate(self.compute_dtype))
-        by_distance = ops.transpose(take_rows(table, wanted))[None, :, None]  # [1, N, 1, R]
-        rows = ops.broadcast_to(by_distance, (1, self.num_heads, length, keys + length))
-        return shift(rows, keys)
-
-
 def _columns(x: Tensor, columns: Tensor, count: int):
     """Takes columns [B, P, C], clipped to valid ones, of x [B, N, P, `count`]."""
     columns = ops.clip(columns, 0, count - 1)
     return ops.take_along_axis(x, columns[:, None], axis=3)
 
 
-def _waves(numbers: Tensor, size: int, theta: float = 10000.0):
+def waves(numbers: Tensor, size: int, theta: float = 10000.0):
     """Returns the sines and the cosines of numbers [...]: [..., size / 2] each."""
     frequencies = theta ** (-np.arange(0, size, 2) / size)
     angles = numbers[..., None] * ops.convert_to_tensor(frequencies, numbers.dtype)

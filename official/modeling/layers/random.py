@@ -8,8 +8,10 @@ are equal on all backends and compilers.
 Shapes: B rows of a tensor, N numbers.
 """
 
+import dataclasses
 import math
 import zlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -199,6 +201,23 @@ class RandomWeights(keras.initializers.Initializer):
     def from_config(cls, config):
         """Makes an initializer from the result of `get_config`."""
         return cls(**{**config, "rng": Draws(config["rng"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class Initializers:
+    """The initializers of a layer of several kinds of weights; None = `kernel`.
+
+    Attributes:
+        kernel: of the kernels and tables.
+        residual: of the kernels whose products are added to the residual sum.
+        position: of the position table.
+        adapter: of the kernels of adapters.
+    """
+
+    kernel: Any
+    residual: Any = None
+    position: Any = None
+    adapter: Any = None
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -57,10 +57,10 @@ class RelativeBiases(Layer):
     [N, H] each. Each layer has its own biases, or all layers share them.
     """
 
-    def __init__(self, num_heads, head_size, *, segments, initializer, name=None, dtype=None):
+    def __init__(self, parts, initializer, *, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
-        self.size = (num_heads, head_size)
-        self.segments = segments
+        self.size = (parts.heads.count, parts.heads.size)
+        self.segments = parts.positions[0].segments
         self.initializer = initializer
 
     def build(self, input_shape=None):
@@ -95,54 +95,32 @@ class RelativeAttention(Layer):
     dropout, and the cache with these rows, or () without one.
     """
 
-    def __init__(
-        self,
-        size,
-        num_heads,
-        *,
-        head_size,
-        segments,
-        dropout,
-        initializer,
-        name=None,
-        biases=None,
-        dtype=None,
-    ):
+    def __init__(self, parts, initializers, *, biases=None, name=None, dtype=None):
         """Describes the layer.
 
         Args:
-            size: D.
-            num_heads: N.
-            head_size: H.
-            segments: whether the scores have a term of segments.
-            dropout: dropout rate of the weights.
-            initializer: initializer of all variables.
-            name: last part of the variables' paths.
+            parts: `BlockParts`, of which it reads D, the heads, and `SinusoidalDistances`, its one
+                position scheme.
+            initializers: `Initializers`.
             biases: `RelativeBiases` that layers share; None = the layer has its own.
+            name: last part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
-        self.num_heads = num_heads
-        self.head_size = head_size
-        self.segments = segments
-        self.dropout = dropout
-        self.initializer = initializer
-        inner = num_heads * head_size
-        options = {"initializer": initializer, "use_bias": False, "dtype": dtype}
+        (scheme,) = parts.positions
+        heads, self.initializer = parts.heads, initializers.kernel
+        self.num_heads, self.head_size = heads.count, heads.size
+        self.segments = scheme.segments
+        self.dropout = heads.dropout
+        size, inner = parts.size, heads.count * heads.size
+        options = {"initializer": self.initializer, "use_bias": False, "dtype": dtype}
         # The columns of the kernel are q | k | v, each of them head by head.
         self.query_key_value = Linear(
             size, 3 * inner, name="query_key_value", column_blocks=3, **options
         )
         self.position_key = Linear(size, inner, name="position_key", **options)
         self.output_projection = Linear(inner, size, name="output", **options)
-        self.biases = biases or RelativeBiases(
-            num_heads,
-            head_size,
-            segments=segments,
-            initializer=initializer,
-            name="biases",
-            dtype=dtype,
-        )
+        self.biases = biases or RelativeBiases(parts, self.initializer, name="biases", dtype=dtype)
 
     def build(self, input_shape=None):
         """Creates the variables."""

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, BlockOutput
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.norm import make_norm
-from official.modeling.layers.positions import RelativeBias
 from official.modeling.layers.random import Draws
+from official.modeling.layers.schemes import Rows
 from official.modeling.types import Size, Tensor
 
 
@@ -32,72 +33,40 @@ class StackOutput(NamedTuple):
 
 
 class Stack(Layer):
-    """Layers `layer_0`, `layer_1`, ..., with one position bias for all of them."""
+    """Layers `layer_0`, `layer_1`, ..., which read the same positions."""
 
-    def __init__(
-        self, config, num_layers, *, decoder, initializer, table_initializer, name=None, dtype=None
-    ):
+    def __init__(self, config, initializers, *, decoder=False, name=None, dtype=None):
         """Describes the stack.
 
         Args:
             config: `EncoderDecoderConfig`.
-            num_layers: L.
-            decoder: whether positions attend to no later ones, and to another sequence.
-            initializer: initializer of the kernels.
-            table_initializer: initializer of the position bias.
+            initializers: `Initializers`; `position` is that of the position bias.
+            decoder: whether it is the decoder: positions then attend to no later ones, and to
+                another sequence.
             name: last part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
+        self.parts = config.block(decoder)
         self.dropout = config.dropout
         self.dropout_axis = 1 if config.share_dropout else None
         self.blocks = [
-            Block(
-                config.hidden_size,
-                num_heads=config.num_heads,
-                intermediate_size=config.intermediate_size,
-                activation=config.activation,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-                norm=config.norm_position,
-                epsilon=config.norm_epsilon,
-                initializer=initializer,
-                name=f"layer_{i}",
-                norm_type=config.norm,
-                head_size=config.head_size,
-                use_bias=config.use_bias,
-                scale_scores=config.scale_scores,
-                gated=config.gated,
-                inner_dropout=config.inner_dropout,
-                share_dropout=config.share_dropout,
-                cross=decoder,
-                dtype=dtype,
-            )
-            for i in range(num_layers)
+            Block(self.parts, initializers, name=f"layer_{i}", dtype=dtype)
+            for i in range(config.decoder_layers if decoder else config.num_layers)
         ]
-        self.relative_bias = self.final_norm = None
-        if config.positions == "relative":
-            self.relative_bias = RelativeBias(
-                config.num_heads,
-                bidirectional=not decoder,
-                num_buckets=config.relative_buckets,
-                max_distance=config.relative_max_distance,
-                initializer=table_initializer,
-                name="relative_bias",
-                dtype=dtype,
-            )
-        if config.norm_position == "pre":
+        self.schemes = schemes.of(self.parts)
+        made = [scheme.of_encoder(self, initializers.position) for scheme in self.schemes]
+        self.of_schemes = schemes.attach(self, made)
+        self.final_norm = None
+        if self.parts.pre_norm:
             self.final_norm = make_norm(
-                config.norm,
-                config.hidden_size,
-                epsilon=config.norm_epsilon,
-                name="final_norm",
-                dtype=dtype,
+                self.parts.norm, config.hidden_size, name="final_norm", dtype=dtype
             )
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        for layer in (*self.blocks, self.relative_bias, self.final_norm):
+        of_schemes = (getattr(self, name) for name in self.of_schemes)
+        for layer in (*self.blocks, *of_schemes, self.final_norm):
             if layer is not None:
                 layer.build()
 
@@ -139,9 +108,7 @@ class Stack(Layer):
         rng = self.draws(rng, training)
         length = ops.shape(x)[1]
         keys = length if cache is None else ops.shape(cache[0][0])[2]
-        bias = None
-        if self.relative_bias is not None:
-            bias = self.relative_bias.scores(length, keys, slot)
+        positions = schemes.prepare(self.schemes, self, Rows(length, keys, slot))
         x = dropout(x, self.dropout, rng, self.dropout_axis)
         states, layers = [x], []
         for i, block in enumerate(self.blocks):
@@ -151,7 +118,7 @@ class Stack(Layer):
                 rng=rng,
                 cache=None if cache is None else cache[i],
                 slot=slot,
-                bias=bias,
+                positions=positions,
                 others=None if others is None else others[i],
                 cross_mask=cross_mask,
             )

@@ -86,14 +86,7 @@ class Objective(keras.Layer):
             name="transform",
             dtype=self.dtype_policy,
         )
-        self.norm = make_norm(
-            config.norm_type,
-            outputs,
-            epsilon=config.norm_epsilon,
-            bias=config.norm_bias,
-            name="norm",
-            dtype=self.dtype_policy,
-        )
+        self.norm = make_norm(config.norms, outputs, name="norm", dtype=self.dtype_policy)
 
     def hidden(self, x: Tensor) -> Tensor:
         """Maps states [..., D] by a linear layer, the activation of the encoder and a norm."""

@@ -1,5 +1,6 @@
 """RoBERTa's configs are those of its paper and its release (Liu et al., 2019)."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from official import config as configs
 from official.modeling.layers.embeddings import Embeddings
+from official.modeling.layers.random import Initializers
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "pretrain"
@@ -62,19 +64,10 @@ def test_the_other_batches_of_table_3():
 
 def test_positions_begin_at_the_third_of_514_rows():
     encoder = configs.load(FOLDER / "roberta_base.yaml").encoder
-    layer = Embeddings(
-        vocab_size=7,
-        embedding_size=2,
-        hidden_size=2,
-        max_positions=encoder.max_positions,
-        position_offset=encoder.position_offset,
-        segment_types=encoder.segment_types,
-        normalize=False,
-        epsilon=1e-5,
-        dropout=0.0,
-        initializer="zeros",
-        name="embeddings",
+    parts = dataclasses.replace(
+        encoder.embeddings, vocab_size=7, size=2, hidden_size=2, norm=None, dropout=0.0
     )
+    layer = Embeddings(parts, Initializers("zeros"), name="embeddings")
     layer.build()
     assert layer.position.table.shape == (514, 2) and layer.segment.table.shape == (1, 2)
     layer.position.table.assign([[i, -i] for i in range(514)])

@@ -1,5 +1,6 @@
 """Layers and encoders inside Keras' own models, training and files."""
 
+import dataclasses
 import json
 
 import keras
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import official.keras_layers as garden
+from official.config import blocks
 from official.config.heads import ClassificationConfig
 from official.modeling import masks
 from official.modeling.encoders.base import Encoder
@@ -27,8 +29,9 @@ from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.lstm import BiLSTM, ProjectedLSTM
 from official.modeling.layers.norm import LayerNorm, RMSNorm
-from official.modeling.layers.positions import RelativeBias, Sinusoids
-from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.layers.positions import Sinusoids
+from official.modeling.layers.random import Draws, Initializers, RandomWeights
+from official.modeling.layers.relative_bias import RelativeBias
 from official.modeling.layers.stack import Stack
 from official.utils.errors import UserError
 from tests.official.modeling.test_model import make as make_model
@@ -146,10 +149,9 @@ def test_masks_of_padding():
 def test_layers_in_a_functional_model_read_the_mask_of_an_embedding():
     table = keras.layers.Embedding(29, 12, mask_zero=True)
     ids = keras.Input((None,), dtype="int32")
-    states = block.Block(12, **BLOCK, norm="pre")(table(ids)).states
-    states = BiLSTM(12, 5, seed=DRAWS)(
-        attention.Attention(12, 3, **HEADS | {"name": None})(states).output
-    )
+    pre_norm = dataclasses.replace(BLOCK, pre_norm=True)
+    states = block.Block(pre_norm, GLOROT)(table(ids)).states
+    states = BiLSTM(12, 5, seed=DRAWS)(attention.Attention(BLOCK, GLOROT)(states).output)
     model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(states))
     rows = np.where(PADDING, np.maximum(FIELDS["token_ids"], 1), 0)
     for row, real, expected in zip(rows, PADDING, model(rows), strict=True):
@@ -157,42 +159,52 @@ def test_layers_in_a_functional_model_read_the_mask_of_an_embedding():
 
 
 WEIGHTS = {"initializer": "glorot_uniform", "name": "layer"}
-HEADS = {"dropout": 0.1, **WEIGHTS}
-BLOCK = {"num_heads": 3, "intermediate_size": 20, "activation": "gelu", "dropout": 0.1}
-BLOCK |= {"attention_dropout": 0.1, "epsilon": 1e-6, **WEIGHTS}
+GLOROT = Initializers("glorot_uniform", adapter="normal")
+MADE = {"initializers": GLOROT, "name": "layer"}
+BLOCK = blocks.BlockParts(
+    12,
+    blocks.Heads(3, 4, dropout=0.1),
+    blocks.FeedForwardParts(20, "gelu", dropout=0.1),
+    blocks.Norm(1e-6),
+    dropout=0.1,
+)
 DRAWS = Draws((3, 4))
 X = _rng.standard_normal((4, 8, 12)).astype("float32")
 KEYS = _rng.standard_normal((2, 4, 3, 8, 4)).astype("float32")
-RELATIVE = {"head_size": 4, "segments": False}
+RELATIVE = dataclasses.replace(BLOCK, positions=(blocks.SinusoidalDistances(),))
 
 
 def layers():
     """Each layer, and the arguments of a call; None = it has no `call`."""
-    biases = relative_attention.RelativeBiases(3, 4, segments=False, **WEIGHTS)
+    biases = relative_attention.RelativeBiases(RELATIVE, **WEIGHTS)
+    t5_heads = dataclasses.replace(BLOCK, heads=blocks.Heads(3, 4, scale=False))
+    pre_norm = dataclasses.replace(BLOCK, pre_norm=True, adapter_size=3)
+    distances = dataclasses.replace(BLOCK, positions=(blocks.Disentangled(4, 8, True),))
     return [
         (linear.Linear(12, 5, **WEIGHTS), [X]),
         (LayerNorm(12, epsilon=1e-6, name="layer"), [X]),
         (RMSNorm(12, epsilon=1e-6, name="layer"), [X]),
-        (FeedForward(12, 20, activation="silu", dropout=0.5, **WEIGHTS), [X]),
-        (attention.Attention(12, 3, scale=False, **HEADS), [X]),
-        (attention.CrossAttention(12, 3, **{**HEADS, "head_size": 4}), [X, *KEYS]),
-        (block.Block(12, **BLOCK, norm="post"), [X]),
-        (block.Block(12, **BLOCK, norm="pre", adapter_size=3, adapter_initializer="normal"), [X]),
-        (block.Adapter(12, 3, activation="gelu", **WEIGHTS), [X]),
+        (FeedForward(12, blocks.FeedForwardParts(20, "silu", dropout=0.5), **MADE), [X]),
+        (attention.Attention(t5_heads, **MADE), [X]),
+        (attention.CrossAttention(BLOCK, **MADE), [X, *KEYS]),
+        (block.Block(BLOCK, **MADE), [X]),
+        (block.Block(pre_norm, **MADE), [X]),
+        (block.Block(distances, **MADE), [X]),
+        (block.Adapter(12, blocks.FeedForwardParts(3, "gelu"), **MADE), [X]),
         (low_rank.LowRank(12, 5, 2, factor=3.0, **WEIGHTS), None),
         (embeddings.Table(29, 12, **WEIGHTS), [FIELDS["token_ids"]]),
         (
             embeddings.Embeddings(
-                vocab_size=29,
-                embedding_size=7,
-                hidden_size=12,
-                max_positions=9,
-                position_offset=0,
-                segment_types=2,
-                normalize=True,
-                epsilon=1e-6,
-                dropout=0.1,
-                **WEIGHTS,
+                blocks.EmbeddingParts(
+                    29,
+                    7,
+                    12,
+                    segment_types=2,
+                    norm=blocks.Norm(1e-6),
+                    dropout=0.1,
+                    positions=(blocks.Learned(9),),
+                ),
+                **MADE,
             ),
             [FIELDS["token_ids"]],
         ),
@@ -211,24 +223,9 @@ def layers():
         (CharacterCNN(ELMO, rng=DRAWS, name="layer"), [FIELDS["character_ids"]]),
         (Convolution(12, 2, 5, activation="tanh", rng=DRAWS, name="layer"), [X]),
         (Highway(12, rng=DRAWS, name="layer"), [X[0]]),
-        (
-            Stack(
-                T5,
-                2,
-                decoder=False,
-                initializer="glorot_uniform",
-                table_initializer="zeros",
-                name="s",
-            ),
-            [X],
-        ),
-        (
-            relative_attention.RelativeAttention(
-                12, 3, dropout=0.1, biases=biases, **RELATIVE, **WEIGHTS
-            ),
-            [X],
-        ),
-        (RelativeBlock(12, inner_dropout=0.1, **RELATIVE, **BLOCK), [X]),
+        (Stack(T5, Initializers("glorot_uniform", position="zeros"), name="s"), [X]),
+        (relative_attention.RelativeAttention(RELATIVE, biases=biases, **MADE), [X]),
+        (RelativeBlock(RELATIVE, **MADE), [X]),
         (biases, None),
         (LinearChain(3), None),
         (
@@ -295,9 +292,9 @@ def test_two_streams_in_a_functional_model(tmp_path):
             ("first", (None,), "int32"),
         )
     }  # fmt: skip
-    options = {**BLOCK, **RELATIVE, "segments": True, "inner_dropout": 0.1, "name": None}
-    rows, _, _ = RelativeBlock(12, **options)(keras.layers.Masking()(inputs["content"]))
-    states, (own, asked), _ = RelativeBlock(12, **options)(
+    parts = dataclasses.replace(RELATIVE, positions=(blocks.SinusoidalDistances(segments=True),))
+    rows, _, _ = RelativeBlock(parts, GLOROT)(keras.layers.Masking()(inputs["content"]))
+    states, (own, asked), _ = RelativeBlock(parts, GLOROT)(
         keras.ops.concatenate([rows, inputs["queries"]], axis=1),
         streams=[
             relative_attention.AttentionStream(inputs["order"], inputs["segments"]),

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.encoders import EncoderDecoderConfig
 from official.distribution import numerics
 from official.modeling.layers import random
 from official.modeling.layers.attention import Attention
@@ -164,9 +165,8 @@ def test_a_fresh_t5_small_moves_each_matrix_by_its_own_size():
     """Queries are initialized eight times as small as keys and values."""
     draws = random.Draws((0, 0))
     normal = random.RandomWeights("fan_in", 1.0, draws)
-    layer = Attention(
-        512, 8, dropout=0.0, initializer=normal, name="attention", use_bias=False, scale=False
-    )
+    config = EncoderDecoderConfig(hidden_size=512, num_heads=8)
+    layer = Attention(config.block(decoder=False), random.Initializers(normal), name="attention")
     layer.build()
     kernel = layer.query_key_value.kernel
     before = np.split(kernel.numpy(), 3, axis=1)

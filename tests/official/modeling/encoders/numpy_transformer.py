@@ -144,7 +144,7 @@ def encode(config, variables, token_ids, segment_ids, allowed):
         ]
     )
     pre = config.norm == "pre"
-    if config.embeddings_have_norm:
+    if config.embeddings.norm is not None:
         x = norm(x, "embeddings/norm")
     if config.embedding_size not in (None, config.hidden_size):
         x = affine(x, "embeddings/projection")

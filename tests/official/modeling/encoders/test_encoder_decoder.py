@@ -12,7 +12,7 @@ from official.config.encoders import EncoderDecoderConfig
 from official.modeling import weight_counts
 from official.modeling.encoders import encoder_decoder
 from official.modeling.encoders.inputs import encode
-from official.modeling.layers.positions import buckets
+from official.modeling.layers.relative_bias import buckets
 from official.utils.errors import UserError
 from tests import CONFIGS
 from tests.official.modeling.encoders.numpy_encoder_decoder import run

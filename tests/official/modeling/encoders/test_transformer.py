@@ -16,8 +16,8 @@ from official.config.encoders import (
 from official.modeling import masks
 from official.modeling.encoders import transformer
 from official.modeling.encoders.transformer import block_names
-from official.modeling.layers.positions import Rotation
 from official.modeling.layers.random import Draws
+from official.modeling.layers.rotary_positions import Rotation
 from official.utils import keras_private
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer import encode

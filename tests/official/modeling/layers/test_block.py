@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.blocks import FeedForwardParts
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.block import FeedForward
-from official.modeling.layers.random import Draws
+from official.modeling.layers.random import Draws, Initializers
 
 
 def layer(activation, dtype="float32"):
-    result = FeedForward(
-        6, 10, activation=activation, initializer="glorot_normal", name="network", dtype=dtype
-    )
+    parts, weights = FeedForwardParts(10, activation), Initializers("glorot_normal")
+    result = FeedForward(6, parts, weights, name="network", dtype=dtype)
     result.build()
     rng = np.random.default_rng(0)
     for variable in result.weights:

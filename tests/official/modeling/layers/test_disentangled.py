@@ -7,7 +7,7 @@ import tensorflow as tf
 from official.config.encoders import Convolution, Disentangled, TransformerConfig
 from official.modeling.layers.attention import Attention
 from official.modeling.layers.disentangled import DistanceTable, log_buckets, table_rows
-from official.modeling.layers.random import Draws
+from official.modeling.layers.random import Draws, Initializers
 
 RELEASED = {"buckets": 256, "max_distance": 512}
 WORKED = {
@@ -57,11 +57,12 @@ def test_only_rows_that_a_length_needs_are_read():
 
 
 def make(distances, length, buckets=4, max_distance=6):
-    """An attention layer in float64, its variables, vectors of distances, and states."""
-    layer = Attention(
-        12, 3, dropout=0.0, initializer="normal", distances=distances, distance_dropout=0.1,
-        dtype="float64",
+    """An attention layer in float64, its table of distances, and states."""
+    config = TransformerConfig(
+        hidden_size=12, num_heads=3, attention_dropout=0.0, positions="none",
+        disentangled=Disentangled(buckets, max_distance, own_projections=distances == "own"),
     )  # fmt: skip
+    layer = Attention(config.block(), Initializers("normal"), dtype="float64")
     layer.build()
     rng = np.random.default_rng(length)
     for variable in layer.weights:
@@ -79,7 +80,7 @@ def by_loop(layer, table, x, mirrored=False):
     """The scores of each pair of positions, one by one: [B, N, T, T]."""
     kernel = layer.query_key_value.kernel.numpy()
     vectors = table.norm(table.table.value).numpy()
-    if layer.distance_key is None:
+    if layer.schemes[0].key_bias:
         bias = layer.query_key_value.bias.numpy()
         of_query, of_key, _ = np.split(vectors @ kernel + bias, 3, axis=-1)
     else:
@@ -111,7 +112,7 @@ def by_loop(layer, table, x, mirrored=False):
 def test_scores_are_those_of_a_loop(distances, buckets):
     for length in (1, 2, 5, 9):
         layer, table, x = make(distances, length, buckets)
-        actual = layer(tf.constant(x), distances=table.read(length)).scores
+        actual = layer(tf.constant(x), positions=[table.read(length)]).scores
         np.testing.assert_allclose(actual, by_loop(layer, table, x), rtol=1e-12, atol=1e-12)
     # The form that the paper prints is another one.
     assert np.abs(actual - by_loop(layer, table, x, mirrored=True)).max() > 0.5
@@ -126,7 +127,7 @@ def test_gradients_are_those_of_a_look_up_for_each_pair(distances):
     pairs = np.array([[table_rows(i - j, **table.rule) for j in range(7)] for i in range(7)])
 
     def looked_up(x):
-        query, key, _ = layer._split(layer.query_key_value(x), 3)
+        query, key, _ = layer.split(layer.query_key_value(x), 3)
         vectors = table.norm(table.table.value)
         if distances == "own":
             of_key, of_query = layer.distance_key(vectors), layer.distance_query(vectors)
@@ -147,7 +148,7 @@ def test_gradients_are_those_of_a_look_up_for_each_pair(distances):
                 tape.watch(sources[0])
                 if way == "layer":
                     read = table.read(7)
-                    scores = layer(sources[0], distances=read, query_positions=positions).scores
+                    scores = layer(sources[0], positions=[read], query_positions=positions).scores
                 else:
                     scores = looked_up(sources[0])
                     if positions is not None:
@@ -164,8 +165,8 @@ def test_dropout_of_distances_is_drawn_in_each_layer_for_the_whole_batch():
     layer, table, _ = make("shared", 5)
     x = tf.zeros((2, 5, 12), tf.float64)
     rng = Draws((3, 4))
-    first, second = (layer(x, distances=table.read(5), rng=rng).scores.numpy() for _ in range(2))
-    plain = layer(x, distances=table.read(5)).scores.numpy()
+    first, second = (layer(x, positions=[table.read(5)], rng=rng).scores.numpy() for _ in range(2))
+    plain = layer(x, positions=[table.read(5)]).scores.numpy()
     np.testing.assert_array_equal(first[0], first[1])
     assert np.abs(first - second).max() > 1e-3 and np.abs(first - plain).max() > 1e-3
 

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.blocks import FeedForwardParts
 from official.modeling.layers import kernels
 from official.modeling.layers.block import FeedForward
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Initializers
 from official.serving.compute import int8
 from official.utils.errors import UserError
 
@@ -114,7 +116,9 @@ def test_a_table_gives_the_rows_of_its_integers():
 
 @pytest.fixture
 def network():
-    layer = FeedForward(6, 10, activation="gelu", initializer="glorot_normal", name="network")
+    layer = FeedForward(
+        6, FeedForwardParts(10, "gelu"), Initializers("glorot_normal"), name="network"
+    )
     layer.build()
     return layer
 

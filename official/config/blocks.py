@@ -1,0 +1,350 @@
+"""The parts that transformer layers are made from, and the position schemes.
+
+The configs of encoders have flat keys, which YAML sets and their docstrings describe. They derive
+these parts from them, and each layer takes the part that describes it. A new form of a layer is a
+new part, or a new field of one part. The layers between it and the encoder do not change.
+
+Shapes: D hidden, E embedding size, N heads, H head size, F inner size.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, Self
+
+from official.utils.strict import at_least
+
+
+class Part:
+    """A frozen dataclass that describes a layer, and that Keras' files of the layer have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Norm(Part):
+    """A norm.
+
+    Attributes:
+      epsilon: added to the variance or the mean square.
+      type: 'layer', or 'rms' (no mean and no offset).
+      bias: whether a layer norm has an offset.
+    """
+
+    epsilon: float
+    type: str = "layer"
+    bias: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads(Part):
+    """The heads of an attention layer.
+
+    Attributes:
+      count: N.
+      size: H.
+      dropout: dropout rate of the attention weights.
+      use_bias: whether the projections have biases.
+      scale: whether scores are divided by sqrt(H). If they are not, the initial query kernel is
+        divided by it instead, as in T5.
+      share_dropout: whether all queries of a head share the mask of dropout.
+    """
+
+    count: int
+    size: int
+    dropout: float = 0.0
+    use_bias: bool = True
+    scale: bool = True
+    share_dropout: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class FeedForwardParts(Part):
+    """Two affine maps with an activation between them.
+
+    Attributes:
+      size: F.
+      activation: a name of `official.modeling.layers.activation`.
+      gated: whether the activation is that of a gate, another map of D to F, and the product of
+        gate and inner map is mapped back (Shazeer, 2020, section 2; T5 1.1).
+      use_bias: whether the maps have biases.
+      dropout: dropout rate of the activations. Transformer-XL uses it, BERT does not.
+      share_dropout: whether all positions of a sequence share the mask of dropout.
+    """
+
+    size: int
+    activation: str
+    gated: bool = False
+    use_bias: bool = True
+    dropout: float = 0.0
+    share_dropout: bool = False
+
+
+class Positions(Part):
+    """A position scheme: how an encoder tells where its tokens are.
+
+    Attributes:
+      module: the module of `official.modeling.layers` with the `Scheme` that runs it.
+      key: the key of an encoder that asks for the scheme, where it is not `positions`.
+    """
+
+    module: ClassVar[str] = ""
+    key: ClassVar[str] = "positions"
+
+    @classmethod
+    def of(cls, config: Any) -> Self | None:
+        """Returns the scheme of a `TransformerConfig`; None = it has none.
+
+        Raises:
+          ValueError: the scheme does not go with other fields of the config.
+        """
+        del config
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned(Positions):
+    """A row of a table for each position, which is added to the embeddings.
+
+    Attributes:
+      rows: the rows of the table.
+      offset: the row of the first token.
+    """
+
+    module = "absolute_positions"
+
+    rows: int
+    offset: int = 0
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """See the class."""
+        return cls(config.max_positions + config.position_offset, config.position_offset)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sinusoidal(Positions):
+    """Sines and cosines of the position in turn, which are added to the embeddings.
+
+    Attributes:
+      offset: the number of the position of the first token.
+    """
+
+    module = "absolute_positions"
+
+    offset: int = 0
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """See the class."""
+        key = "hidden_size" if config.embedding_size is None else "embedding_size"
+        if getattr(config, key) % 2:
+            raise ValueError(
+                f"{key}: {getattr(config, key)} is odd: half of it are sines, half cosines"
+            )
+        return cls(config.position_offset)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary(Positions):
+    """Queries and keys are turned by angles that grow with the position.
+
+    Attributes:
+      theta: the base of the angles: those of position p are p * theta^(-2 i / H).
+      local_theta: the same for layers with local attention.
+    """
+
+    module = "rotary_positions"
+
+    theta: float = 10000.0
+    local_theta: float = 10000.0
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """See the class."""
+        size = config.hidden_size // config.num_heads
+        if size % 2:
+            raise ValueError(
+                f"num_heads: heads of the odd size {size} cannot be turned: take another "
+                "number, or other positions"
+            )
+        if config.disentangled is not None:
+            raise ValueError("positions: rotary is not supported with disentangled: take none")
+        local = config.local_attention
+        return cls(config.rotary_theta, config.rotary_theta if local is None else local.theta)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeBuckets(Positions):
+    """A number for each head and bucket of distances, which is added to the scores of all layers.
+
+    See `official.modeling.layers.relative_bias`.
+
+    Attributes:
+      buckets: the number of buckets.
+      max_distance: the distance from which all distances share a bucket.
+      bidirectional: whether keys after the query have buckets of their own.
+    """
+
+    module = "relative_bias"
+    key = "relative_buckets"
+
+    buckets: int
+    max_distance: int = 128  # that of MPNet's release
+    bidirectional: bool = True
+
+    @classmethod
+    def of(cls, config: Any) -> Self | None:
+        """See the class."""
+        at_least(config, 4, "relative_buckets")
+        return _for_all_pairs(config, cls.key) and cls(config.relative_buckets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Disentangled(Positions):
+    """The distances of disentangled attention (DeBERTa: He et al., 2021, section 3.1).
+
+    The score of a query and a key has a term of their contents, one of the content of the query
+    and their distance, and one of their distance and the content of the key. All layers read one
+    table of distances. See `official.modeling.layers.disentangled`.
+
+    Attributes:
+      buckets: B, the number of buckets of distances in each direction, so that the table has 2 B
+        rows. Distances up to B / 2 have a bucket each, longer ones share buckets that grow (v2 and
+        v3). 0 = each distance below `max_distance` has a row (v1).
+      max_distance: longer distances count as this one, or as this one minus 1 with buckets.
+      own_projections: whether each layer has two kernels for distances, and no bias of the keys
+        (v1). Otherwise the kernels and biases of queries and keys map distances as well.
+      norm: whether a layer norm follows the table.
+    """
+
+    module = "disentangled"
+    key = "disentangled"
+
+    buckets: int = 256
+    max_distance: int = 512
+    own_projections: bool = False
+    norm: bool = True
+
+    def __post_init__(self):
+        if self.buckets % 2 or self.buckets < 0 or self.buckets == 2:
+            raise ValueError(
+                f"buckets: {self.buckets} is not an even number from 4 up; 0 = there are none"
+            )
+        least = self.buckets // 2 + 2 if self.buckets else 1
+        if self.max_distance < least:
+            raise ValueError(
+                f"max_distance: {self.max_distance} is below {least}, the least with "
+                f"{self.buckets} buckets"
+            )
+
+    @classmethod
+    def of(cls, config: Any) -> Self | None:
+        """See the class."""
+        return _for_all_pairs(config, cls.key)
+
+
+@dataclasses.dataclass(frozen=True)
+class SinusoidalDistances(Positions):
+    """The keys of distances of Transformer-XL, and XLNet's of segments.
+
+    See `official.modeling.layers.relative_attention`.
+
+    Attributes:
+      segments: whether scores depend on whether two positions are in one segment.
+    """
+
+    module = "relative_attention"
+
+    segments: bool = False
+
+
+def _for_all_pairs(config: Any, key: str) -> Any:
+    """Returns the value of the key of a scheme that scores all pairs of tokens of a row.
+
+    Raises:
+      ValueError: the config has a value, and layers that do not see all pairs.
+    """
+    value = getattr(config, key)
+    if value and config.local_attention is not None:
+        raise ValueError(f"local_attention: not supported with {key}: remove one of them")
+    if value and config.causal:
+        raise ValueError(f"{key}: not supported for causal: true; remove it")
+    return value
+
+
+# The values of `positions` of a transformer encoder.
+POSITIONS: dict[str, type[Positions]] = {
+    "learned": Learned,
+    "sinusoidal": Sinusoidal,
+    "rotary": Rotary,
+    "none": Positions,
+}
+
+
+def position_schemes(config: Any) -> tuple[Positions, ...]:
+    """Returns the position schemes of a `TransformerConfig`.
+
+    Raises:
+      ValueError: two fields of the config do not go together.
+    """
+    kinds = (POSITIONS[config.positions], RelativeBuckets, Disentangled)
+    return tuple(scheme for kind in kinds if (scheme := kind.of(config)) is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingParts(Part):
+    """The embeddings of a transformer.
+
+    Attributes:
+      vocab_size: rows of the token table.
+      size: E.
+      hidden_size: D; where it is not E, a projection follows.
+      segment_types: rows of the segment table; 0 = there is no such table.
+      norm: the norm after the sum; None = there is none.
+      dropout: dropout rate.
+      scale: whether the token embeddings are multiplied by sqrt(E).
+      positions: the position schemes; some of them add to the embeddings.
+    """
+
+    vocab_size: int
+    size: int
+    hidden_size: int
+    segment_types: int = 0
+    norm: Norm | None = None
+    dropout: float = 0.0
+    scale: bool = False
+    positions: tuple[Positions, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockParts(Part):
+    """A transformer block.
+
+    Attributes:
+      size: D.
+      heads: the heads of attention.
+      feed_forward: the feed-forward network.
+      norm: the norms.
+      pre_norm: whether norms are applied to the input of a sublayer (GPT-2, T5); otherwise to the
+        sum of its input and its output (BERT).
+      first_norm: whether there is a norm before the attention, with `pre_norm`.
+      dropout: dropout rate of the output of each sublayer, and of vectors of distances.
+      attention_output_dropout: that of the output of the attention of the sequence to itself;
+        None = `dropout`.
+      share_dropout: whether the positions of a sequence share these masks of dropout.
+      cross: whether there is an attention to another sequence between the two sublayers (a
+        decoder's; Vaswani et al., 2017, section 3.1).
+      adapter_size: the bottleneck of an adapter after the attention of the sequence to itself and
+        of another one after the feed-forward network; None = there are none.
+      positions: the position schemes; some of them turn queries and keys, or add to scores.
+    """
+
+    size: int
+    heads: Heads
+    feed_forward: FeedForwardParts
+    norm: Norm
+    pre_norm: bool = False
+    first_norm: bool = True
+    dropout: float = 0.0
+    attention_output_dropout: float | None = None
+    share_dropout: bool = False
+    cross: bool = False
+    adapter_size: int | None = None
+    positions: tuple[Positions, ...] = ()
