@@ -40,7 +40,7 @@ class Description:
       answer_rule: of questions with spans, how answers are compared; None = as SQuAD does. See
         `official.tasks.answer_rules`.
       span_bounds: of spans, where answers begin and end: "graphemes" = never between a letter and
-        its vowel sign; None = where tokens do, as in earlier folders.
+        its vowel sign; None = where tokens do.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
       choice_first: of a choice, whether the question and the choice come before the context.
       max_choice_length: of a choice, the largest number of tokens of a question with a choice.

@@ -14,8 +14,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SETTINGS_FILE = "tokenizer_config.json"
-# The setting of the length at which the tool that a tokenizer is from cuts texts. Folders of before
-# it have `model_max_length` alone, which was not used.
+# The setting of the length at which the tool that a tokenizer is from cuts texts.
 MAX_TOKENS = "max_tokens"
 _Default = TypeVar("_Default", bool, None)
 # The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in

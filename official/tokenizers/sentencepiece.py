@@ -402,7 +402,6 @@ class SentencePiece(Tokenizer):
             lower_case["prepend_scheme"] = self.prepend_scheme
             if self.strip_left:
                 lower_case["strip_left"] = True
-        # Without the other rules, fingerprints are those of folders from before the rules.
         return lower_case if settings == _NO_RULES else lower_case | settings
 
     def splitting(self) -> dict[str, Any]:

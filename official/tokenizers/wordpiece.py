@@ -9,9 +9,8 @@ characters that were not assigned then are kept and not dropped.
 
 A word with more than `max_input_chars_per_word` characters after cleaning is unknown. The limit is
 200 in the release and in new tokenizers. transformers has a limit of 100, which is not in its
-files. So the limit is 100 for folders without the setting: those of transformers, and those from
-before this setting existed. A limit of 100 is not written to the settings, and does not change the
-fingerprint.
+files. So the limit is 100 for folders without the setting, and a limit of 100 is not written to the
+settings.
 
 Two settings of transformers are for text whose words another program has parted by blanks (MeCab,
 Juman++, jieba). With `tokenize_chinese_chars` false, Chinese characters are parts of words, not
