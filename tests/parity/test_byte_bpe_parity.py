@@ -11,7 +11,7 @@ from tests.official.tokenizers.byte_bpe_reference import texts
 from tfrecords_tools.vocabulary import builder
 
 
-@pytest.mark.parametrize("prefix", [False, True])
+@pytest.mark.parametrize("prefix", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_million_characters_and_every_code_point(hf, tmp_path, prefix):
     (tmp_path / "text.txt").write_text("\n".join(texts(40_000, seed=2)), encoding="utf-8")
     built = builder.build(

@@ -186,10 +186,11 @@ def check_predictions(model, theirs, places, choices, name):
     np.testing.assert_allclose(rows, expected, err_msg=name, **CLOSE)
 
 
-def test_models_of_transformers_answer_the_same_here(base):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_models_of_transformers_answer_the_same_here(base, every):
     reference, parent, names = base
     count = 0
-    for name in names:
+    for name in names[::every]:
         inputs = dict(np.load(parent / "theirs" / name / "inputs.npz"))
         model = model_folder.restore(parent / "ours" / name)[2]
         theirs = dict(np.load(parent / "theirs" / name / "outputs.npz"))
@@ -203,7 +204,8 @@ def test_models_of_transformers_answer_the_same_here(base):
             loaded = official.load(parent / "ours" / name)
             check_predictions(loaded, theirs, places, choices, name)
             count += 1
-    assert count == FOLDERS[reference.name][1]
+    predicted = FOLDERS[reference.name][1]
+    assert count == predicted if every == 1 else (count > 0) == (predicted > 0)
 
 
 def test_exports_of_a_few_answer_raw_texts_as_transformers(base):

@@ -47,6 +47,7 @@ def test_adamw_follows_tensorflow_addons(tfa, tmp_path, float64, weight_decay):
     assert np.abs(theirs[-1] - start).max() > 0.1  # The weights went somewhere.
 
 
+@pytest.mark.long
 def test_the_stored_trajectories_of_lamb_are_those_of_tensorflow_addons(tfa, tmp_path):
     tfa.run(GOLDEN / "make_lamb_golden.py", tmp_path / "lamb.npz")
     for file in ("lamb.npz", "lamb_blocks.npz"):

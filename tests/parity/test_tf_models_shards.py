@@ -35,7 +35,12 @@ def build(run_config, text, tokenizer, output, format="examples"):
 
 
 @pytest.mark.parametrize(
-    ("unit", "format_"), [("token", "tf_models"), ("word", "tf_models"), ("word", "tf_models_v2")]
+    ("unit", "format_"),
+    [
+        ("token", "tf_models"),
+        pytest.param("word", "tf_models", marks=pytest.mark.long),
+        ("word", "tf_models_v2"),
+    ],
 )
 def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, unit, format_):
     settings = small.config(
