@@ -733,7 +733,7 @@ def _soft_labels(config: configs.Config, teacher: Path, place: str) -> list[str]
     """Returns the overrides with which a fine-tuning learns the outputs of a teacher alone.
 
     Raises:
-      UserError: the task is learnt in another way than by one objective of `_TERMS`.
+      UserError: the task is learned in another way than by one objective of `_TERMS`.
     """
     heads = configs.to_dict(config)["objectives"]
     if len(heads) != 1 or heads[0]["type"] not in _TERMS:

@@ -105,7 +105,7 @@ class Mixture:
 
         Raises:
           UserError: two sources have the same task, or different tokenizers or lengths, or one has
-            a task of a kind that is learnt by itself, or tasks that share an objective are mixed
+            a task of a kind that is learned by itself, or tasks that share an objective are mixed
             with others.
         """
         self.sources = list(sources)

@@ -138,8 +138,8 @@ class SplitTotals:
       tokens: tokens of all sequences, with special tokens.
       truncated: examples or sequences that were longer than the limit and were cut.
       skipped: how many rows were left out, by reason.
-      labels: examples of each label, of tags words of each; empty for an unlabelled split.
-      answers: of a choice, examples of each answer; empty for an unlabelled split.
+      labels: examples of each label, of tags words of each; empty for an unlabeled split.
+      answers: of a choice, examples of each answer; empty for an unlabeled split.
       questions: of spans, the number of questions.
       without_answer: of spans, questions that have no answer.
       cut_questions: of spans, questions that were cut.
