@@ -28,7 +28,7 @@ TOKENIZER_FOLDER = "tokenizer"
 FORMAT_VERSION = 1
 MAX_TOKENS = 1 << 20  # of a row
 KINDS = ("pretraining", "task", "tf_models")
-# The features of what is to be predicted.
+# Features that hold targets.
 TARGETS = frozenset(name for kind in TASK_KINDS.values() for name in kind.targets)
 # What to do about a file that is missing or has changed.
 ADVICE = "copy the folder again, or make the shards again"
@@ -295,7 +295,7 @@ class Manifest:
         return tuple(shard for shard in self.shards if shard.split == name)
 
     def features_of(self, split: str) -> frozenset[str]:
-        """Returns the features of a split's examples; without labels, some lack their targets."""
+        """Returns the features of a split's examples; an unlabeled split lacks the targets."""
         unlabelled = isinstance(self.task, Description) and split in self.task.unlabelled
         return frozenset(self.features) - (TARGETS if unlabelled else frozenset())
 
