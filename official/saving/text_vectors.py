@@ -75,7 +75,7 @@ class EmbeddingSettings:
         max_length: int | None = None,
         size: int | None = None,
     ) -> "EmbeddingSettings":
-        """Returns the settings with those in the place of the others that are not None.
+        """Returns the settings with each argument that is not None in place of the old value.
 
         Args:
           pooling: a name, several names joined by commas, or a sequence of names.
@@ -117,7 +117,7 @@ class EmbeddingSettings:
         return self.prompts[name]
 
     def described(self) -> str:
-        """Returns the settings in words, for a line."""
+        """Describes the settings in words."""
         parts = [f"{' and '.join(self.pooling)} pooling"]
         parts += [] if self.size is None else [f"the first {self.size} dimensions"]
         parts += ["normalized"] * self.normalize
