@@ -16,7 +16,7 @@ from official.modeling.model import make_objectives
 from official.saving import checkpoints
 from official.tasks import Description, MixtureDescription, nearest
 from official.training.train_step import Steps, TrainStep
-from official.utils.errors import UserError
+from official.utils.errors import Diverged, UserError
 from official.utils.paths import AnyPath
 
 _LOSS = "loss"
@@ -209,14 +209,14 @@ class SkippedUpdates(Hook):
         """Checks the gradients of the steps that follow `step`.
 
         Raises:
-          UserError: too many updates in a row were skipped. The message says why.
+          Diverged: too many updates in a row were skipped. The message says why.
         """
         for offset, norm in enumerate(steps.gradient_norms):
             self._count = 0 if np.isfinite(norm) else self._count + 1
             if self._count < self._max:
                 continue
             last = step + offset + 1
-            raise UserError(
+            raise Diverged(
                 f"step {last}: {self._cause(steps, offset)}, for {self._count} steps in a row "
                 f"(since step {last + 1 - self._count}). No such gradient reached the weights; "
                 f"the last checkpoint in {self._model_dir} is good. Lower "
