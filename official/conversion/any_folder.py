@@ -2,7 +2,6 @@
 
 import os
 
-from official.conversion import sentence_transformers
 from official.saving import generation_settings, model_folder, text_vectors
 from official.saving.model_folder import ModelFolder
 from official.utils import paths, progress
@@ -10,6 +9,7 @@ from official.utils.errors import UserError
 from official.utils.progress import Report
 
 _CHECKPOINTS = ("best", "last")
+_FILES = ("config.json", "modules.json")  # of transformers, and of sentence-transformers
 
 
 def open_folder(
@@ -32,7 +32,7 @@ def open_folder(
         raise UserError(
             f"checkpoint: {checkpoint!r}: {folder} is a folder of transformers, with one checkpoint"
         )
-    from official.conversion import huggingface
+    from official.conversion import huggingface  # the readers of all formats
 
     converted = huggingface.read(path)
     source = str(path)
@@ -58,5 +58,4 @@ def is_foreign(folder: paths.AnyPath) -> bool:
     """Whether a folder is one of transformers or sentence-transformers, and no model folder."""
     if (folder / model_folder.CONFIG).exists():
         return False
-    files = ("config.json", sentence_transformers.MODULES)
-    return any((folder / file).exists() for file in files)
+    return any((folder / file).exists() for file in _FILES)
