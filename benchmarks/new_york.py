@@ -1,4 +1,4 @@
-"""Shows what permutation language modeling learns and masked language modeling cannot.
+"""Shows what permutation language modelling learns and masked language modelling cannot.
 
   python -m benchmarks.new_york
 

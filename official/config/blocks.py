@@ -81,10 +81,12 @@ class Positions(Part):
 
     Attributes:
       module: the module of `official.modeling.layers` with the `Scheme` that runs it.
-      key: the key of an encoder that asks for the scheme, where it is not `positions`.
+      names: the values of `positions` that ask for it.
+      key: the key of an encoder that asks for it, where it is not `positions`.
     """
 
     module: ClassVar[str] = ""
+    names: ClassVar[tuple[str, ...]] = ("none",)
     key: ClassVar[str] = "positions"
 
     @classmethod
@@ -108,6 +110,7 @@ class Learned(Positions):
     """
 
     module = "absolute_positions"
+    names = ("learned",)
 
     rows: int
     offset: int = 0
@@ -127,6 +130,7 @@ class Sinusoidal(Positions):
     """
 
     module = "absolute_positions"
+    names = ("sinusoidal",)
 
     offset: int = 0
 
@@ -151,6 +155,7 @@ class Rotary(Positions):
     """
 
     module = "rotary_positions"
+    names = ("rotary",)
 
     theta: float = 10000.0
     local_theta: float = 10000.0
@@ -168,6 +173,34 @@ class Rotary(Positions):
             raise ValueError("positions: rotary is not supported with disentangled: take none")
         local = config.local_attention
         return cls(config.rotary_theta, config.rotary_theta if local is None else local.theta)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeKeys(Positions):
+    """A table of vectors of distances in each layer, whose products with queries add to scores.
+
+    See `official.modeling.layers.relative_keys`.
+
+    Attributes:
+      distances: the number of distances in each direction, 0 among them.
+      keys: whether the products with keys add to scores too.
+    """
+
+    module = "relative_keys"
+    names = ("relative_key", "relative_key_query")
+
+    distances: int
+    keys: bool = False
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """See the class."""
+        if config.disentangled is not None:
+            raise ValueError(
+                f"positions: {config.positions} is not supported with disentangled: take none"
+            )
+        named = _for_all_pairs(config, cls.key)
+        return cls(config.max_positions, named == "relative_key_query")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,20 +295,17 @@ def _for_all_pairs(config: Any, key: str) -> Any:
       ValueError: the config has a value, and layers that do not see all pairs.
     """
     value = getattr(config, key)
+    shown = f"{key}: {value}" if key == "positions" else key
     if value and config.local_attention is not None:
-        raise ValueError(f"local_attention: not supported with {key}: remove one of them")
+        raise ValueError(f"local_attention: not supported with {shown}: remove one of them")
     if value and config.causal:
-        raise ValueError(f"{key}: not supported for causal: true; remove it")
+        raise ValueError(f"{shown}: not supported for causal: true; remove it")
     return value
 
 
-# The values of `positions` of a transformer encoder.
-POSITIONS: dict[str, type[Positions]] = {
-    "learned": Learned,
-    "sinusoidal": Sinusoidal,
-    "rotary": Rotary,
-    "none": Positions,
-}
+# The schemes that the key `positions` of a transformer encoder names.
+NAMED = (Learned, Sinusoidal, Rotary, RelativeKeys, Positions)
+POSITIONS: dict[str, type[Positions]] = {name: kind for kind in NAMED for name in kind.names}
 
 
 def position_schemes(config: Any) -> tuple[Positions, ...]:

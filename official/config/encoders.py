@@ -86,7 +86,9 @@ class TransformerConfig(EncoderConfig):
       positions: what tells the position: 'learned' = a row of a table, or 'sinusoidal' = sines and
         cosines in turn (Vaswani et al., 2017, section 3.5), which are added to the embeddings;
         'rotary' = queries and keys are turned (Su et al., 2021), number i of a head with number
-        i + H / 2; or 'none'.
+        i + H / 2; 'relative_key' = the scores of each layer have a term of the query and a vector
+        of the distance (Shaw et al., 2018), and with 'relative_key_query' one of the key and that
+        vector too (Huang et al., 2020); or 'none'.
       scale_embeddings: whether token embeddings are multiplied by sqrt(E), so that they are as
         large as sinusoids (Vaswani et al., 2017, section 3.4).
       segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.

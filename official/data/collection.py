@@ -207,5 +207,5 @@ class Collection:
             yield Texts(self.folder, what, block, self.tokenizer, self._max_length, self._layout)
 
 
-# The measures of a model in training.
+# What a model in training can be measured by.
 Measured: TypeAlias = Data | Collection

@@ -31,9 +31,8 @@ from official.utils import seeding
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 TAG_FEATURES = ("word_ids", "tag_ids")
 NO_TAG = -1
-# Features that become other batch fields; all other features are batch fields themselves. The
-# features of lexicons list positions, and become a flag for each token if the corruption reads
-# them.
+# Features that become other batch fields; all others are batch fields as they are. The features of
+# lexicons list positions, and become a flag for each token if the corruption reads them.
 LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
@@ -260,8 +259,7 @@ class Targets(FieldMaker):
 
     Attributes:
       length: U.
-      known: whether the examples have targets. Batches of a split without targets have only
-        padding.
+      known: whether the examples have targets. Splits without any have padding alone.
     """
 
     length: int
@@ -274,7 +272,7 @@ class Targets(FieldMaker):
 
     @property
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`; empty if there is only padding, which no objective can learn from."""
+        """See `FieldMaker`; padding alone is not offered to an objective."""
         return frozenset({"target_ids", "target_mask"}) if self.known else frozenset()
 
     def make(self, examples: Examples, batch: Batch) -> Batch:
@@ -533,7 +531,7 @@ class ExampleNumbers(FieldMaker):
 
 @dataclasses.dataclass(frozen=True)
 class LayerStates(FieldMaker):
-    """The states of all layers of an encoder, read from files; 0 for padding: float32 [B, T, K, D].
+    """The states of all layers of an encoder, of files; 0 at padding: float32 [B, T, K, D].
 
     Attributes:
       states: the files.
@@ -555,7 +553,7 @@ class LayerStates(FieldMaker):
 
 @dataclasses.dataclass(frozen=True)
 class DrawnMasks(FieldMaker):
-    """Masks that the corruption draws when a row is read.
+    """What the corruption hides of each row, drawn when the row is read.
 
     Attributes:
       corruption: the corruption of the config.
@@ -733,7 +731,7 @@ def _weighted(made: Batch, weights: tf.Tensor) -> Batch:
 
 @dataclasses.dataclass(frozen=True)
 class BatchBuilder:
-    """Makes the tensors of a batch from its records.
+    """A function from the records of a batch to its tensors.
 
     Attributes:
       features: the features of an example.

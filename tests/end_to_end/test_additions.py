@@ -12,9 +12,15 @@ import pytest
 from tests import ROOT
 
 # The line of a file before which a class or an entry is added; other files are new.
-PLACES = {"config": "PARTS = (", "tokenizers": "def load(", "tasks": "GENERIC = "}
+PLACES = {
+    "config": "PARTS = (",
+    "config/blocks.py": "NAMED = (",
+    "tokenizers": "def load(",
+    "tasks": "GENERIC = ",
+}
+FIELDS = "    adapter_size: int | None = omitted()\n"  # before it, fields of a transformer
 PROGRAM = """
-import json, pathlib, sys
+import dataclasses, json, pathlib, sys
 import numpy as np
 import official
 import tensorflow as tf
@@ -62,6 +68,29 @@ for before, after in zip(plain.dataset(8).take(2), hidden.dataset(8).take(2)):
         assert after["token_ids"][i].numpy().tolist() == row
 train(config, shards, root / "pretrained", evaluate=False, report=lambda line: None)
 
+# The form of a layer: the weights of its attention, and pretraining with it.
+from official.config.encoders import TransformerConfig
+part = TransformerConfig(
+    vocab_size=9, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=8, positions="alibi",
+    alibi_base=4.0,
+)
+encoder = registry.module_of(part).Encoder(part)
+plain = registry.module_of(part).Encoder(dataclasses.replace(part, positions="none"))
+given = {"token_ids": ids, "padding_mask": mask, "output_all": True}
+(biased,), (equal,) = (each(**given)["attention_parts"] for each in (encoder, plain))
+for n, slope in enumerate((2.0**-2, 2.0**-4)):
+    fall = [[-slope * abs(t - s) for s in range(4)] for t in range(4)]
+    moved = np.asarray(biased.scores)[:, n] - np.asarray(equal.scores)[:, n]
+    np.testing.assert_allclose(moved, [fall, fall], atol=1e-6)
+some = encoder(ids, padding_mask=mask, read_positions=np.array([[2], [1]]))["sequence_output"]
+whole = np.asarray(encoder(**given)["sequence_output"])
+np.testing.assert_allclose(some[:, 0], whole[[0, 1], [2, 1]], atol=1e-6)
+sloped = small.config(
+    encoder__positions="alibi", encoder__alibi_base=4.0, corruption={"type": "suffix_masks"},
+    objectives=[{"type": "masked_lm"}], recipe__steps=5, recipe__report_every=1,
+)
+train(sloped, shards, root / "sloped", evaluate=False, report=lambda line: None)
+
 # The tokenizer, as the rule says in Python, from a saved folder; and pretraining with it.
 letters = [*small.SPECIALS, " ", *sorted(set("".join(small.WORDS)))]
 (root / "letters").mkdir()
@@ -100,7 +129,7 @@ source = data.ShardDataset(root / "lengths", config)
 counts = {int(r): float(n) for b in source.dataset(8) for r, n in zip(b["row"], b["score"])}
 assert counts == {i: float(len(text.split())) for i, text in enumerate(texts)}
 train(config, root / "lengths", root / "tuned", evaluate=False, report=lambda line: None)
-names = ("pretrained", "spelling", "tuned")
+names = ("pretrained", "sloped", "spelling", "tuned")
 print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in names]))
 """
 
@@ -121,7 +150,12 @@ def add(folder, name, code):
     if not path.exists():
         path.write_text(code)
         return
-    text, place = path.read_text(), PLACES[name.split("/")[1]]
+    text, (_, package, *rest) = path.read_text(), name.split("/")
+    if code.startswith(" "):
+        assert FIELDS in text
+        path.write_text(text.replace(FIELDS, code + FIELDS, 1))
+        return
+    place = PLACES.get("/".join((package, *rest)), PLACES[package])
     before, found, after = text.partition(f"\n{place}")
     assert found, f"{name} has no {place!r}"
     listed = "".join(f"{cls}, " for cls in re.findall(r"^class (\w+)", code, re.M))
@@ -135,7 +169,7 @@ def test_what_contributing_shows_trains(tmp_path):
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
         )
     blocks = walk_throughs()
-    touched = {"corruption": 2, "encoder": 2, "tokenizer": 2, "kind": 4}  # and a test each
+    touched = {"corruption": 2, "encoder": 2, "form": 3, "tokenizer": 2, "kind": 4}  # and a test
     assert len(blocks) == sum(touched.values())
     for name, code in blocks:
         add(tmp_path, name, code)
@@ -149,7 +183,7 @@ def test_what_contributing_shows_trains(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     for name, text in zip(
-        ("masked_lm", "masked_lm", "length"),
+        ("masked_lm", "masked_lm", "masked_lm", "length"),
         json.loads(done.stdout.splitlines()[-1]),
         strict=True,
     ):

@@ -23,7 +23,7 @@ from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import dropout, take_rows
 from official.modeling.layers.norm import LayerNorm
-from official.modeling.layers.positions import shift, shift_to
+from official.modeling.layers.positions import shift_keys, shift_queries
 from official.modeling.layers.random import Draws
 from official.modeling.types import Initializer, Size, Tensor
 
@@ -229,14 +229,10 @@ def distance_scores(
     Returns:
         [B, N, T, T], or [B, N, P, T].
     """
-    length = ops.shape(key)[2]
     by_query = _products(query, take_rows(distance_key, of_query))  # [B, N, T or P, 2 T]
     by_key = _products(key, take_rows(distance_query, of_key))  # [B, N, T, 2 T]
-    by_key = ops.transpose(shift(by_key, length), (0, 1, 3, 2))  # [B, N, T, T]
-    if positions is None:
-        return shift(by_query, length) + by_key
-    by_key = ops.take_along_axis(by_key, ops.expand_dims(positions, (1, 3)), axis=2)
-    return shift_to(by_query, length - ops.cast(positions, "int32"), keys=length) + by_key
+    length = ops.shape(key)[2]
+    return shift_queries(by_query, length, positions) + shift_keys(by_key, length, positions)
 
 
 def _products(x: Tensor, vectors: Tensor) -> Tensor:

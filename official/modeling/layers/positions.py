@@ -144,6 +144,33 @@ def shift_to(scores: Tensor, first: Tensor, *, keys: Size) -> Tensor:
     return _columns(scores, wanted, distances), backward
 
 
+def shift_queries(by_distance: Tensor, keys: Size, positions: Tensor | None) -> Tensor:
+    """Converts the scores of queries by distance to scores by key: [B, N, T or P, S].
+
+    Args:
+        by_distance: [B, N, T, R], or [B, N, P, R] with `positions`, from distance S down.
+        keys: S.
+        positions: int [B, P], the positions of the queries; None = all.
+    """
+    if positions is None:
+        return shift(by_distance, keys)
+    return shift_to(by_distance, keys - ops.cast(positions, "int32"), keys=keys)
+
+
+def shift_keys(by_distance: Tensor, length: Size, positions: Tensor | None) -> Tensor:
+    """Converts the scores of keys by distance to scores by query and key: [B, N, T or P, T].
+
+    Args:
+        by_distance: [B, N, T, R], from distance -T up.
+        length: T.
+        positions: int [B, P], the positions of the queries; None = all.
+    """
+    by_query = ops.transpose(shift(by_distance, length), (0, 1, 3, 2))
+    if positions is None:
+        return by_query
+    return ops.take_along_axis(by_query, ops.expand_dims(positions, (1, 3)), axis=2)
+
+
 def from_slot(distance_key: Tensor, slot: Size, length: Size) -> Tensor:
     """Returns the keys of the distances that `shift` needs for rows from a slot on.
 

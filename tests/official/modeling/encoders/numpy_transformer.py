@@ -94,6 +94,12 @@ def encode(config, variables, token_ids, segment_ids, allowed):
                 for s in range(length):
                     if allowed[t, s] and abs(t - s) <= reach:
                         scores[s] = q[t, head] @ k[s, head]
+                        if config.positions.startswith("relative_key"):
+                            vector = v[f"{name}/distance_embedding/table"]
+                            vector = vector[t - s + config.max_positions - 1]
+                            scores[s] += q[t, head] @ vector
+                            if config.positions == "relative_key_query":
+                                scores[s] += k[s, head] @ vector
                         if far is not None:
                             row = distance_row(t - s)
                             scores[s] += q[t, head] @ of_key[row, head]

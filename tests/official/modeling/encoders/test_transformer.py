@@ -34,6 +34,12 @@ SMALL = TransformerConfig(
 # Buckets and distances so small that 7 tokens reach beyond both.
 DEBERTA = Disentangled(buckets=4, max_distance=6)
 DEBERTA_V1 = Disentangled(buckets=0, max_distance=4, own_projections=True, norm=False)
+RELATIVE = {"positions": "relative_key"}
+DISTANCES = [
+    {"disentangled": DEBERTA},
+    {"disentangled": DEBERTA_V1},
+    {"positions": "relative_key_query"},
+]
 MODERN = {
     "num_layers": 4,
     "positions": "rotary",
@@ -97,6 +103,8 @@ def run(encoder, **options):
         {"disentangled": DEBERTA_V1, "layer_groups": 1, "norm": "pre", "segment_types": 0},
         {"positions": "rotary", "rotary_theta": 100.0},
         {"positions": "rotary", "norm": "pre", "causal": True},
+        {"positions": "relative_key"},
+        {"positions": "relative_key_query", "norm": "pre", "layer_groups": 1},
         {"norm": "pre", "gated": True, "activation": "silu", "norm_type": "rms"},
         {"use_bias": False, "norm_bias": False, "norm_embeddings": False},
         {**MODERN},
@@ -333,6 +341,9 @@ def test_global_layers_of_the_released_sizes():
     [
         ({"local_attention": LocalAttention(), "causal": True}, "local_attention: not supported"),
         ({"local_attention": LocalAttention(), "relative_buckets": 8}, "with relative_buckets"),
+        ({"local_attention": LocalAttention(), **RELATIVE}, "with positions: relative_key"),
+        ({"causal": True, **RELATIVE}, "positions: relative_key: not supported for causal"),
+        ({"disentangled": DEBERTA, **RELATIVE}, "relative_key is not supported with disentangled"),
         ({"positions": "rotary", "num_heads": 4}, "heads of the odd size 3 cannot be turned"),
         ({"norm_type": "rms", "norm_bias": False}, "an RMS norm has no offset"),
         ({"first_norm": False}, "first_norm: false is for norm: pre"),
@@ -530,9 +541,9 @@ def count(**sizes):
         return sum(int(np.prod(v.shape)) for v in encoder.weights)
 
 
-@pytest.mark.parametrize("form", [DEBERTA, DEBERTA_V1], ids=["v2", "v1"])
+@pytest.mark.parametrize("form", DISTANCES, ids=str)
 def test_some_positions_of_the_last_layer_with_distances(form):
-    encoder = make("float64", disentangled=form)
+    encoder = make("float64", **form)
     whole = run(encoder)
     places = np.array([[0, 4, 2, 2], [6, 3, 5, 0]], "int32")
     some = run(encoder, read_positions=places)
@@ -541,9 +552,9 @@ def test_some_positions_of_the_last_layer_with_distances(form):
     np.testing.assert_allclose(some["pooled_output"], whole["pooled_output"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("form", [DEBERTA, DEBERTA_V1], ids=["v2", "v1"])
+@pytest.mark.parametrize("form", DISTANCES, ids=str)
 def test_distances_of_a_length_that_is_known_at_run_time_only(form):
-    encoder = make("float64", disentangled=form, convolution=Convolution())
+    encoder = make("float64", **form, convolution=Convolution())
     signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, 1, None, None], bool)]
     graph = tf.function(lambda *given: encoder(given[0], None, given[1]), signature)
     for length in (2, 5, 7):
