@@ -1,4 +1,4 @@
-"""Shows what permutation language modelling learns and masked language modelling cannot.
+"""Shows what permutation language modeling learns and masked language modeling cannot.
 
   python -m benchmarks.new_york
 

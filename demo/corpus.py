@@ -6,7 +6,7 @@ passages in the same order. `write(folder)` writes them as
 
 * `text/train.txt` and `text/heldout.txt`: documents for pretraining, one sentence a line and a
   blank line between documents;
-* `task/train.tsv` and `task/dev.tsv`: a labelled task, columns `text` and `area`: which part of
+* `task/train.tsv` and `task/dev.tsv`: a labeled task, columns `text` and `area`: which part of
   the standard library does this paragraph come from?
 
 The passages about a function, class or module are either all held out, from pretraining and from

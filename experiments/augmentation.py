@@ -1,4 +1,4 @@
-"""Copies of labelled texts with other words, to distill a task (Jiao et al. 2020, algorithm 1).
+"""Copies of labeled texts with other words, to distill a task (Jiao et al. 2020, algorithm 1).
 
 For each word of a text there are candidates: for a word of one token, the words that a masked LM
 finds most probable in its place; for one of several tokens, those with the nearest vectors. In each

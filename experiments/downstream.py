@@ -1,4 +1,4 @@
-"""Evaluates an encoder on labelled data sets: shards, fine-tuning, predictions and metrics.
+"""Evaluates an encoder on labeled data sets: shards, fine-tuning, predictions and metrics.
 
   python -m experiments.downstream --data=DATA --task=sst2 --init=PRETRAINED --output=WORK
 

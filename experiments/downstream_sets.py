@@ -28,7 +28,7 @@ class DataSet:
       name: what `--task` calls it.
       about: in a few words, for `--list`.
       folder: where it lies in `--data`.
-      task: of `official.tasks`; "ranking"; "masked_lm" = nothing is learnt, the encoder's own
+      task: of `official.tasks`; "ranking"; "masked_lm" = nothing is learned, the encoder's own
         masked LM is evaluated.
       files: split → file; "" = goes without. Splits that are not named have the task's own files.
       splits: those that are evaluated.
@@ -45,7 +45,7 @@ class DataSet:
         the validation split, which is not among `splits`, picks the best of these checkpoints.
       overrides: further ones of the config.
       prepare: converts the files of the folder to `files`; see `PREPARE`.
-      model_of: the data set whose model is used; nothing is learnt.
+      model_of: the data set whose model is used; nothing is learned.
       format: of `build_ranking_data`.
     """
 

@@ -232,7 +232,7 @@ def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, 
     """Answers questions with the longest name or number of the most similar sentence.
 
     Args:
-      train: `official.shards.side_texts.Question`s, of which the weights of words are learnt.
+      train: `official.shards.side_texts.Question`s, of which the weights of words are learned.
       asked: those to be answered.
 
     Returns:

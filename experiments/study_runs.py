@@ -27,7 +27,6 @@ import json
 import math
 import os
 import queue
-import re
 import shutil
 import signal
 import subprocess
@@ -46,7 +45,7 @@ from official.modeling import weight_counts
 from official.saving import metrics_log
 from official.shards import manifest
 from official.utils import atomic, checksums, packed_files, strict
-from official.utils.errors import UserError
+from official.utils.errors import Diverged, UserError
 from tfrecords_tools.pretraining.settings import Settings
 
 RESULTS = "results.jsonl"
@@ -57,8 +56,6 @@ _MODEL = "model"  # beside these metrics
 _TERMS = {"classification": "cross_entropy", "regression": "logits"}
 # The features of shards that a corruption of phrases or entities needs.
 _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
-# The command of a run ends with this message if its gradients are not finite.
-_DIVERGED = re.compile(r"(is|are) not finite.* in a row")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -712,9 +709,9 @@ class Runner:
                 self._processes.discard(process)
         if not status:
             return True
-        text = log.read_bytes()[begin:].decode("utf-8", "replace")
-        if _DIVERGED.search(text.replace("\n", " ")):
+        if status == Diverged.status:
             return False
+        text = log.read_bytes()[begin:].decode("utf-8", "replace")
         last = "\n  ".join(text.splitlines()[-3:])
         if self._stopped.is_set() or status in (-signal.SIGTERM, 128 + signal.SIGTERM):
             raise UserError("stopped: the same command goes on")
@@ -733,7 +730,7 @@ def _soft_labels(config: configs.Config, teacher: Path, place: str) -> list[str]
     """Returns the overrides with which a fine-tuning learns the outputs of a teacher alone.
 
     Raises:
-      UserError: the task is learnt in another way than by one objective of `_TERMS`.
+      UserError: the task is learned in another way than by one objective of `_TERMS`.
     """
     heads = configs.to_dict(config)["objectives"]
     if len(heads) != 1 or heads[0]["type"] not in _TERMS:

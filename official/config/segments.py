@@ -65,7 +65,7 @@ class Segments:
       random_next_prob: the share of pairs whose second segment is from another document, if the
         relation is `next_sentence`.
       random_negatives: if the relation is `sentence_order`: whether a document of one sentence is
-        paired with a random sentence and labelled as swapped (ALBERT's release), or left out.
+        paired with a random sentence and labeled as swapped (ALBERT's release), or left out.
       duplicates: the number of copies of each document on disk, each with other cuts, random
         segments and labels. An epoch reads all copies. 1 = every epoch reads the same sequences,
         with new masks.

@@ -50,7 +50,7 @@ class Projection:
       activation: the activation after it; None = there is none.
       bias: whether it has a bias.
       keep: whether the vectors of the trained model have it. The release of SimCSE learns with one,
-        and drops it where it learnt without labels (Gao et al., 2021, section 6.1).
+        and drops it where it learned without labels (Gao et al., 2021, section 6.1).
     """
 
     size: int | None = omitted()

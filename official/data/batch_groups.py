@@ -2,16 +2,16 @@
 
 The rows of K consecutive batches form a group. They are put into batches anew, and the batches of
 the group are shuffled. The order is a function of that of the rows and of the seed, and a run that
-resumes reads one group again at most. A group ends where the run ends, so that a run of E epochs
-has each example E times, but for those of a part of a batch.
+resumes reads one group again at most. A group ends where the run ends, so a run of E epochs reads
+each example E times, except those of an incomplete last batch.
 
 With `recipe.bucket_lengths` the rows are sorted by the bound of their lengths and cut into batches,
 each of which is padded to the bound of its longest row.
 
-With `recipe.distinct_texts` no text stands twice in a batch, in whatever place of its rows; see
-`official.data.distinct_texts`. The rows for which no batch has room are left out of the epoch, and
-rows that count for nothing are in their places. Without texts that more than K rows of a group have
-there are hardly any.
+With `recipe.distinct_texts` no text occurs twice in a batch, in any column of its rows; see
+`official.data.distinct_texts`. Rows for which no batch has room are left out of the epoch, and rows
+of weight 0 take their places. There are hardly any unless a text occurs in more than K rows of a
+group.
 
 The batches are those of all workers together, so every worker reads the rows of all of them.
 
@@ -131,7 +131,7 @@ class BatchGroups:
             found = tf.numpy_function(distinct_texts.places, [texts, batches], tf.int32)
             found = tf.ensure_shape(found, shape)
             real = found >= 0
-            places = tf.gather(order, tf.where(real, found, found[:, :1]))  # the first is real
+            places = tf.gather(order, tf.where(real, found, found[:, :1]))  # the first is never -1
         seeds = seeding.row_seeds(self._seed, group, tf.zeros([1], tf.int64))
         shuffled = tf.argsort(
             tf.bitcast(seeding.bits(seeds, Stream.BATCH_ORDER, batches)[0], tf.int64)

@@ -90,7 +90,7 @@ def _bare_rows(shards: Shards, config: configs.Config) -> None:
 
 
 def _stream(shards: Shards, config: configs.Config) -> None:
-    """Checks that a stream has the rows of the config, and that all folders have as many."""
+    """Checks that streams have as many rows as the config, and the same number in all folders."""
     theirs, ours = shards.manifest.segments, config.segments
     stream = shards.rows is not None
     if ours is not None and (stream or ours.format == "stream"):
@@ -148,7 +148,7 @@ def _distinct_texts(shards: Shards, config: configs.Config, training: bool) -> N
 
 
 def _static_masks(shards: Shards, config: configs.Config) -> None:
-    """Checks that the config has static masks, and as many."""
+    """Checks that the config has static masks, and as many predictions as the shards."""
     _expects_static(shards, config)
     corruption = shards.manifest.corruption
     assert corruption is not None, "static masks have a corruption"

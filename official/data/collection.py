@@ -207,5 +207,5 @@ class Collection:
             yield Texts(self.folder, what, block, self.tokenizer, self._max_length, self._layout)
 
 
-# What a model in training can be measured by.
+# The measures of a model in training.
 Measured: TypeAlias = Data | Collection

@@ -1,10 +1,9 @@
 """Puts rows of texts into batches in which no text stands twice (`recipe.distinct_texts`).
 
-A text that stands twice in a batch is a wrong negative of itself. A row may be in a batch only if
-none of its texts, in whatever place, is in another row of the batch. In their order, the rows go to
-the first batch that has room and none of their texts, so a row that is not put into a batch waits
-for a later one. At the end, a row that no batch with room can take goes to a full one, if a row of
-this can move.
+A text that occurs twice in a batch would be a negative of itself. A row may be in a batch only if
+none of its texts, in any column, is in another row of the batch. Each row, in order, goes to the
+first batch that has room and none of its texts. In the end, a row that no batch with room can take
+goes to a full batch, if one of that batch's rows can move to another.
 
 Shapes: n rows, C texts of a row, K batches, B rows of a batch.
 """

@@ -31,8 +31,9 @@ from official.utils import seeding
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 TAG_FEATURES = ("word_ids", "tag_ids")
 NO_TAG = -1
-# Features that become other batch fields; all others are batch fields as they are. The features of
-# lexicons list positions, and become a flag for each token if the corruption reads them.
+# Features that become other batch fields; all other features are batch fields themselves. The
+# features of lexicons list positions, and become a flag for each token if the corruption reads
+# them.
 LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
@@ -259,7 +260,8 @@ class Targets(FieldMaker):
 
     Attributes:
       length: U.
-      known: whether the examples have targets. Splits without any have padding alone.
+      known: whether the examples have targets. Batches of a split without targets have only
+        padding.
     """
 
     length: int
@@ -272,7 +274,7 @@ class Targets(FieldMaker):
 
     @property
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`; padding alone is not offered to an objective."""
+        """See `FieldMaker`; empty if there is only padding, which no objective can learn from."""
         return frozenset({"target_ids", "target_mask"}) if self.known else frozenset()
 
     def make(self, examples: Examples, batch: Batch) -> Batch:
@@ -531,7 +533,7 @@ class ExampleNumbers(FieldMaker):
 
 @dataclasses.dataclass(frozen=True)
 class LayerStates(FieldMaker):
-    """The states of all layers of an encoder, of files; 0 at padding: float32 [B, T, K, D].
+    """The states of all layers of an encoder, read from files; 0 for padding: float32 [B, T, K, D].
 
     Attributes:
       states: the files.
@@ -553,7 +555,7 @@ class LayerStates(FieldMaker):
 
 @dataclasses.dataclass(frozen=True)
 class DrawnMasks(FieldMaker):
-    """What the corruption hides of each row, drawn when the row is read.
+    """Masks that the corruption draws when a row is read.
 
     Attributes:
       corruption: the corruption of the config.
@@ -731,7 +733,7 @@ def _weighted(made: Batch, weights: tf.Tensor) -> Batch:
 
 @dataclasses.dataclass(frozen=True)
 class BatchBuilder:
-    """A function from the records of a batch to its tensors.
+    """Makes the tensors of a batch from its records.
 
     Attributes:
       features: the features of an example.

@@ -32,8 +32,8 @@ from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import checksums, host_seeding, paths, seeding
 from official.utils.errors import UserError
 
-# A folder of shards, several, or several with shares: of a corpus its part of each batch, of a task
-# its part of the batches.
+# A folder of shards, several folders, or several with a share each: the part of every batch that
+# comes from a corpus, or the part of all batches that belong to a task.
 Paths: TypeAlias = str | os.PathLike | Sequence[str | os.PathLike] | Mapping[Any, float]
 _LOWEST = 0.2  # the last alpha of annealing
 
@@ -105,7 +105,7 @@ class Mixture:
 
         Raises:
           UserError: two sources have the same task, or different tokenizers or lengths, or one has
-            a task of a kind that is learnt by itself, or tasks that share an objective are mixed
+            a task of a kind that is learned by itself, or tasks that share an objective are mixed
             with others.
         """
         self.sources = list(sources)
@@ -168,7 +168,7 @@ class Mixture:
     def check(
         self, config: configs.ResolvedConfig, replicas: int = 1, predicting: bool = False
     ) -> None:
-        """Checks that every task has a head and every head a task, and each source; see there."""
+        """Checks that every task has a head and every head a task, and then checks each source."""
         heads = {objective.task for objective in config.objectives}
         tasks = set(self.tasks)
         if self._shared:
@@ -230,7 +230,7 @@ Data: TypeAlias = ShardDataset | Mixture
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """A split whose manifests are read, and none of its examples.
+    """A split of which only the manifests have been read, not the examples.
 
     Attributes:
       shards: the shards of each task, or those of all corpora together.
@@ -341,7 +341,7 @@ _SHARING = {"text_to_text": "--text_to_text", "embedding": "--embed_as"}
 
 
 def _share_objective(tasks: Mapping[str, Description], folders: Sequence[str]) -> bool:
-    """Returns whether the tasks, one in each folder, share one objective: all do, or none."""
+    """Returns whether the tasks of all folders share one objective; refuses a mixture of both."""
     for kind, flag in _SHARING.items():
         pairs = zip(folders, tasks.values(), strict=True)
         others = [(folder, task.kind) for folder, task in pairs if task.kind != kind]

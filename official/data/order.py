@@ -410,7 +410,7 @@ class Corpora:
         )
         self._rows = batch_size // self.lanes  # of a lane in a batch
         ahead = ahead or [0.0] * len(corpora)
-        # No example is read twice for a fraction of one.
+        # Fractions are rounded up, so that no example is read twice.
         self._ahead = np.ceil(np.round(np.divide(ahead, self.lanes), 6)).astype(np.int64)  # [C]
 
     def dataset(

@@ -138,7 +138,7 @@ class ShardDataset:
         # The shards of a task suit every encoder: its layout is applied when they are read.
         layout = "cls_first"
         if self.manifest.kind == "task" and config.encoder is not None:
-            # Vectors of texts are those that are served.
+            # Texts have the layout in which serving computes their vectors.
             served = task is not None and task.kind == "embedding"
             layout = config.encoder.text_layout if served else config.encoder.layout
         windows = "context_start" in features
@@ -254,9 +254,9 @@ class ShardDataset:
 
     @property
     def corpora(self) -> list[tuple[str, float]]:
-        """The fingerprint of what has epochs of its own, and the part of each batch that it has.
+        """The data that goes through epochs separately: fingerprints and shares of each batch.
 
-        This is each folder if they have shares, and else all of them together.
+        Folders with shares are separate; without shares, all folders are one.
         """
         shares = self._order.shares
         if not shares:
@@ -265,10 +265,10 @@ class ShardDataset:
         return [(name, share / sum(shares)) for name, share in zip(prints, shares, strict=True)]
 
     def go_ahead(self, examples: Sequence[float]) -> None:
-        """Lets each of `corpora` with a share begin behind examples that were read before.
+        """Skips examples of each of `corpora` with a share that were read before.
 
         Args:
-          examples: by how many each is ahead of its share of the batches.
+          examples: the number of examples that each has been read beyond its share of the batches.
         """
         self._order = dataclasses.replace(self._order, ahead=tuple(examples))
 

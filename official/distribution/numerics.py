@@ -105,9 +105,10 @@ def set_precision(precision: str) -> None:
 
 @contextlib.contextmanager
 def without_mixed_precision(model: Model) -> Iterator[None]:
-    """Lets a model compute in the dtype of its weights, in what is traced inside the block.
+    """Makes a model compute in the dtype of its weights in graphs that are traced inside the block.
 
-    Mixed precision is for training. Its evaluations have the figures of the model that is saved.
+    Mixed precision is for training. Evaluations during training have the metrics of the saved
+    model.
     """
     layers = [
         layer

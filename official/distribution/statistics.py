@@ -12,7 +12,7 @@ from keras import ops
 
 
 class Statistics:
-    """Names the entries of the vector that a step returns. They are set while the step is traced.
+    """The names of the entries of the vector that a step returns, set while the step is traced.
 
     The sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
     `tokens`, which are those of the encoder and of the decoder. A metric that is a pair of

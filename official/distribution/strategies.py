@@ -90,7 +90,7 @@ def all_rows(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
 
 
 def compare_all_rows(model: Model) -> None:
-    """Lets the objectives of a model that compare rows compare those of all replicas."""
+    """Makes objectives that compare rows, compare the rows of all replicas."""
     for objective in model.objectives:
         if objective.compares_rows:
             objective.all_rows = all_rows
@@ -127,7 +127,7 @@ def gather_texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
     """Gathers a text of each worker."""
     encoded = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
     sizes = gather(strategy, np.array([encoded.size], np.int32))[:, 0]
-    # Few lengths, because a graph is made for each.
+    # Lengths are rounded up, because each length needs a graph.
     padded = np.zeros(1024 * -(-max(*sizes, 1) // 1024), np.int32)
     padded[: encoded.size] = encoded
     rows = gather(strategy, padded)
@@ -246,7 +246,7 @@ def _fail_together(strategy: tf.distribute.Strategy, message: str) -> NoReturn:
     A worker reads the values of the others from their processes: one that ended at once would take
     its values with it.
     """
-    with contextlib.suppress(tf.errors.OpError):  # of a worker that the others did not wait for
+    with contextlib.suppress(tf.errors.OpError):  # if the others have not waited for this worker
         gather(strategy, np.zeros(1, np.int32))
     raise UserError(message)
 

@@ -1,9 +1,9 @@
 """Metrics and predictions of rows that are compared with each other (`official.tasks.best_rows`).
 
-The best row of a group is the one with the highest score, of equal scores the first. It has the
-label of the best rows, and the other rows have the other label. A row that has no other to be
-compared with is the best one if its score is above the `threshold` of the objective. A row without
-an example is never the best one.
+The best row of a group is the first one with the highest score. It gets the label of the best rows
+(`Description.best`), and all other rows get the other label. A row that is alone in its group is
+the best one if its score is above the `threshold` of the objective. A row without an example is
+never the best one.
 
 Shapes: B examples, R rows of the file, C = 2 labels.
 """
@@ -119,7 +119,7 @@ def best_rows(compared: list[ComparedRow], scores: np.ndarray, threshold: float)
     Args:
       compared: the rows.
       scores: the score of each row that has a group, in their order [B].
-      threshold: the score above which a row alone is the best one.
+      threshold: the score above which a row that is alone in its group is the best one.
     """
     members: dict[int, list[int]] = {}
     own: dict[int, float] = {}
@@ -130,6 +130,6 @@ def best_rows(compared: list[ComparedRow], scores: np.ndarray, threshold: float)
             own[number] = next(of_rows)
     best = [False] * len(compared)
     for several in members.values():
-        first = max(several, key=own.__getitem__)  # of equal ones the first
+        first = max(several, key=own.__getitem__)  # the first one if several are equal
         best[first] = len(several) > 1 or own[first] > threshold
     return best

@@ -6,9 +6,9 @@
 | average_precision | pairs with the scores 0 and 1, sorted by their cosines |
 | accuracy, mrr | others: the share of ranks 1 of the second text, and the mean of 1 / rank |
 
-The second text is ranked among all texts but the first ones of up to `BLOCK` examples. Texts that
-are the same as the first or the second one do not count, nor do the second texts of examples with
-the same first text. Other texts with an equal cosine rank higher.
+The second text is ranked among the other texts (all but the first text of each example) of up to
+`BLOCK` examples. Texts that equal the first or the second one do not count, nor do the second texts
+of examples with the same first text. In a tie, the other texts rank higher.
 
 Shapes: B examples, C texts of an example, V size of a vector.
 """
@@ -155,7 +155,7 @@ def ranks(vectors: np.ndarray, hashes: np.ndarray) -> np.ndarray:
 def _ranks(vectors: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """Returns the ranks of a block, whose vectors [b, C, V] have the length 1."""
     first, second = hashes[:, 0], hashes[:, 1]
-    texts = np.concatenate(hashes[:, 1:].T)  # the second ones of all examples, then the third ones
+    texts = np.concatenate(hashes[:, 1:].T)  # second texts of all examples, then third texts
     candidates = np.concatenate(vectors[:, 1:].swapaxes(0, 1))
     similarities = vectors[:, 0] @ candidates.T  # [b, b (C - 1)]
     own = np.diagonal(similarities)[:, None]

@@ -264,7 +264,7 @@ class Ensemble:
     def _of_windows(
         self, source: ShardDataset, names: Sequence[str], groups: Sequence[Sequence[int]]
     ) -> list[Outputs]:
-        """Does the same for members that read the same windows, all of them in one step."""
+        """Does what `_predictions` does for members that read the same windows, in one step."""
         models = [self._restored(number, source) for number in range(len(self._members))]
         heads = [m.head_of(model) for m, model in zip(self._members, models, strict=True)]
 
@@ -315,7 +315,7 @@ class Ensemble:
         return {name: value[real] for name, value in outputs.items()}
 
     def _check_rows(self, first: Outputs, other: Outputs, number: int, split: str) -> None:
-        """Refuses shards that were not made of the same rows, as far as they tell.
+        """Refuses shards that were visibly not made of the same rows.
 
         Raises:
           UserError: the numbers of the rows, the labels or the candidates differ.

@@ -156,7 +156,7 @@ class ReplicaLoop:
         source.check_unchanged()
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        with self._scope():  # Replicas are traced in threads, so each cannot have its own.
+        with self._scope():  # Replicas are traced in other threads, so the scope is around all.
             sums, outputs = self._strategy.run(self._step, args=(batch,))
         sums = self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
         gather = lambda value: self._strategy.gather(value, axis=0)  # noqa: E731
@@ -187,7 +187,7 @@ def check_count(source: ShardDataset, found: int) -> None:
 class Evaluator:
     """Evaluates a model and computes its predictions, in the dtype of its weights.
 
-    So the figures of a run with mixed precision are those of `--mode=eval`.
+    The metrics during a run with mixed precision therefore equal those of `--mode=eval`.
 
     Args:
       config: the config of the model.
@@ -240,7 +240,7 @@ class Evaluator:
             return self._run_each(source, batches)
         if self.memory is not None:
             self.memory.clear()
-        # It is made first: it refuses a model of another kind.
+        # The scorer is made first, because it refuses a model of another kind.
         scorer = self.scorer(source) if source.manifest.task else None
         self._piece_bytes = None if source.manifest.task else source.tokenizer.piece_bytes
         loop = self._loop_for(source)

@@ -108,7 +108,7 @@ class Scorer:
         metrics = {}
         for name in self.task.metrics:
             if name == "exact_match":
-                # What the vocabulary makes of the target is all that can be generated.
+                # The model can only generate the target as the vocabulary decodes it.
                 ids = tokenizer.encode([answer for (answer,) in answers])
                 right = [decoded(each, tokenizer) for each in ids]
                 metrics[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
@@ -124,7 +124,7 @@ class Scorer:
         """Writes a line for each row in the order of the source file.
 
         It has the number of the row, the id of a question, the text, and the label that the text
-        is, null or "" if it is none.
+        names; null or "" if the text is not a label.
         """
         numbers, outputs = rows.in_order(outputs, self._source)
         lines: list[dict[str, object]] = []
@@ -157,14 +157,14 @@ _METRICS = {
 
 
 def _numbered(values: Iterable[_Value]) -> dict[str, _Value]:
-    """Returns values by their numbers, which serve as the ids of questions."""
+    """Returns values by their indices, which serve as the ids of questions."""
     return {str(i): value for i, value in enumerate(values)}
 
 
 def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> str:
     """Returns the text of the ids [U] before the first one that ends a text.
 
-    Ids beyond the vocabulary, which a larger table of tokens has, become unknown tokens.
+    Ids beyond the vocabulary, which occur if the token table is larger, become unknown tokens.
     """
     ids = np.asarray(ids)
     end = np.flatnonzero(ids == tokenizer.sep_id)

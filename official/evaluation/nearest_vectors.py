@@ -65,7 +65,7 @@ class Best:
             rows = slice(start, start + step)
             new = similarity(self.queries[rows], documents, self.kind)
             both = np.concatenate([self.scores[rows], new], axis=1)
-            # A stable order: the documents that were there come first.
+            # A stable order: in a tie, documents that were added earlier come first.
             order = first_of(both, kept)
             scores[rows] = np.take_along_axis(both, order, axis=1)
             old = self.scores.shape[1]
@@ -86,7 +86,7 @@ class Best:
           queries: the ids of the queries.
           ids: those of the documents.
           top_k: the largest number of documents of a query.
-          own: whether a document may be found whose id is that of the query.
+          own: whether a document with the id of the query may be among the results.
         """
         for query, numbers, scores in zip(queries, self.numbers, self.scores, strict=True):
             pairs = zip((ids[number] for number in numbers), scores, strict=True)

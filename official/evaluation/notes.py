@@ -1,7 +1,8 @@
 """Lines that say how the figures of an evaluation are computed, and what bounds them.
 
-A figure says nothing of this, and the same name is computed in several ways: exact match and F1 by
-the rules of several evaluations, and BLEU and ROUGE by words that depend on the language.
+A metric of the same name may be computed in several ways: exact match and F1 follow the rules of
+several published evaluations, and BLEU and ROUGE split texts into words by rules that depend on the
+language.
 """
 
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def check_best(metric: str, source: Measured) -> None:
 
 
 def _of_answers(source: ShardDataset) -> Iterator[str]:
-    """Yields the rule by which answers are compared, and the share that no span can be."""
+    """Yields the rule that compares answers, and the share of answers that no span equals."""
     task = source.task
     if "span" not in (task.kind, task.answers):
         return

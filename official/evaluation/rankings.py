@@ -49,7 +49,7 @@ class Scorer:
         self._candidates()
 
     def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int = 0) -> None:
-        """Writes the candidates of each query, the best first; of `top` above 0, so many."""
+        """Writes the candidates of each query, the best first; at most `top` of them, 0 = all."""
         numbers, outputs = rows.in_order(outputs, self._source)
         run = self._candidates().run(numbers, outputs["score"])
         with atomic.file(output) as stream:
@@ -86,7 +86,7 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
     qrels = {query: grades for query, grades in qrels.items() if grades}
     # The library computes the mean over all queries of a measure.
     wanted = {_MEASURES[name]: name for name in names if name in _MEASURES}
-    values: dict[str, Any] = {}  # Python's floats and those of NumPy
+    values: dict[str, Any] = {}  # floats of Python and of NumPy
     if wanted:
         import ir_measures  # of the extra `eval`
 

@@ -178,16 +178,17 @@ def compute(
 ) -> dict[str, float]:
     """Computes metrics of `official.tasks.METRICS`.
 
-    A prediction that is none of the classes is always wrong, as in the release of T5. For F1 of two
-    classes it counts as the opposite of the label. For F1 of more classes and for the correlation
-    of Matthews it is a class of its own, which has no F1.
+    A prediction outside the classes (-1) is always wrong, as in the release of T5. For the F1 of
+    two classes it counts as the opposite of the label. For the F1 of more classes and for the
+    Matthews correlation it is an additional class, which has no F1.
 
     Args:
       names: the names of the metrics.
       labels: class ids or scores [B]; of several labels, flags [B, C], as the predictions.
       predictions: probabilities [B, C] or class ids [B], -1 = none of the classes; scores [B] for
         a regression.
-      num_classes: C of class ids; F1 is then a mean over all C classes. None = those that occur.
+      num_classes: C, if predictions are class ids; F1 is then a mean over all C classes. None = the
+        classes that occur.
 
     Returns:
       The metrics by name, in the order of `names`.
@@ -288,7 +289,7 @@ def _correlation(name: str) -> Callable[[np.ndarray, np.ndarray], float]:
 
 def _f1_of_flags(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
     def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-        """Computes F1 of several labels; one that no text has and none is given has 0."""
+        """Computes F1 of several labels; a label that is never true and never predicted has 0."""
         from sklearn import metrics
 
         return metrics.f1_score(labels, predictions, average=average, zero_division=0)

@@ -292,7 +292,7 @@ class TrainedModel:
             yield split, source, model
 
     def _attach_teachers(self, model: Model, source: Data) -> None:
-        """Loads the teachers of a student, for the terms of distillation, if they are there."""
+        """Loads the teachers of a student if their folders exist, for the distillation terms."""
         objective = distillation.find(self.config)
         if objective is None or objective.cache:
             return

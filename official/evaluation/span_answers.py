@@ -1,10 +1,10 @@
 """Answers of questions from the spans of windows: their files and metrics.
 
 The best spans of all windows of a question are combined. Each text is kept once, as a slice of the
-original context, which ends between a letter and its vowel sign only without `span_bounds`. The
-null score is the lowest one of all windows, because the answer may be in any of them. This is the
-method of the releases of BERT and XLNet, except that all pairs of a start and an end are considered
-instead of the pairs of the twenty best of each.
+original context. It ends between a letter and its vowel sign only if the shards have no
+`span_bounds`. The null score is the lowest one of all windows, because the answer may be in any of
+them. This is the method of the releases of BERT and XLNet, except that all pairs of a start and an
+end are considered instead of the pairs of the twenty best of each.
 
 Shapes: B windows, K spans of a window.
 """

@@ -164,7 +164,7 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
 
     Args:
       true: the tags of each text.
-      predicted: as many tags for each text.
+      predicted: the predicted tags of each text, one for each true tag.
 
     Returns:
       `f1`, `precision` and `recall` of entities; `strict_f1`, where an entity counts only if its
@@ -191,7 +191,7 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
             sequence_labeling.f1_score(true, predicted, **how, **strict) if any_entity else 0.0
         ),
         "accuracy": sum(a == b for a, b in pairs) / max(1, len(pairs)),
-        # Of no entity at all, seqeval has 0 by `micro` and NaN by `macro`.
+        # Without any entity, seqeval returns 0 for `micro` and NaN for `macro`.
         "macro_f1": (
             sequence_labeling.f1_score(true, predicted, average="macro", zero_division=0)
             if any_entity
@@ -256,9 +256,9 @@ def score_files(
 
 
 def _of_spans(results: Sequence[Result]) -> dict[str, float]:
-    """Returns the metrics of entities by characters, of texts whose tags have them widened.
+    """Returns the metrics of entities by characters, if entities were widened to whole words.
 
-    A gold entity that ends inside of a word is found by no tags: it is missed.
+    A gold entity that ends inside a word cannot be predicted by tags and counts as missed.
     """
     scheme = tag_rules.scheme(tag for each in results for tag in each.text.tags or ())
     true = [_characters(each.text, each.text.tags or ()) for each in results]
@@ -343,7 +343,7 @@ def entity_metrics(
 
     Args:
       true: the entities of each text.
-      predicted: those that are predicted. An entity is right if its type and its place are.
+      predicted: the predicted entities. An entity is right if its type and its position are.
     """
     right, guessed = _placed(true), _placed(predicted)
     metrics = dict(
@@ -362,8 +362,8 @@ def surface_metrics(
 ) -> dict[str, float]:
     """Computes `surface_f1`, `surface_precision` and `surface_recall`, as WNUT 2017 does.
 
-    They count the different pairs of a type and a surface form. A pair is right if it is predicted
-    in one of its places (Derczynski et al., 2017).
+    They count the distinct pairs of a type and a surface form. A pair is right if it is predicted
+    at one of its positions (Derczynski et al., 2017).
     """
     right, guessed = _placed(true), _placed(predicted)
     forms = [{(kind, form) for _, kind, _, _, form in e} for e in (right, guessed, right & guessed)]
@@ -372,7 +372,7 @@ def surface_metrics(
 
 
 def _placed(entities: Sequence[Sequence[SurfaceEntity]]) -> set[tuple]:
-    """Returns entities with the number of their text."""
+    """Returns entities with the index of their text."""
     return {(i, *entity) for i, text in enumerate(entities) for entity in text}
 
 
@@ -406,7 +406,7 @@ def _check_same(gold: Record, predicted: Record) -> None:
 
 
 def _tags(record: Record) -> Sequence[str]:
-    """Returns the tags of a record of a file that has tags; those of a text with spans are none."""
+    """Returns the tags of a record; empty for a text with spans."""
     return (record.tags or ()) if isinstance(record, TaggedWords) else ()
 
 

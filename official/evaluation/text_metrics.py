@@ -13,8 +13,8 @@ another script have 0; `unicode` has the letters, marks and digits of all script
 of a script without blanks is a word. BLEU counts runs of up to four words. `intl` and `13a` find
 words by blanks and punctuation: in Chinese, Japanese and Thai a sentence may have fewer than four.
 
-A sentence of ROUGE ends at a line break, or at a point between blanks. Of several right texts,
-ROUGE takes the one with the best F1.
+A sentence of ROUGE ends at a line break, or at a point between blanks. If a text has several
+references, ROUGE takes the one with the best F1.
 """
 
 import functools
@@ -35,7 +35,7 @@ from official.utils.errors import UserError
 from official.utils.unicode_words import spaced
 
 _ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeLsum"}
-# The least number of words of a text that a metric can tell from others.
+# The smallest number of words that a text needs for a metric above 0.
 LEAST_WORDS = {"bleu": 4, "rouge_1": 1, "rouge_2": 2, "rouge_l": 1}
 # What a tokenization imports, and the extra of sacrebleu that has it.
 _PACKAGES = {

@@ -31,7 +31,7 @@ def measure(
 
     The values are means over the tokens that attend. The shares are of the token itself, the one
     before it and the one after it (0 where there is none); of the tokens at most `window` from it,
-    itself among them; of all earlier and all later tokens; of the first token of the row; and of
+    itself included; of all earlier and all later tokens; of the first token of the row; and of
     the special tokens around the text. XLNet reads without a memory and an order of prediction, so
     that every token attends to all tokens.
 
@@ -44,7 +44,7 @@ def measure(
 
     Returns:
       `layer` and `head`, from 0 on, and the values of each head. The first row, with the layer
-      `all` and the head `equal`, is what a head would have that attends equally to all tokens.
+      `all` and the head `equal`, has the values of uniform attention to all tokens.
 
     Raises:
       UserError: the encoder has no attention, or there is no text.

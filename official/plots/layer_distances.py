@@ -25,10 +25,9 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Measures each layer on the tokens of texts; the arguments are those of `text_means.means`.
 
-    Values are means over tokens of what is between the input and the output of a layer: the
-    Euclidean distance `l2`, the `cosine` similarity, and the angle in `degrees`. The input of the
-    first layer is the embeddings. The norm that ends an encoder with `norm: pre` belongs to its
-    last layer.
+    Values are means over tokens: the Euclidean distance `l2`, the `cosine` similarity, and the
+    angle in `degrees` between the input and the output of a layer. The input of the first layer is
+    the embeddings. The norm that ends an encoder with `norm: pre` belongs to its last layer.
 
     Returns:
       `layer`, from 0 on, and the values of each layer.
@@ -56,7 +55,7 @@ def _between(before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
     one, two = (
         tf.math.divide_no_nan(x, tf.norm(x, axis=-1, keepdims=True)) for x in (before, after)
     )
-    # Of a small angle, the arc cosine would lose half of the digits.
+    # For a small angle, the arc cosine would lose half of the digits.
     angles = 2 * tf.atan2(tf.norm(one - two, axis=-1), tf.norm(one + two, axis=-1))
     values = [tf.norm(after - before, axis=-1), tf.cos(angles), angles * (180 / math.pi)]
     return tf.reduce_sum(tf.cast(tf.stack(values), tf.float64), axis=1)

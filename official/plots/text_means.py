@@ -1,4 +1,4 @@
-"""Means over the tokens of texts of what the layers of a model do.
+"""Means of measurements of a model's layers over the tokens of texts.
 
 Shapes: B texts of a batch, T tokens of the longest of them; `...` layers, heads or values.
 """
@@ -16,7 +16,7 @@ from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
-# From a batch and the outputs of its encoder to the sums over its tokens, without padding.
+# A function of a batch and the outputs of its encoder; returns sums over its tokens, not padding.
 Measure = Callable[[Mapping[str, tf.Tensor], Mapping[str, Any]], tf.Tensor]
 
 
@@ -65,7 +65,7 @@ def means(
     Special tokens count, padding does not. Results for different batch sizes differ by rounding.
 
     Args:
-      texts: the texts. Those of blanks alone are left out.
+      texts: the texts. Blank texts are skipped.
       tokenizer: the tokenizer of the model.
       model: the model.
       measure: is given a batch and the outputs of the encoder with all layers; returns the sums

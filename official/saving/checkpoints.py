@@ -89,7 +89,7 @@ def save(
     """
     path = _path(model_dir, step)
     if _exists(path) and not _has_state(path):
-        atomic.remove(path)  # damaged and of no use
+        atomic.remove(path)  # a damaged checkpoint, which is replaced
     arrays = {name: np.asarray(array, order="C") for name, array in variables.items()}
     again, remote = path.is_dir(), paths.is_remote(path)
     with contextlib.nullcontext(path) if again or remote else atomic.folder(path) as folder:
@@ -314,12 +314,13 @@ def _remove_others(folder: AnyPath, name: str) -> None:
 def _remove_old(model_dir: str | os.PathLike, step: int, keep: int) -> None:
     """Removes the checkpoints up to a step except for the newest `keep` and the best one.
 
-    Newer ones are damaged: the run continues from one before them and will write them again.
+    Checkpoints of later steps are damaged: the run continues from an earlier step and writes them
+    again.
     """
     try:
         named = best(model_dir)
     except UserError:
-        return  # the best one is not known
+        return  # best.json is damaged, so the best checkpoint is unknown
     before = [other for other in _steps(model_dir) if other <= step]
     for old in before[:-keep]:
         if named is None or old != named["step"]:

@@ -5,8 +5,8 @@
 * An ELMo has a table of the vectors of a vocabulary in place of its character network. The network
   reads a word without its context, so its vector can be computed once (as the token embeddings of
   ELMo's release). A word that the vocabulary lacks has the vector of `<UNK>`.
-* A model with another vocabulary has the rows that spell its pieces.
-* A model whose positions are computed has a table of them in programs that know tables alone.
+* A model with another vocabulary gives each piece its old row, or the mean of those that spell it.
+* A model with computed positions gets a table of them, for programs that read only tables.
 """
 
 import dataclasses
@@ -250,7 +250,7 @@ def with_rows(
     variables: Mapping[str, np.ndarray],
     sources: Sequence[Sequence[int]],
 ) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
-    """Changes what has a row for each piece: tables, output biases, and other heads.
+    """Changes the variables with a row for each piece: tables, output biases, and other heads.
 
     Args:
       config: the config of the model.
@@ -266,7 +266,7 @@ def with_rows(
             config, encoder=dataclasses.replace(config.encoder, vocab_size=size)
         )
 
-    # What grows with the vocabulary has a row for each piece.
+    # Variables that grow with the vocabulary have a row for each piece.
     shapes, larger = (model_folder.shapes(sized(len(sources) + more)) for more in (0, 1))
     first = np.array([source[0] for source in sources])
     means = {i: list(source) for i, source in enumerate(sources) if len(source) > 1}
@@ -292,7 +292,7 @@ def rows_for_tokenizer(
     new: tokenizers.Tokenizer,
     size: int,
 ) -> dict[str, np.ndarray]:
-    """Gives each piece of a larger vocabulary its row: the known ones keep theirs.
+    """Gives each piece of a larger vocabulary its row; known pieces keep their rows.
 
     A new piece gets the mean of the rows of the old pieces that spell it.
 

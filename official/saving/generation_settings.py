@@ -30,7 +30,7 @@ _WHOLE = (
 )
 # Their largest values. Memory grows with each of them, and files of other tools may say any number.
 _MOST = {"max_new_tokens": 100_000, "num_beams": 1000, "num_return_sequences": 1000}
-# What is set in place of some names that others have.
+# Settings of other libraries, and what to set instead.
 _OTHERS = {
     "do_sample": "temperature: above 0 it draws tokens, and 0 takes the likeliest ones",
     "max_length": "max_new_tokens, the number of tokens without the prompt",

@@ -2,8 +2,8 @@
 
 Layers are repeated, and widths are tiled from the middle: the middle of each axis is a copy, and
 the edges continue it as if it were a ring (Warner et al., 2024, section 2.2.2, and the release).
-What layers join is tiled apart: queries, keys and values, and their heads as a whole; the gate and
-the inner map of a feed-forward network have kernels of their own.
+Matrices that a layer joins are tiled separately: queries, keys and values, each by whole heads. The
+gate and the inner map of a feed-forward network have separate kernels.
 
 Shapes: n old and N new elements of an axis or layers.
 """
@@ -72,7 +72,8 @@ def enlarged(
             blocks = getattr(variable, "column_blocks", 1) if last else 1
             if path == _TAPS and axis == 0:
                 blocks = taps
-            # Of attention, the last axis of all maps but the output, whose first axis it is.
+            # The axis of the heads: the last one of all attention kernels, but the first one of the
+            # output.
             whole = _HEADS.search(path) and last != path.endswith("/output/kernel")
             unit = encoder.hidden_size // encoder.num_heads if whole else 1
             array = np.take(array, _places(array.shape[axis], new, blocks, unit), axis)
@@ -105,7 +106,7 @@ def check(
       source: the folder of the smaller one, for messages.
 
     Raises:
-      UserError: it does not.
+      UserError: the models differ in more than their sizes.
     """
     theirs, ours = _encoder(small, source), _encoder(large, large.name)
     same = {key: getattr(theirs, key) for key in (*_SIZES, *_FREE)}

@@ -7,7 +7,7 @@ from official import config as configs
 from official.tasks import KINDS
 
 FILE = "README.md"
-# A file without this line is somebody's own, and stays as it is.
+# A file without this line was written by somebody else, and is kept.
 MARK = "<!-- Written by Encoder Garden, and anew by each run. Remove this line to keep changes. -->"
 _MAX_LABELS = 100
 

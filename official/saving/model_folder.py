@@ -234,7 +234,7 @@ def write_new(
 def save_card(
     model_dir: AnyPath, config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer
 ) -> None:
-    """Writes `README.md` of a model folder, unless somebody has one of their own there.
+    """Writes `README.md` of a model folder, unless there is one that this program did not write.
 
     If the last checkpoint is damaged, the file stays as it is.
     """

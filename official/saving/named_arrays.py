@@ -40,7 +40,7 @@ def assign(
 def initialize(
     variables: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray], source: str
 ) -> None:
-    """Does what `assign` does for variables of `keras_private.uninitialized_variables`."""
+    """Like `assign`, for variables of `keras_private.uninitialized_variables`."""
     check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
     for path, variable in variables.items():
         keras_private.initialize(variable, arrays[path])

@@ -109,7 +109,7 @@ def _is_at(descriptor: int, file: Path) -> bool:
 
 @contextlib.contextmanager
 def _lease(file: AnyPath, report: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Holds a file that says by its content that the run goes on."""
+    """Holds a lock file, and renews its content as long as the run goes on."""
     _wait_until_free(file, report)
     owner = _owner()
     _write(file, owner)
@@ -142,7 +142,7 @@ def _lease(file: AnyPath, report: Callable[[str], None]) -> Iterator[Callable[[]
 
 
 def _wait_until_free(file: AnyPath, report: Callable[[str], None]) -> None:
-    """Returns when nobody holds a file that is a lock.
+    """Returns as soon as nobody holds a lock file.
 
     Raises:
       UserError: it is written again while we wait.
@@ -172,7 +172,7 @@ def _owner() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """Returns what identifies this start of this machine and its process numbers, or nothing."""
+    """Returns an id of this boot of this machine and of its process ids; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -94,7 +94,7 @@ def pairs(texts: Sequence, second: Sequence[str] | None) -> list[list[str]]:
       second: the second texts of N pairs.
 
     Raises:
-      UserError: a text is none, or the lists have different lengths.
+      UserError: a text is not a string, or the lists have different lengths.
     """
     if second is not None:
         return same_length(texts=texts, second=second)
@@ -115,7 +115,7 @@ def same_length(**given: Sequence) -> list[list[str]]:
     """Returns lists of texts after a check that they have the same length.
 
     Raises:
-      UserError: they have not, or a text is none.
+      UserError: the lengths differ, or a text is not a string.
     """
     check_lengths(**given)
     return [plain(values, name) for name, values in given.items()]
@@ -133,14 +133,15 @@ def check_lengths(**given: Sequence) -> None:
 def plain(values: Sequence, name: str) -> list[str]:
     """Returns texts in which U+FFFD stands for each lone half of a surrogate pair.
 
-    Such halves are no characters: they come from cut UTF-16 and from JSON. Positions stay.
+    Such halves are not characters; they come from cut UTF-16 and from JSON. The length does not
+    change.
 
     Args:
       values: the texts.
       name: what messages call them.
 
     Raises:
-      UserError: a value is no text, such as None or NaN.
+      UserError: a value is not a string, such as None or NaN.
     """
     texts = list(values)
     check_each(texts, name)
@@ -152,14 +153,14 @@ def _without_halves(text: str) -> str:
 
 
 def check_each(texts: Sequence, name: str) -> None:
-    """Raises UserError for a value that is no text, with its number."""
+    """Raises UserError for the first value that is not a string, with its index."""
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(f"{name}: text {number} is not a string: {text!r:.60}")
 
 
 def check_list(values: Sequence, name: str) -> None:
-    """Raises UserError for one text, or for no list, in the place of a list."""
+    """Raises UserError if `values` is one text, or is not a list."""
     if isinstance(values, str | bytes):
         raise UserError(f"{name}: give a list, such as [text], not one text")
     if not hasattr(values, "__len__"):

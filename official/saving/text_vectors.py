@@ -39,7 +39,7 @@ class EmbeddingSettings:
 
     Attributes:
       pooling: names of `official.modeling.layers.pooling`; the vectors of several are joined.
-      size: the number of first dimensions that a vector keeps, of a model that has learnt several
+      size: the number of first dimensions that a vector keeps, of a model that has learned several
         `sizes`; None = all.
       normalize: whether a vector is divided by its length, after the cut.
       max_length: longer texts are cut to this number of tokens, special tokens included; None =
@@ -75,7 +75,7 @@ class EmbeddingSettings:
         max_length: int | None = None,
         size: int | None = None,
     ) -> "EmbeddingSettings":
-        """Returns the settings with those in the place of the others that are not None.
+        """Returns the settings with each argument that is not None in place of the old value.
 
         Args:
           pooling: a name, several names joined by commas, or a sequence of names.
@@ -117,7 +117,7 @@ class EmbeddingSettings:
         return self.prompts[name]
 
     def described(self) -> str:
-        """Returns the settings in words, for a line."""
+        """Describes the settings in words."""
         parts = [f"{' and '.join(self.pooling)} pooling"]
         parts += [] if self.size is None else [f"the first {self.size} dimensions"]
         parts += ["normalized"] * self.normalize
@@ -195,7 +195,7 @@ def pooled(
       settings: the settings.
       counted: bool [B, T], the tokens that are pooled; None = `real`.
       pooler: the output of the pooler, [B, D].
-      head: the objective that has learnt the vectors. Its projection belongs to its own pooling,
+      head: the objective that has learned the vectors. Its projection belongs to its own pooling,
         and other vectors do not get it. None = there is none, or it reads other states.
 
     Returns:
@@ -224,7 +224,7 @@ def size(encoder: EncoderConfig, settings: EmbeddingSettings, head: Objective | 
 
 
 def head_of_texts(model: Model) -> Objective | None:
-    """Returns the objective of a model that has learnt the vectors of texts; None without one."""
+    """Returns the objective of a model that has learned the vectors of texts; None without one."""
     heads = (o for o in model.objectives if isinstance(o, sentence_embedding.Objective))
     return next(heads, None)
 

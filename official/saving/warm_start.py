@@ -66,7 +66,8 @@ def start_from(
                 arrays = derived_models.rows_for_tokenizer(initial, arrays, known, tokenizer, size)
         for path, (whole, base) in embeddings.bases(variables).items():
             if base not in variables and whole in arrays:
-                # The base is fresh, and the sum is to be the table of the other encoder.
+                # The base is fresh. This difference makes the sum equal the table of the other
+                # encoder.
                 own, table = model.variables_by_path()[base].numpy(), arrays[whole]
                 arrays[path] = table - own if table.shape == own.shape else table
         if weights == "generator":

@@ -82,7 +82,7 @@ class LoadedModel(Predictor):
           max_length: the number of tokens in place of `max_length` of the model, special tokens
             included.
           size: the number of first dimensions that are kept, before the norm, of a model that has
-            learnt several `sizes`; None = that of the folder, or all.
+            learned several `sizes`; None = that of the folder, or all.
           prompt: the name of a prompt of the folder, which stands before each text. None = its
             default prompt, if it has one.
           report: is called with lines of progress; None = there are none.

@@ -15,7 +15,7 @@ from official.shards import example_bytes
 from official.utils.errors import UserError
 
 HASH_BITS = 31  # of `text_hashes`, which are read as int32
-NO_CANDIDATE = -1  # in `candidate_ids`, where a token is not of a candidate
+NO_CANDIDATE = -1  # in `candidate_ids`, for tokens outside candidates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Feature:
         'part' (one number for each part of the example: a list if the manifest names
         `part_lengths`, otherwise one number).
       doc: the meaning of the values.
-      below: what all numbers are less than: a number; `ids`, the entries of the vocabulary;
-        `labels` of the task; `tokens` or `sequences` of the example. None = 2^31.
-      low: the least number.
-      as_many_as: the list that has as many numbers.
-      sum_of: the list or string that has as many numbers or bytes as the sum of this list.
+      below: exclusive upper bound of the values: a number, or the number of vocabulary entries
+        (`ids`), of the task's `labels`, or of the example's `tokens` or `sequences`. None = 2^31.
+      low: the smallest allowed value.
+      as_many_as: the name of the list that must have the same length.
+      sum_of: the name of the list or string whose length must be the sum of this list.
     """
 
     kind: str
@@ -159,7 +159,7 @@ FEATURES: dict[str, Feature] = {
     ),
 }
 
-# Those of --format=tf_models that list whole numbers, padded.
+# The features of --format=tf_models that are padded lists of integers.
 TF_MODELS_FEATURES: dict[str, Feature] = {
     "input_ids": Feature("ints", "token_ids", "ids"),
     "input_word_ids": Feature("ints", "token_ids", "ids"),
@@ -171,7 +171,7 @@ TF_MODELS_FEATURES: dict[str, Feature] = {
     "next_sentence_labels": Feature("ints", "next_sentence_label", 2),
 }
 
-# The option of build_shards that gives the lexicon which a feature comes from.
+# The flag of build_shards with the lexicon that each feature comes from.
 LEXICONS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
 
 

@@ -124,7 +124,7 @@ class Writer:
 
 
 class States:
-    """The states of a split, read from disk when they are asked for.
+    """The states of a split, which are read from disk on demand.
 
     Attributes:
       folder: the folder.

@@ -28,7 +28,7 @@ TOKENIZER_FOLDER = "tokenizer"
 FORMAT_VERSION = 1
 MAX_TOKENS = 1 << 20  # of a row
 KINDS = ("pretraining", "task", "tf_models")
-# The features of what is to be predicted.
+# Features that hold targets.
 TARGETS = frozenset(name for kind in TASK_KINDS.values() for name in kind.targets)
 # What to do about a file that is missing or has changed.
 ADVICE = "copy the folder again, or make the shards again"
@@ -138,8 +138,8 @@ class SplitTotals:
       tokens: tokens of all sequences, with special tokens.
       truncated: examples or sequences that were longer than the limit and were cut.
       skipped: how many rows were left out, by reason.
-      labels: examples of each label, of tags words of each; empty for an unlabelled split.
-      answers: of a choice, examples of each answer; empty for an unlabelled split.
+      labels: examples of each label, of tags words of each; empty for an unlabeled split.
+      answers: of a choice, examples of each answer; empty for an unlabeled split.
       questions: of spans, the number of questions.
       without_answer: of spans, questions that have no answer.
       cut_questions: of spans, questions that were cut.
@@ -295,7 +295,7 @@ class Manifest:
         return tuple(shard for shard in self.shards if shard.split == name)
 
     def features_of(self, split: str) -> frozenset[str]:
-        """Returns the features of a split's examples; without labels, some lack their targets."""
+        """Returns the features of a split's examples; an unlabeled split lacks the targets."""
         unlabelled = isinstance(self.task, Description) and split in self.task.unlabelled
         return frozenset(self.features) - (TARGETS if unlabelled else frozenset())
 

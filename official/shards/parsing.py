@@ -28,7 +28,7 @@ Parsed = dict[str, tf.Tensor | tf.RaggedTensor]
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What the numbers of a folder's examples are limited to.
+    """Limits of the values in a folder's examples.
 
     Attributes:
       folder: the folder, for messages.
@@ -50,7 +50,7 @@ class Limits:
 
     @classmethod
     def of(cls, folder: str, content: Manifest, split: str, vocab_size: int) -> "Limits":
-        """Returns those of a split of a folder."""
+        """Returns the limits for a split of a folder."""
         tasks = list(content.task.by_name.values()) if content.task else []
         single = tasks[0] if len(tasks) == 1 else None
         return cls(
@@ -88,7 +88,7 @@ def parse(serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = N
 
 
 def parse_wide(serialized: tf.Tensor, names: Iterable[str]) -> Parsed:
-    """Does what `parse` does, with whole numbers as they are stored: int64."""
+    """Parses like `parse`, but keeps integers as int64, as they are stored."""
     names = set(names)
     kinds = {
         "ints": tf.io.RaggedFeature(tf.int64),
@@ -104,7 +104,7 @@ def parse_wide(serialized: tf.Tensor, names: Iterable[str]) -> Parsed:
 
 
 def broken(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
-    """Returns whether a batch breaks a rule, by the rule in words.
+    """Returns for each rule whether a batch breaks it; the keys describe the rules.
 
     Args:
       parsed: int64 and float32 features of B examples, as `parse` has them before it casts
@@ -170,8 +170,8 @@ def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
 def checked(parsed: Parsed, limits: Limits) -> Parsed:
     """Returns features, in a graph that fails where they break a rule; see `reported`.
 
-    Nothing else reads the features before they are checked: a list of lengths may say that a tensor
-    needs all memory.
+    The features must be checked before anything else reads them: a wrong length could make
+    TensorFlow allocate all memory.
     """
     rules = broken(parsed, limits)
     broke = tf.stack(list(rules.values()))

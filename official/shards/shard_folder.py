@@ -44,7 +44,7 @@ def read(folder: AnyPath, split: str) -> manifest.Manifest:
 
 
 def refuse(model_dir: AnyPath) -> None:
-    """Raises UserError if the folder of a model to be is one of shards."""
+    """Raises UserError if the folder for a new model is a shard folder."""
     if (model_dir / manifest.FILE).exists():
         raise UserError(
             f"--model_dir: {model_dir} has shards ({manifest.FILE}): name another folder, or a new "
@@ -164,7 +164,7 @@ def problems(folder: str | os.PathLike, deep: bool, split: str | None = None) ->
         for name, recorded in content.files.items():
             found.append(checksums.problem(paths.path(folder) / name, recorded))
     shards = content.shards if split is None else content.split(split)
-    # The answers of a remote file system take their time, also about sizes.
+    # A remote file system is slow even when it is only asked for sizes.
     at_once = _AT_ONCE if paths.is_remote(folder) and not deep else 1
     with ThreadPoolExecutor(at_once) as pool:
         found += pool.map(
@@ -223,7 +223,7 @@ def _measure(path: AnyPath) -> tuple[int | None, int, str]:
 
 
 def _count(data: mmap.mmap) -> int | None:
-    """Returns the number of records of a TFRecord file; None if the lengths are not its own."""
+    """Returns the number of records in a file; None if the record lengths do not fit the file."""
     records = position = 0
     while position + 12 <= len(data):  # a record: length (8 bytes), its CRC (4), content, its CRC
         position += 16 + struct.unpack_from("<Q", data, position)[0]
@@ -234,7 +234,8 @@ def _count(data: mmap.mmap) -> int | None:
 def check_lengths(path: AnyPath) -> None:
     """Compares the lengths of the records of a local TFRecord file with the file.
 
-    TensorFlow believes a length, and may end the process for one that is larger than the memory.
+    TensorFlow trusts the length of a record, and a damaged one that exceeds the memory may end the
+    process.
 
     Raises:
       UserError: a record ends beyond the file, or there is no such file.

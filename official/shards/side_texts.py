@@ -204,13 +204,14 @@ def read_tagged(folder: str | os.PathLike, split: str, content: Manifest) -> lis
 
 
 class ComparedRow(NamedTuple):
-    """A row of a file whose rows are compared with each other, or a candidate that is no row.
+    """A row that is compared with others of its file, or a candidate that is not a row of the file.
 
     Attributes:
-      row: the number of the row in its source file; None = a candidate that the row of another file
-        names.
-      group: the number of the rows and candidates that it is compared with; None = the row cannot
-        be compared, and has no example. All others have one, numbered in their order.
+      row: the number of the row in its source file; None = a candidate without a row of its own,
+        which a row of another file names.
+      group: the number of the group of rows and candidates that are compared with each other; None
+        = the row has nothing to be compared with, and no example. Rows with a group have examples,
+        in the same order.
       best: whether the row has the label of the best one; None = unknown.
     """
 

@@ -45,7 +45,7 @@ def read_token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarr
 
 
 def load(path: AnyPath, sha256: str, advice: str) -> np.ndarray:
-    """Returns the array of a file, mapped, so that its header is compared with its size first.
+    """Returns the array of a file as a memory map, which NumPy refuses if the file is too short.
 
     Args:
       path: the file.

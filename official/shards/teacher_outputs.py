@@ -1,7 +1,8 @@
 """The outputs of teachers for the examples of a shard folder, as files.
 
 A folder has a file of float32 [examples, teachers, outputs] for each split, and `teachers.json`
-with the SHA-256 of the weights of each teacher, of each file, and of the examples that it is of.
+with the SHA-256 of the weights of each teacher and of each file, and the fingerprint of the
+examples.
 """
 
 import dataclasses
@@ -112,10 +113,10 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
 
 
 def check_teachers(folder: str | os.PathLike, record: Record, wanted: Sequence[str]) -> None:
-    """Checks that outputs are of the teachers with the checksums `wanted`; () = of any.
+    """Checks that outputs are of the teachers with the checksums `wanted`; () = of any teachers.
 
     Raises:
-      UserError: they are of others.
+      UserError: they are outputs of other teachers.
     """
     if wanted and tuple(wanted) != record.checksums:
         raise UserError(

@@ -1,7 +1,7 @@
 """BM25 (Robertson and Zaragoza, 2009) over words of letters and digits.
 
 The words are those of `official.utils.unicode_words.terms`: with their marks, and of scripts
-without blanks between words the letters and the pairs of neighbours.
+without blanks between words the letters and the pairs of neighbors.
 
 Shapes: Q queries that are scored at once, D documents, W words.
 """

@@ -27,7 +27,7 @@ def is_task(value: dict) -> bool:
 def row_of(task: dict, where: str, bad: BadRows, labelled: bool = True) -> dict | None:
     """Returns the row of a task; None if it is left out, which is counted.
 
-    Annotations that were skipped or cancelled do not count. Of the others those that are marked as
+    Annotations that were skipped or canceled do not count. Of the others those that are marked as
     ground truth come first. If several are left, they have to agree.
 
     Args:

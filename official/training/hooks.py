@@ -16,7 +16,7 @@ from official.modeling.model import make_objectives
 from official.saving import checkpoints
 from official.tasks import Description, MixtureDescription, nearest
 from official.training.train_step import Steps, TrainStep
-from official.utils.errors import UserError
+from official.utils.errors import Diverged, UserError
 from official.utils.paths import AnyPath
 
 _LOSS = "loss"
@@ -45,7 +45,7 @@ class Hook:
         return ""
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps of the hook, as values that JSON can hold."""
+        """Returns the state of the hook that a checkpoint stores, as JSON values."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -59,12 +59,13 @@ class Hook:
 class BestCheckpoint(Hook):
     """The best evaluation of a run so far.
 
-    It has the best value of a metric; of equal values the lowest loss; of equal losses too it is
-    the latest. An easy task has its best value long before the model is sure of its answers.
+    The best evaluation has the best value of a metric. Ties are broken by the lowest loss, and then
+    by the latest step, because on an easy task the metric reaches its best value long before the
+    model is sure of its answers.
 
-    If the metric is a share of rows, values that its standard error, or one row, does not tell from
-    the best one are as good, and the latest of them is kept, as by the rule of one standard error
-    of Breiman et al. (1984). Of 20 rows 0.65 and 0.55 are so.
+    If the metric is a share of rows, a value counts as equal to the best one if the difference is
+    at most one standard error, or one row (the one-standard-error rule of Breiman et al., 1984).
+    The latest of these evaluations is kept. With 20 rows, 0.65 and 0.55 count as equal.
 
     Args:
       model_dir: the model folder.
@@ -72,13 +73,15 @@ class BestCheckpoint(Hook):
       higher: whether a higher value is better.
       patience: how many evaluations without a better value end the run; 0 = no limit.
       chief: whether this worker writes `best.json`.
-      rows: the number of rows of which the metric is a share; 0 = it is none, or not known.
+      rows: the number of rows of which the metric is a share; 0 = the metric is not a share of
+        rows, or their number is unknown.
 
     Attributes:
-      rows: likewise.
+      rows: the number of rows, as given.
       record: step, metric and value of the best evaluation, as in `checkpoints.best`, and its
         loss; None before the first one.
-      top: step and value of the evaluation with the best value, which `record` may be near.
+      top: step and value of the evaluation with the best value. `record` may be a later one that
+        counts as equal.
       waited: the number of evaluations in a row without a better value or, of equal values, a lower
         loss.
     """
@@ -141,27 +144,27 @@ class BestCheckpoint(Hook):
         return f"{self.waited} evaluations without a better {self.metric} (recipe.patience)"
 
     def _compared(self, found: Mapping[str, Any]) -> int:
-        """Returns 1 if an evaluation is better than the best one, 0 if as good, or else -1."""
+        """Returns 1 if an evaluation is better than the best one, 0 if as good, -1 if worse."""
         if self.record is None or self.top is None:
             return 1
         if self.rows and found["value"] != self.record["value"]:
             apart = found["value"] - self.top["value"]
             return 1 if apart > 0 else 0 if -apart <= self._error() else -1
         loss = self.record.get("loss")
-        loss = found["loss"] if loss is None else loss  # one that is not known decides nothing
+        loss = found["loss"] if loss is None else loss  # an unknown loss decides nothing
         best = rank(self.record["value"], loss, self._higher)
         other = rank(found["value"], found["loss"], self._higher)
         order = (other > best) - (other < best)
         return order if self.record["value"] == self.top["value"] else min(order, 0)
 
     def _error(self) -> float:
-        """Returns the standard error of the best value, a share of rows, or one row if more."""
+        """Returns the standard error of the best value, or one row's share if that is larger."""
         share = self.top["value"] if self.top else 0.0
         error = math.sqrt(max(0.0, share * (1 - share)) / self.rows)
         return max(error, 1 / self.rows) + 1e-9  # shares are rounded
 
     def _near(self) -> str:
-        """Says which value `record` is not told from; empty if it is the best one."""
+        """Names the best value if `record` only counts as equal to it; otherwise empty."""
         if not self.record or not self.top or self.record["value"] == self.top["value"]:
             return ""
         best = "{value:.4g} of step {step}".format(**self.top)
@@ -206,14 +209,14 @@ class SkippedUpdates(Hook):
         """Checks the gradients of the steps that follow `step`.
 
         Raises:
-          UserError: too many updates in a row were skipped. The message says why.
+          Diverged: too many updates in a row were skipped. The message says why.
         """
         for offset, norm in enumerate(steps.gradient_norms):
             self._count = 0 if np.isfinite(norm) else self._count + 1
             if self._count < self._max:
                 continue
             last = step + offset + 1
-            raise UserError(
+            raise Diverged(
                 f"step {last}: {self._cause(steps, offset)}, for {self._count} steps in a row "
                 f"(since step {last + 1 - self._count}). No such gradient reached the weights; "
                 f"the last checkpoint in {self._model_dir} is good. Lower "
@@ -237,9 +240,9 @@ def measured_rows(metric: str, source: Measured, most: int = 0) -> int:
     """Returns the number of rows of which a metric is a share; 0 if it is none.
 
     Args:
-      metric: its name; a share of one of several tasks is none here.
+      metric: its name. A metric of one of several tasks does not count as a share here.
       source: what is evaluated.
-      most: so many rows are evaluated at most; 0 = all.
+      most: the largest number of rows that are evaluated; 0 = all.
     """
     if metric not in _SHARES or not isinstance(source, ShardDataset):
         return 0
@@ -260,8 +263,8 @@ def rank(value: float, loss: float | None, higher: bool) -> tuple[float, float]:
 def best_metric(config: Config, task: Description | MixtureDescription | None) -> tuple[str, bool]:
     """Returns the metric that picks the best checkpoint, and whether a higher value is better.
 
-    Of a loss less is better, whatever it is called: of `loss`, of each term, and of those of one
-    of several tasks (`mnli/loss`, `mnli/mnli`). Of a task's metric more is better.
+    Lower is better for every loss: `loss`, each loss term, and those of one of several tasks
+    (`mnli/loss`, `mnli/mnli`). Higher is better for the metrics of a task.
 
     Args:
       config: resolved.

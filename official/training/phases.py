@@ -43,9 +43,9 @@ class PhaseOfRun:
     next_dir: AnyPath | None
 
     def begun_by(self, first: "PhaseOfRun") -> "PhaseOfRun":
-        """Returns this phase as if it had the beginning of `first`, which needs no earlier phase.
+        """Returns this phase with the initial model of `first`, so that it needs no earlier phase.
 
-        What can be checked before the first step is checked with it.
+        All phases are checked in this form before the first step.
         """
         weights = first.config.recipe.init_weights
         recipe = dataclasses.replace(self.config.recipe, init_weights=weights)
@@ -58,10 +58,10 @@ class PhaseOfRun:
         return self.next_dir is not None and checkpoints.last_step(self.next_dir) is not None
 
     def data_offset(self, source: Data, read: collections.defaultdict[str, float]) -> int:
-        """Returns what is added to a step for the number of its batch.
+        """Returns the offset from the number of a step to the number of its batch.
 
-        Data that an earlier phase has read goes on where it ended, and other data begins at its
-        first batch. Of corpora with shares, each goes on where it ended.
+        Data that an earlier phase has read continues where that phase ended, and other data begins
+        at its first batch. Each of several corpora with shares continues where it ended.
 
         Args:
           source: the data of the phase.

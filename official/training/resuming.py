@@ -28,7 +28,7 @@ def check_data(
     data: Mapping[str, Mapping[str, str | int]],
     total_steps: int,
 ) -> None:
-    """Refuses a checkpoint of other data. It has no record of a split that was not there.
+    """Refuses a checkpoint of other data. A split that the checkpoint has no record of is accepted.
 
     Args:
       path: the folder of the checkpoint.

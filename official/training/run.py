@@ -173,7 +173,7 @@ def _check_data(
     source: Data,
     held_out: Measured | None,
 ) -> None:
-    """Refuses other data for a phase that is over. Its folder may have no checkpoint any more."""
+    """Refuses other data for a finished phase, whose folder may have no checkpoint any more."""
     if checkpoints.last_step(phase.model_dir) is None:
         return
     path = checkpoints.find(phase.model_dir, "last")
@@ -195,7 +195,7 @@ def check(
     """Checks that a config, its data and its initial weights belong together, as `train` does.
 
     Args:
-      config: as in `train`, and so are the others.
+      config: a config, or the path of its YAML file.
       data: the shards.
       model_dir: the model folder.
       validation_data: shards of held-out text, or a folder of BEIR.
@@ -343,7 +343,7 @@ def _collection(
 
 
 def _take_metrics(source: Data, held_out: Measured) -> None:
-    """Gives the task that is learned the metrics of what is evaluated, if it is another."""
+    """Gives the training task the metrics of the evaluated task, if the two differ."""
     task = source.manifest.task
     other = held_out if isinstance(held_out, Collection) else held_out.manifest.task
     if task is not None and other is not None:

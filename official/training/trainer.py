@@ -36,7 +36,7 @@ from official.training.hooks import (
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
 from official.utils import keras_private, paths
-from official.utils.errors import UserError
+from official.utils.errors import Diverged, UserError
 from official.utils.paths import AnyPath
 
 _SECONDS_IN_GRAPH = 3.0  # how long a signal waits at most, unless a single step takes longer
@@ -235,10 +235,10 @@ class Trainer:
                 )
 
     def _check_finite(self, step: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Raises UserError for a weight that is infinite or no number: no run goes on from it."""
+        """Raises Diverged for a weight that is infinite or no number: no run goes on from it."""
         if (path := named_arrays.not_finite(arrays)) is not None:
             last = f"the last checkpoint is {self._saved}" if self._saved else "nothing is saved"
-            raise UserError(
+            raise Diverged(
                 f"step {step}: {path} is not finite, so this step is not saved ({last}): take a "
                 "lower recipe.optimizer.learning_rate than "
                 f"{self.config.recipe.optimizer.learning_rate:g}"

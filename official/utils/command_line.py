@@ -89,8 +89,9 @@ def run(
 ) -> None:
     """Runs `main` as an absl app, which parses the flags, and prints a `UserError`.
 
-    The exit status is 0 after `--help`, `-h` and `--version`. It is 2 after a `UserError` or a flag
-    that is not valid, without a traceback, 130 after Ctrl-C, and 143 after SIGTERM.
+    The exit status is 0 after `--help`, `-h` and `--version`. It is 2 after a flag that is not
+    valid, and that of a `UserError` after one, both without a traceback; 130 after Ctrl-C, and 143
+    after SIGTERM.
 
     Args:
       main: the function `main` of the command's module.
@@ -125,7 +126,7 @@ def run(
                 main(argv)
                 sys.stdout.flush()
         except UserError as error:
-            fail(str(error))
+            fail(str(error), error.status)
         except ModuleNotFoundError as error:
             extra = _EXTRAS.get((error.name or "").partition(".")[0])
             if extra is None:
@@ -138,9 +139,9 @@ def run(
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 
-    def fail(message: str) -> NoReturn:
+    def fail(message: str, status: int = UserError.status) -> NoReturn:
         print(f"error: {message}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(status)
 
     app.run(guarded, flags_parser=parse)
 

@@ -20,7 +20,18 @@ class UserError(ValueError):
     except official.UserError as error:
         print(error)
     ```
+
+    Attributes:
+      status: the exit status of a command that ends with it.
     """
+
+    status = 2
+
+
+class Diverged(UserError):
+    """A training whose gradients or weights are not finite. Its command ends with status 3."""
+
+    status = 3
 
 
 def require(options: "flags.FlagValues", *names: str, mode: str | None = None) -> None:

@@ -59,7 +59,7 @@ def terms(text: str) -> list[str]:
     """Returns the words of a text by which it is found, in small letters.
 
     They are runs of letters, numbers, marks and "_". Of a run of letters that have no blanks
-    between words they are the letters and the pairs of neighbours: 北京大 → 北 京 大 北京 京大. Of
+    between words they are the letters and the pairs of neighbors: 北京大 → 北 京 大 北京 京大. Of
     Arabic and Hebrew, the points that most texts leave out are left out.
     """
     if text.isascii():

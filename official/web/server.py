@@ -53,7 +53,7 @@ def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> f
     app.config["MAX_CONTENT_LENGTH"] = max_bytes
     # Parts of forms have a limit of their own, which may be lower.
     app.config["MAX_FORM_MEMORY_SIZE"] = max_bytes
-    # A site whose name leads to this machine gets nothing.
+    # Requests under another host name (DNS rebinding) are refused.
     app.config["TRUSTED_HOSTS"] = [HOST, "localhost"]
     able = {name: [key for key in models if tab.able(models[key])] for name, tab in TABS.items()}
     shown = {name: TABS[name] for name in TABS if able[name]}

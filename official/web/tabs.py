@@ -31,7 +31,7 @@ class Field:
       kind: `text` (any number of lines), `line`, `lines` (a text on each line), `whole` or
         `decimal` (a number), or `choice`.
       value: what it contains at first.
-      choices: those of a choice.
+      choices: the values of a field of the kind `choice`.
       optional: whether the method's default is taken if the field is empty.
     """
 
@@ -46,9 +46,9 @@ class Field:
         """Returns the value that a text of the field stands for.
 
         Raises:
-          UserError: it is not a number, or there is no line.
+          UserError: the text is not a number, or there is no line.
         """
-        text = text.replace("\r\n", "\n")  # a browser ends lines so
+        text = text.replace("\r\n", "\n")  # browsers end lines with \r\n
         if self.kind == "lines":
             lines = [line for line in text.split("\n") if line.strip()]
             if not lines:
@@ -75,7 +75,7 @@ class Tab:
 
     Attributes:
       title: what the page calls it.
-      able: whether a model can do it.
+      able: whether a model can do what the tab shows.
       fields: gives the fields of the form for a model.
       apply: makes the results from a model and the values of the fields by their names.
     """
@@ -89,7 +89,7 @@ class Tab:
         """Returns the results of a form.
 
         Args:
-          model: a model that can do it.
+          model: a model for which `able` is true.
           form: the texts of fields by their names. Other fields have their first values.
 
         Raises:

@@ -208,7 +208,7 @@ def test_contextual_representations(run, tmp_path, monkeypatch):
         (weights,) = re.findall(rf"weights of the layers of {name}: \[(.*)\]", said)
         shares = [float(share) for share in weights.split(", ")]
         assert len(shares) == count + 1 and abs(sum(shares) - 1) < 0.01
-        assert len(set(shares)) > 1  # they were learnt
+        assert len(set(shares)) > 1  # they were learned
     assert said.count(", by the mix: ") == 2 * len(names["texts"])
     # The weights are random, so only the presence of an answer for each text is checked.
     assert said.count(", by logistic regression: ") == len(names["texts"])

@@ -1,4 +1,4 @@
-"""Text to text from files to predictions, by the commands; and a task that is learnt."""
+"""Text to text from files to predictions, by the commands; and a task that is learned."""
 
 import json
 

@@ -36,7 +36,7 @@ def folders(hf, tmp_path_factory):
 
 
 def model_of(size):
-    """A unigram model of DeBERTa without the mask token, learnt from the texts of a golden file."""
+    """DeBERTa's unigram model without the mask token, learned from the texts of a golden file."""
     golden = json.loads((GOLDEN / "tokenizer.json").read_text())
     texts = [row["text"] for row in golden["cased"]]
     data = io.BytesIO()

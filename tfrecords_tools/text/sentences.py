@@ -55,7 +55,7 @@ _PERHAPS = frozenset(
 )
 # Abbreviations of other languages that never end a sentence. A paragraph of English has its own.
 _ELSEWHERE = frozenset(
-    # Hindi and its neighbours, Thai, Vietnamese, Turkish, Russian and Ukrainian
+    # Hindi and its neighbors, Thai, Vietnamese, Turkish, Russian and Ukrainian
     "डॉ डा श्री श्रीमती कु पं प्रो स्व सं रु मो मि ডা ডঃ ড মো ดร ศ รศ ผศ พล นพ tp ts ths pgs gs bs "
     "ks nxb q tr doç yrd sn av bkz örn yy им ул тыс млн млрд руб проф акад см стр т.е т.к "
     # German, Dutch, Nordic languages and Finnish

@@ -1,4 +1,4 @@
-"""Causal language modelling: predicts each token from the tokens before it, or after it.
+"""Causal language modeling: predicts each token from the tokens before it, or after it.
 
 With the direction `backward` the model reads reversed text, the last separator first. The text
 x₁ … xₙ then has the probability Π p(xₜ | xₜ₊₁ … xₙ). For a row with two tokens of text:

@@ -1,4 +1,4 @@
-"""Permutation language modelling: predicts each target from the tokens before it in a random order.
+"""Permutation language modeling: predicts each target from the tokens before it in a random order.
 
 The loss is the negative sum over the targets x_z of log p(x_z | the tokens visible to z). The
 predictions come from the query stream of the encoder, which has the position of a target but not

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence language modelling: predicts the targets of a decoder from left to right.
+"""Sequence-to-sequence language modeling: predicts the targets of a decoder from left to right.
 
 The decoder reads the targets shifted by one, with a start token before the first one (Raffel et al.
 2020, section 3.1.1). For the targets `a b EOS` it reads `START a b`. If several examples share a

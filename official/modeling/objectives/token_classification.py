@@ -73,7 +73,7 @@ class Objective(heads.Reader):
         return self.as_loss(self.output_projection(dropout(states, self.config.dropout, rng)))
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """Returns the number of labelled words, as transformers' mean of a batch."""
+        """Returns the number of labeled words, as transformers' mean of a batch."""
         return self.with_penalty_weight({self.name: ops.sum(self._weights(batch))})
 
     def terms(
@@ -81,7 +81,7 @@ class Objective(heads.Reader):
     ) -> base.Terms:
         """See `base.Objective`; the loss of a CRF is minus the log-likelihood of its chains.
 
-        It is divided by the number of labelled words as well, so losses with and without a CRF
+        It is divided by the number of labeled words as well, so losses with and without a CRF
         compare.
         """
         logits = self.logits(encoded, rng)

@@ -81,7 +81,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
     learnt = text_vectors.head_of_texts(context.model)
-    # An ELMo that has learnt no vectors of texts has the output `default`.
+    # An ELMo that has learned no vectors of texts has the output `default`.
     if context.head is None and (learnt or context.config.encoder.type != "bilm"):
         by_name |= _embedding(context)
     # No ids stand for the characters of a word.

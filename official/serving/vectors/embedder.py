@@ -233,7 +233,7 @@ class Embedder:
         return {"vectors": vectors}
 
     def _head(self, layer: int | str) -> Objective | None:
-        """Returns the objective that has learnt the vectors of texts from the states of a layer."""
+        """Returns the objective that learned the vectors of texts from the states of a layer."""
         head = text_vectors.head_of_texts(self.model)
         return head if layer == self._number(self.default_layer) else None
 

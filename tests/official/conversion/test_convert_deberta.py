@@ -46,7 +46,7 @@ def of_pretraining(weights):
 
 
 def test_a_file_of_a_discriminator_alone(tmp_path):
-    """As released: parts of a masked LM are left over, and so is what the table has learnt."""
+    """As released: parts of a masked LM are left over, and so is what the table has learned."""
     folder, weights = folder_of(tmp_path / "hf", of_pretraining)
     converted = huggingface.read(folder)
     assert converted.config.objectives == (ReplacedTokensConfig(form="deberta", weight=10.0),)

@@ -150,7 +150,7 @@ def test_bfloat16_ends_within_a_percent_of_float32(tmp_path):
         training = trainer(shards, tmp_path / precision, config)
         training.train()
         losses[precision] = training.evaluator.run(ShardDataset(shards, config))["loss"]
-    assert losses["float32"] < 4.7  # ln 125 = 4.83: it has learnt something
+    assert losses["float32"] < 4.7  # ln 125 = 4.83: it has learned something
     assert losses["mixed_bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
 
 

@@ -20,7 +20,7 @@ from official.saving import checkpoints, named_arrays
 from official.training import resolve, train_step
 from official.training.stop_signal import Stopped
 from official.training.trainer import Trainer
-from official.utils.errors import UserError
+from official.utils.errors import Diverged, UserError
 from tests import small
 
 
@@ -160,7 +160,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, 
     bias = paths["masked_lm/output_bias"]
     bias.assign(np.full(bias.shape, np.nan, np.float32))
     before = {path: v.numpy() for path, v in paths.items()}
-    with pytest.raises(UserError, match=r"step 3: the loss term masked_lm is not finite, for 3 "):
+    with pytest.raises(Diverged, match=r"step 3: the loss term masked_lm is not finite, for 3 "):
         training.train()
     for path, variable in paths.items():
         np.testing.assert_array_equal(variable.numpy(), before[path], err_msg=path)
@@ -192,7 +192,7 @@ def test_weights_that_are_not_finite_are_not_saved(shards, tmp_path):
     )
     training.save(0)
     message = "step 1: .* is not finite, so .* checkpoint is .*step-00000000.*1e\\+39"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(Diverged, match=message):
         training.train()
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000000"]
 

@@ -58,3 +58,15 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2 and "the name is not UTF-8: rename the file" in done.stderr
+
+
+def test_a_diverged_run_has_its_own_exit_status():
+    """As a program of many runs needs it, which lowers the learning rate."""
+    code = (
+        "from official.utils import command_line, errors\n"
+        "def main(argv):\n    raise errors.Diverged('step 7: the loss is not finite')\n"
+        "command_line.run(main)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert done.stderr.endswith("error: step 7: the loss is not finite\n")

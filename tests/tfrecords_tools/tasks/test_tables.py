@@ -129,7 +129,7 @@ def test_questions_of_trec(tmp_path):
     )
     bad = BadRows(skip=True)
     assert [row.number for row in tables.read(path, ["text"], bad=bad)] == [0]
-    assert dict(bad.counts) == {"no labelled question": 1}
+    assert dict(bad.counts) == {"no labeled question": 1}
 
 
 def test_optional_columns(tmp_path):

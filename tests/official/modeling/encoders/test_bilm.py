@@ -107,7 +107,7 @@ def test_features_are_those_of_a_loop(activation, skip):
 
 
 def test_rows_that_continue_are_one_long_row():
-    """In rows of language modelling, each direction reads its own row in order."""
+    """In rows of language modeling, each direction reads its own row in order."""
     config = dataclasses.replace(SMALL, tokens="words")
     encoder, weights = make(config)
     rng = np.random.default_rng(2)

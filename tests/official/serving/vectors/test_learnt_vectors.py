@@ -1,4 +1,4 @@
-"""Vectors that a model has learnt to make: as in training, from the folder and from an export."""
+"""Vectors that a model has learned to make: as in training, from the folder and from an export."""
 
 import dataclasses
 import json
@@ -63,7 +63,7 @@ def test_vectors_are_those_of_the_training(options, size, tmp_path):
     signatures = table.make(parts, kind, default)[1]
     found = signatures["embed"](tf.constant(TEXTS))["vectors"]
     np.testing.assert_allclose(found, expected, **CLOSE)
-    # Another pooling has no projection that was learnt for it; neither has another layer.
+    # Another pooling has no projection that was learned for it; neither has another layer.
     assert loaded.encode(TEXTS, pooling="max").shape == (4, 12)
     poolings = len(SentenceEmbeddingConfig(**options).poolings)
     assert loaded.encode(TEXTS, layer=0).shape == (4, 12 * poolings)

@@ -135,7 +135,7 @@ def test_threads(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", litert.PRECISIONS)
 def test_an_export_has_pooling_projection_and_norm_inside(tmp_path, texts, precision):
-    """Ids in, and out the vectors that were learnt."""
+    """Ids in, and out the vectors that were learned."""
     write_learnt(tmp_path / "model", pooling="mean,last", projection=Projection(size=5))
     model = official.load(tmp_path / "model")
     wanted = model.encode(texts)
