@@ -17,6 +17,7 @@ Shapes: R rows of a batch, G groups, S shards, T steps of a folder.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -73,12 +74,13 @@ class RowGroups:
 
         def read_epoch(epoch):
             skipped = tf.where(epoch == first_epoch, tf.constant(offset, tf.int64), 0)
-            rows, before = None, 0
+            parts: list[tf.data.Dataset] = []
+            before = 0
             for number, steps in enumerate(self._steps):
                 begin = tf.clip_by_value(skipped - before, 0, steps)
-                part = self._folder(number, epoch, begin, slice(first, first + count))
-                rows = part if rows is None else rows.concatenate(part)
+                parts.append(self._folder(number, epoch, begin, slice(first, first + count)))
                 before += steps
+            rows = functools.reduce(tf.data.Dataset.concatenate, parts)
             return rows.map(lambda rows: {"epoch": tf.fill(tf.shape(rows["index"]), epoch), **rows})
 
         epochs = tf.data.Dataset.counter(tf.constant(first_epoch, tf.int64))

@@ -21,7 +21,7 @@ from official.config.parts import EncoderConfig
 from official.config.sentence_embedding import SentenceEmbeddingConfig, check_poolings
 from official.modeling.layers import pooling
 from official.modeling.model import Model
-from official.modeling.objectives import sentence_embedding
+from official.modeling.objectives import heads, sentence_embedding
 from official.modeling.objectives.base import Objective
 from official.utils import json_files, paths, strict
 from official.utils.errors import UserError
@@ -185,7 +185,7 @@ def pooled(
     settings: EmbeddingSettings,
     counted: tf.Tensor | None = None,
     pooler: tf.Tensor | None = None,
-    head: Objective | None = None,
+    head: sentence_embedding.Objective | None = None,
 ) -> tf.Tensor:
     """Returns a vector for each row, as the settings have it.
 
@@ -223,7 +223,7 @@ def size(encoder: EncoderConfig, settings: EmbeddingSettings, head: Objective | 
     return settings.size or whole
 
 
-def head_of_texts(model: Model) -> Objective | None:
+def head_of_texts(model: Model) -> sentence_embedding.Objective | None:
     """Returns the objective of a model that has learned the vectors of texts; None without one."""
     heads = (o for o in model.objectives if isinstance(o, sentence_embedding.Objective))
     return next(heads, None)
@@ -236,8 +236,8 @@ def has_mix(head: Objective | None) -> bool:
 
 def head_of(model: Model) -> Objective | None:
     """Returns the only head of a model that reads a mix of layers; None without one."""
-    heads = [objective for objective in model.objectives if has_mix(objective)]
-    return heads[0] if len(heads) == 1 else None
+    mixing = [objective for objective in model.objectives if has_mix(objective)]
+    return mixing[0] if len(mixing) == 1 else None
 
 
 def mixed(encoded: dict[str, tf.Tensor], head: Objective | None) -> tf.Tensor:
@@ -248,7 +248,7 @@ def mixed(encoded: dict[str, tf.Tensor], head: Objective | None) -> tf.Tensor:
       head: the head whose mix is read; None or a head without one = the mean of all layers, the
         vector of characters among them.
     """
-    if head is not None and has_mix(head):
+    if isinstance(head, heads.Reader) and head.mix is not None:
         return tf.cast(head.read_mix(encoded)["sequence_output"], tf.float32)
     states = [tf.cast(layer, tf.float32) for layer in encoded["hidden_states"]]
     return tf.add_n(states) / len(states)

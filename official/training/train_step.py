@@ -337,6 +337,7 @@ class TrainStep:
 
     def _vectors_of(self, batch, step, number):
         """Returns the vectors of a part of a batch, as parts are joined."""
+        assert self._cached is not None
         return (), [self._cached.vectors(*self._encoded(self.stages[0], batch, step, number))]
 
     def _gradients(self, stage: Stage, batch, scales, step, number):

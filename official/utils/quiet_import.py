@@ -63,7 +63,7 @@ class _Finder(importlib.abc.MetaPathFinder):
                 with _held_stderr(), _hidden(hidden), _collector_paused():
                     execute(module)
 
-            spec.loader.exec_module = quietly
+            spec.loader.exec_module = quietly  # type: ignore[method-assign]
         return spec
 
 

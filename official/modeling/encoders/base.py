@@ -66,6 +66,12 @@ class Encoder(Layer):
     recompute = False
     depths: Sequence[int] = ()
     of_schemes: Sequence[str] = ()
+    # What an encoder has of these depends on its class and its config.
+    embeddings: Any
+    blocks: Any
+    token_table: Any
+    pooler: Any
+    decoder: Any
 
     def __init__(self, config, *, name, dtype=None):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""

@@ -63,6 +63,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
         super().__init__(config, name=name, dtype=dtype)
         draws, dtype = Draws.of_name(seed, name), self.dtype_policy
         self.reads_characters = config.tokens == "characters"
+        self.words: CharacterCNN | Table
         if self.reads_characters:
             self.words = CharacterCNN(config, rng=draws, name="words", dtype=dtype)
         else:

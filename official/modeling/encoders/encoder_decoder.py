@@ -77,7 +77,8 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
     def by_depth(self):
         """See `base.Encoder`. The last layers of both stacks are at one depth."""
         stacks = [stack for stack in (self.encoder, self.decoder) if stack is not None]
-        layers = [[] for _ in range(max(len(stack.blocks) for stack in stacks))]
+        depth = max(len(stack.blocks) for stack in stacks)
+        layers: list[list[Any]] = [[] for _ in range(depth)]
         for stack in stacks:
             for layer, block in zip(reversed(layers), reversed(stack.blocks), strict=False):
                 layer.append(block)

@@ -53,12 +53,13 @@ class Layer(keras.Layer):
             part of another one.
     """
 
-    seeds = None
+    seeds: Any = None
+    _recorded: "_Recorded"
 
     def __init_subclass__(cls, saved_as=None, **options):
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = _recording(cls.__init__)
+            cls.__init__ = _recording(cls.__init__)  # type: ignore[method-assign]
         if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
             keras.saving.register_keras_serializable(PACKAGE, saved_as or cls.__name__)(cls)
 
@@ -122,7 +123,7 @@ def _recording(init):
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         _, *named = bound.arguments.items()
-        arguments = {}
+        arguments: dict[str, Any] = {}
         for name, value in named:
             options = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
             arguments |= value if options else {name: value}
@@ -134,7 +135,7 @@ def _recording(init):
             self.seeds = keras.random.SeedGenerator(arguments.get("seed"))
         self.supports_masking = True
 
-    wrapped.__signature__ = signature  # which Keras reads
+    wrapped.__signature__ = signature  # type: ignore[attr-defined]  # which Keras reads
     return wrapped
 
 

@@ -94,8 +94,10 @@ class Convolution(Layer):
         super().__init__(name=name, dtype=dtype)
         self.shape = (width, size, number)
         self.activation = _ACTIVATIONS[activation]
-        law = ("normal", (width * size) ** -0.5) if activation == "tanh" else ("uniform", 0.05)
-        self.initializer = RandomWeights(*law, rng)
+        if activation == "tanh":
+            self.initializer = RandomWeights("normal", (width * size) ** -0.5, rng)
+        else:
+            self.initializer = RandomWeights("uniform", 0.05, rng)
 
     def build(self, input_shape=None):
         """Creates the variables."""

@@ -121,7 +121,7 @@ def with_gradient(function):
         if not context().gradients:
             return function(*[ops.convert_to_tensor(tensor) for tensor in tensors], **constants)[0]
 
-        shapes = []
+        shapes: list[tuple[int | None, ...]] = []
 
         @ops.custom_gradient
         def differentiable(*tensors):

@@ -52,6 +52,8 @@ class Objective(keras.Layer):
     # What turns `matched_outputs` into probabilities: "softmax" over the last axis, "sigmoid", or
     # None = nothing does.
     link: str | None = None
+    # The norm of `hidden`; other heads have a norm at another place, or none.
+    norm: Any
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         """Describes the head; `build()` creates its variables.

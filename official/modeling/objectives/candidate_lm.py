@@ -55,10 +55,10 @@ class Objective(ranking.Ranker, masked_lm.MaskedLM):
         """See `base.Objective`; a row is a candidate, not a token."""
         return base.Objective.matched_weights(self, batch, positions)
 
-    def losses(self, scores: Tensor) -> Tensor:
+    def pair_losses(self, scores: Tensor) -> Tensor:
         """See `ranking.Ranker`."""
         if self.config.loss != "margin":
-            return super().losses(scores)
+            return super().pair_losses(scores)
         right, others = scores[:, :1], scores[:, 1:]
         margins = ops.mean(ops.relu(others - right + self.config.margin), axis=1)
         return self.config.margin_weight * margins - right[:, 0]

@@ -87,6 +87,7 @@ class MaskedLM(base.LanguageModel):
 
     def _vectors_of(self, batch: Batch, positions: Tensor) -> Tensor:
         """Returns the rows of the position table for positions [B, P] in the rows: [B, P, D]."""
+        assert self.position_table is not None
         if "positions" in batch:  # Those in texts that share a row begin with 0.
             positions = ops.take_along_axis(batch["positions"], positions, axis=1)
         return self.position_table(positions)

@@ -49,7 +49,7 @@ class Ranker(base.Objective):
         """Returns the scores of all documents, in the dtype of losses: [N]."""
         raise NotImplementedError
 
-    def losses(self, scores: Tensor) -> Tensor:
+    def pair_losses(self, scores: Tensor) -> Tensor:
         """Returns the loss of each example, whose first document is the relevant one: [B].
 
         Args:
@@ -79,7 +79,7 @@ class Ranker(base.Objective):
         margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
         hits = ops.mean(self.as_loss(margins > 0) + self.as_loss(margins >= 0), axis=1) / 2
         return base.Terms(
-            losses={self.name: ops.sum(self.losses(scores) * weights)},
+            losses={self.name: ops.sum(self.pair_losses(scores) * weights)},
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
 

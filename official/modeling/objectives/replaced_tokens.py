@@ -34,7 +34,12 @@ class Generator(base.Objective):
 
     The paths of variables begin with `generator/encoder/` and `generator/masked_lm/`, and continue
     as in an encoder and a masked LM. Shared variables have only the paths of the encoder.
+
+    Attributes:
+        generator: the second encoder, or the encoder, since `attach`.
     """
+
+    generator: Encoder
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -49,7 +54,7 @@ class Generator(base.Objective):
             seed=self.seed,
             dtype=self.dtype_policy,
         )
-        self.generator = self.baseline = None
+        self.baseline = None
         if config.baseline:
             self.baseline = Linear(
                 self.network.hidden_size,

@@ -235,6 +235,7 @@ class Objective(heads.Reader):
         if self.config.loss == "margin_mse":
             margins = ops.sum(x[:, 0] * (x[:, 1] - x[:, 2]), axis=-1)  # [B]
             return ops.square(margins - self.as_loss(batch["score"])), None
+        assert self.classifier is not None
         one, other = ops.unstack(x, 2, axis=1)
         joined = ops.concatenate([one, other, ops.abs(one - other)], axis=-1)  # [B, 3 V]
         logits = self.as_loss(self.classifier(joined))

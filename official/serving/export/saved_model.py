@@ -199,11 +199,11 @@ def restore(
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
     learnt = head or text_vectors.head_of_texts(model)  # a projection is stored, too
-    layers = [layer for layer in (model.encoder, learnt) if layer]
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     encoder, masked_lm = mask_filler.masked_head(model) or (None, None)
     fills = tokenizer.mask_id is not None and encoder is model.encoder
-    weights = Weights([*layers, masked_lm] if fills else layers, precision)
+    stored = (model.encoder, learnt, masked_lm if fills else None)
+    weights = Weights([layer for layer in stored if layer is not None], precision)
     context = ServingContext(
         config, tokenizer, model, max_length, about, embedding=embedding, weights=weights,
         head=head, settings=generation, groups=groups,

@@ -18,6 +18,7 @@ TOKENS = "fill_mask_tokens"
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a context with a `filler`."""
     filler, tokenizer = context.filler, context.tokenizer
+    assert filler is not None
 
     def at_masks(batch):
         """Returns the tokens and probabilities at each position, [B, T, K]; 0 without a mask."""

@@ -19,7 +19,7 @@ Shapes: B batch, T tokens of the longest row, C classes.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -62,8 +62,8 @@ class ServingContext(ServedModel):
     groups: bool = True
 
     @property
-    def task_head(self) -> Objective:
-        """The objective that is served; `signatures` of tasks read it.
+    def task_head(self) -> Any:
+        """The objective that is served, of the class of its task; `signatures` of tasks read it.
 
         Raises:
           ValueError: the encoder alone is served.
@@ -252,6 +252,7 @@ def garden_signatures(
         return of_batch(batch_of_ids(context, tokens, mask, types))
 
     def serve_text_examples(examples):
+        assert of_texts is not None
         names = ("text", "text_b") if context.task.get("pair") else ("text",)
         one = tf.io.FixedLenFeature([], tf.string)
         parsed = tf.io.parse_example(examples, dict.fromkeys(names, one))

@@ -31,6 +31,7 @@ P projection, L layers.
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -140,7 +141,7 @@ def _head(
     context: inputs.ServingContext,
 ) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
     """Returns a function that scores a batch, and one that makes outputs from the scores."""
-    head = context.head
+    head: Any = context.head
     if head is None:
         return lambda batch: {
             name: tf.cast(value, accurate(value.dtype.name))

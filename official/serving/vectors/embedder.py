@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from official.config.encoders import BilmConfig
 from official.modeling.layers import kernels, pooling
-from official.modeling.objectives.base import Objective
+from official.modeling.objectives.sentence_embedding import Objective
 from official.saving import named_arrays, served_model, text_vectors
 from official.saving.served_model import ServedModel
 from official.saving.text_vectors import EmbeddingSettings

@@ -101,7 +101,9 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     def updates(self, index: int) -> tf.Tensor:
         """Returns the number of updates that a variable has seen, without the one in progress."""
-        count = self._updates.get(self._heads[index], self.iterations).value
+        head = self._heads[index]
+        counter = self._updates[head] if head in self._updates else self.iterations
+        count = counter.value
         return count - self._first_steps[index] if self._first_steps[index] else count
 
     def takes_rows(self, grad: tf.Tensor | tf.IndexedSlices, variable: keras.Variable) -> bool:
@@ -216,14 +218,14 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     def _update_one(self, variable, grad, learning_rate, scale, index):
         """Updates one variable on its device."""
-        values, *rows = grad if isinstance(grad, tuple) else (grad,)
+        values, rows = grad if isinstance(grad, tuple) else (grad, None)
         if scale is not None:
             scale = tf.cast(scale, values.dtype)
         # The rate, not the gradient, which Adam and LAMB divide by its own size.
         rate = tf.cast(learning_rate, variable.dtype) * self._rate_factors[index]
-        if rows:
+        if rows is not None:
             values = values if scale is None else values * scale
-            self.update_rows(values, *rows, variable, rate, index)
+            self.update_rows(values, rows, variable, rate, index)
         else:
             self.update_scaled(values, scale, variable, rate, index)
 

@@ -108,10 +108,10 @@ def test_scores_are_those_of_masked_lm_and_losses_those_of_a_loop(settings):
 def test_losses_are_the_worked_numbers(settings, expected):
     layer = model_of(CandidateLMConfig(**settings)).objectives[0]
     scores = tf.constant([[-2, -2.5], [-3, -2.9]], tf.float64)
-    np.testing.assert_allclose(layer.losses(scores), expected, rtol=1e-9)
+    np.testing.assert_allclose(layer.pair_losses(scores), expected, rtol=1e-9)
     if settings.get("margin") == 0.4:  # the mean over several others
         several = tf.constant([[-2, -2.5, -2.2], [-3, -2.9, -9]], tf.float64)
-        np.testing.assert_allclose(layer.losses(several), [2 + 5 * 0.2 / 2, 3 + 5 * 0.5 / 2])
+        np.testing.assert_allclose(layer.pair_losses(several), [2 + 5 * 0.2 / 2, 3 + 5 * 0.5 / 2])
 
 
 def test_what_it_does_not_fit():

@@ -84,6 +84,12 @@ def test_cross_encoder_scores_the_pooled_output():
 
 
 @pytest.mark.parametrize("config", [RankingConfig, KernelRankingConfig])
+def test_the_losses_that_keras_collects_of_a_layer_are_a_list(config):
+    _, objective = make(config)
+    assert objective.losses == []
+
+
+@pytest.mark.parametrize("config", [RankingConfig, KernelRankingConfig])
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise", "softmax"])
 def test_losses_are_those_of_a_loop(config, loss):
     model, objective = make(config, loss=loss, margin=0.7)
