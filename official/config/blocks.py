@@ -16,6 +16,8 @@ from official.utils.strict import at_least
 class Part:
     """A frozen dataclass that describes a layer, and that Keras' files of the layer have."""
 
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Norm(Part):

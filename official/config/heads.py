@@ -81,12 +81,14 @@ class ReaderConfig(ObjectiveConfig):
       transform: whether the head reads them, or the vector that it pools, through a hidden layer
         such as that of masked LM: a linear layer, the activation of the encoder and a norm
         (ModernBERT). With `--init` it starts from that of the other model's masked LM, if any.
+      dropout: the dropout rate of what the BiLSTM reads, and of what the head does.
       weight: factor of this loss in the sum.
     """
 
     mix: Mix | None = omitted()
     bilstm: int | None = omitted()
     transform: bool = omitted(False)
+    dropout: float = 0.1
     weight: float = 1.0
 
     def __post_init__(self):
@@ -117,7 +119,6 @@ class PooledConfig(ReaderConfig):
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
-    dropout: float = 0.1
     pooling: str = "pooled"
     activation: str | None = omitted()
     task: str = ""
@@ -420,7 +421,6 @@ class SpanAnswerConfig(ReaderConfig):
     end_beam: int = 5
     null_threshold: float = 0.0
     answerable_weight: float = 0.5
-    dropout: float = 0.1
 
     def __post_init__(self):
         super().__post_init__()
@@ -454,7 +454,6 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
 
     crf: bool = False
     bilstm: int | None = None
-    dropout: float = 0.1
     output_mix: Mix | None = omitted()
 
     def __post_init__(self):

@@ -57,6 +57,7 @@ class EncoderConfig(Part):
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
       causal: whether a position attends to no later one.
       adapter_size: the bottleneck of the adapters of each layer; None = there are none.
+      activation: that of hidden layers in heads.
       norm_epsilon: what norms add to the variance.
       norm_type: the norm of hidden layers in heads: `layer` or `rms`.
       norm_bias: whether a layer norm there has an offset.
@@ -73,10 +74,11 @@ class EncoderConfig(Part):
     pooled_position: str
     initializer: str
     initializer_range: float
-    norm_epsilon: float
     memory_length: int = 0
     reuse_length: int = 0
     adapter_size: int | None = None
+    activation: str
+    norm_epsilon: float
     norm_type: str = "layer"
     norm_bias: bool = True
     hidden_bias: ClassVar[bool] = True

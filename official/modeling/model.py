@@ -8,7 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from official.config.parts import ResolvedConfig
 from official.config.registry import layer_of, module_of
+from official.config.trainable import LoRA
 from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers import low_rank
 from official.modeling.layers.base import parts
@@ -24,7 +26,14 @@ class Model(keras.Layer):
     """
 
     def __init__(
-        self, config, *, dtype=None, head_dtype=None, lora=None, finished=False, name="model"
+        self,
+        config: ResolvedConfig,
+        *,
+        dtype: DType | None = None,
+        head_dtype: DType | None = None,
+        lora: LoRA | None = None,
+        finished: bool = False,
+        name: str = "model",
     ):
         """Makes the encoder and the objectives of `config`.
 

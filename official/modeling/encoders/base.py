@@ -9,10 +9,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from official.config.parts import EncoderConfig
 from official.modeling import masks
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import flat_positions, take_positions
-from official.modeling.types import Size, Tensor
+from official.modeling.types import DType, Size, Tensor
 from official.utils import keras_private
 
 
@@ -66,14 +67,15 @@ class Encoder(Layer):
     recompute = False
     depths: Sequence[int] = ()
     of_schemes: Sequence[str] = ()
-    # What an encoder has of these depends on its class and its config.
+    # Each class has a config of its own, which says what there is of the layers.
+    config: Any
     embeddings: Any
     blocks: Any
     token_table: Any
     pooler: Any
     decoder: Any
 
-    def __init__(self, config, *, name, dtype=None):
+    def __init__(self, config: EncoderConfig, *, name: str, dtype: DType | None = None):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
         super().__init__(name=name, dtype=dtype)
         self.config = config

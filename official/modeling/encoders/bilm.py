@@ -7,13 +7,14 @@ from typing import Any
 
 from keras import ops
 
+from official.config.encoders import BilmConfig
 from official.modeling.encoders import base
 from official.modeling.layers.character_cnn import CharacterCNN
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.kernels import accurate, dropout, take_positions
 from official.modeling.layers.lstm import ProjectedLSTM
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.types import Tensor
+from official.modeling.types import DType, Tensor
 from official.utils.errors import UserError
 
 DIRECTIONS = ("forward", "backward")
@@ -43,6 +44,8 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
         `memory` and `memory_mask`, the state after the last word, with `memory`.
     """
 
+    config: BilmConfig
+
     batch_fields = (
         "character_ids",
         "backward_character_ids",
@@ -51,7 +54,14 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
         "memory_mask",
     )
 
-    def __init__(self, config, *, seed=0, name="encoder", dtype=None):
+    def __init__(
+        self,
+        config: BilmConfig,
+        *,
+        seed: int = 0,
+        name: str = "encoder",
+        dtype: DType | None = None,
+    ):
         """Describes an encoder; `build()` creates its variables.
 
         Args:

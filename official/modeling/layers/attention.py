@@ -219,8 +219,8 @@ class Attention(_Heads):
             scheme.scores(self, query, key, tensors, query_positions, rng)
             for scheme, tensors in prepared
         ]
-        scores = [each for each in scores if each is not None]
-        bias = sum(scores[1:], scores[0]) if scores else None
+        added = [each for each in scores if each is not None]
+        bias = sum(added[1:], added[0]) if added else None
         if cache is not None:
             old_key, old_value = cache
             key, value = write_slots(old_key, key, slot), write_slots(old_value, value, slot)

@@ -7,11 +7,12 @@ of a word's vector.
 import keras
 from keras import ops
 
+from official.config.encoders import BilmConfig
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import take_rows
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import RandomWeights
-from official.modeling.types import Tensor
+from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.types import DType, Tensor
 
 NUM_CHARACTERS = 261  # The ids are 1 to 261, and 0 = there is no word.
 _ACTIVATIONS = {"relu": ops.relu, "tanh": ops.tanh}
@@ -23,7 +24,11 @@ class CharacterCNN(Layer):
     The variable `table` [261, E] has the vectors of the characters.
     """
 
-    def __init__(self, config, *, rng, name=None, dtype=None):
+    config: BilmConfig
+
+    def __init__(
+        self, config: BilmConfig, *, rng: Draws, name: str | None = None, dtype: DType | None = None
+    ):
         """Describes the layer.
 
         Args:
@@ -90,7 +95,17 @@ class Convolution(Layer):
     count as all others do.
     """
 
-    def __init__(self, size, width, number, *, activation, rng, name=None, dtype=None):
+    def __init__(
+        self,
+        size: int,
+        width: int,
+        number: int,
+        *,
+        activation: str,
+        rng: Draws,
+        name: str | None = None,
+        dtype: DType | None = None,
+    ):
         super().__init__(name=name, dtype=dtype)
         self.shape = (width, size, number)
         self.activation = _ACTIVATIONS[activation]
@@ -117,7 +132,9 @@ class Highway(Layer):
     names the gate `carry`, and it is the share of what is transformed.)
     """
 
-    def __init__(self, size, *, rng, name=None, dtype=None):
+    def __init__(
+        self, size: int, *, rng: Draws, name: str | None = None, dtype: DType | None = None
+    ):
         super().__init__(name=name, dtype=dtype)
         normal = RandomWeights("normal", size**-0.5, rng)
         bias = keras.initializers.Constant(-2.0)

@@ -11,7 +11,7 @@ from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws
-from official.modeling.types import Tensor
+from official.modeling.types import DType, Initializer, Tensor
 
 
 class TokenConvolution(Layer):
@@ -23,15 +23,15 @@ class TokenConvolution(Layer):
 
     def __init__(
         self,
-        size,
-        kernel_size,
+        size: int,
+        kernel_size: int,
         *,
-        activation,
-        dropout,
-        epsilon,
-        initializer,
-        name=None,
-        dtype=None,
+        activation: str,
+        dropout: float,
+        epsilon: float,
+        initializer: Initializer,
+        name: str | None = None,
+        dtype: DType | None = None,
     ):
         """Describes the layer.
 

@@ -23,7 +23,7 @@ from official.modeling.layers.kernels import (
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import make_norm
 from official.modeling.layers.random import Draws
-from official.modeling.types import Size, Tensor
+from official.modeling.types import DType, Initializer, Size, Tensor
 
 
 class Table(Layer):
@@ -37,7 +37,15 @@ class Table(Layer):
 
     base = None
 
-    def __init__(self, num_rows, size, *, initializer, name=None, dtype=None):
+    def __init__(
+        self,
+        num_rows: int,
+        size: int,
+        *,
+        initializer: Initializer,
+        name: str | None = None,
+        dtype: DType | None = None,
+    ):
         super().__init__(name=name, dtype=dtype)
         self.num_rows = num_rows
         self.size = size
@@ -214,7 +222,16 @@ class Embeddings(Layer):
 class StreamEmbeddings(Layer):
     """The token table, and `query_start` [D], the first state of every row of a query stream."""
 
-    def __init__(self, vocab_size, size, *, query_stream, initializer, name=None, dtype=None):
+    def __init__(
+        self,
+        vocab_size: int,
+        size: int,
+        *,
+        query_stream: bool,
+        initializer: Initializer,
+        name: str | None = None,
+        dtype: DType | None = None,
+    ):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.query_stream = query_stream

@@ -13,7 +13,7 @@ from keras import ops
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate
-from official.modeling.types import Tensor
+from official.modeling.types import DType, Tensor
 from official.utils.errors import UserError
 
 _EPSILON = 1e-12  # added to variances, as in the release of ELMo
@@ -30,7 +30,9 @@ class LayerMix(Layer):
     * 'none' = no norm.
     """
 
-    def __init__(self, count, *, norm="none", name="mix", dtype=None):
+    def __init__(
+        self, count: int, *, norm: str = "none", name: str = "mix", dtype: DType | None = None
+    ):
         """Describes a mix; `build()` creates its variables.
 
         Args:

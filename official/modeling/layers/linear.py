@@ -18,7 +18,7 @@ from official.modeling.layers.kernels import (
     transposed_times,
     with_gradient,
 )
-from official.modeling.types import Tensor
+from official.modeling.types import DType, Initializer, Tensor
 
 
 def linear(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -79,16 +79,16 @@ class Linear(Layer):
 
     def __init__(
         self,
-        input_size,
-        output_size,
+        input_size: int,
+        output_size: int,
         *,
-        initializer,
-        name=None,
-        use_bias=True,
-        bias_initializer="zeros",
-        column_blocks=1,
-        bias_blocks=None,
-        dtype=None,
+        initializer: Initializer,
+        name: str | None = None,
+        use_bias: bool = True,
+        bias_initializer: Initializer = "zeros",
+        column_blocks: int = 1,
+        bias_blocks: Sequence[int] | None = None,
+        dtype: DType | None = None,
     ):
         """Describes the layer.
 
@@ -111,7 +111,7 @@ class Linear(Layer):
         self.bias_initializer = bias_initializer
         self.column_blocks = column_blocks
         self.bias_blocks = None if bias_blocks is None else tuple(bias_blocks)
-        self._bias = None
+        self._bias: Any = None
 
     def build(self, input_shape=None):
         """Creates the variables."""

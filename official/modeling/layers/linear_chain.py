@@ -18,7 +18,7 @@ from official.modeling.types import DType, Tensor
 class LinearChain(Layer):
     """The variables `transitions` [C, C] (from, to), `first` [C] and `last` [C], zeros at first."""
 
-    def __init__(self, num_tags, *, name="crf", dtype=None):
+    def __init__(self, num_tags: int, *, name: str = "crf", dtype: DType | None = None):
         """Describes a chain of tags from 0 to `num_tags` - 1."""
         super().__init__(name=name, dtype=dtype)
         self.num_tags = num_tags

@@ -18,7 +18,7 @@ from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, RelativeBlock
 from official.modeling.layers.linear import Linear, block_names
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.types import Tensor
+from official.modeling.types import DType, Initializer, Tensor
 from official.utils import keras_private
 from official.utils.errors import UserError
 
@@ -30,7 +30,15 @@ class LowRank(Layer):
     """The update of a kernel, or of one of its column blocks: `a` [I, r] and `b` [r, O]."""
 
     def __init__(
-        self, input_size, output_size, rank, *, factor, initializer, name=None, dtype=None
+        self,
+        input_size: int,
+        output_size: int,
+        rank: int,
+        *,
+        factor: float,
+        initializer: Initializer,
+        name: str | None = None,
+        dtype: DType | None = None,
     ):
         """Describes the update.
 

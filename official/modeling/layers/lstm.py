@@ -26,8 +26,8 @@ from official.modeling.layers.kernels import (
     with_gradient,
 )
 from official.modeling.layers.linear import linear
-from official.modeling.layers.random import RandomWeights
-from official.modeling.types import Tensor
+from official.modeling.layers.random import Draws, RandomWeights
+from official.modeling.types import DType, Initializer, Tensor
 from official.utils import keras_private
 
 
@@ -47,15 +47,15 @@ class ProjectedLSTM(Layer):
 
     def __init__(
         self,
-        input_size,
-        cell_size,
-        projection_size,
+        input_size: int,
+        cell_size: int,
+        projection_size: int | None,
         *,
-        cell_clip,
-        projection_clip,
-        initializer,
-        name=None,
-        dtype=None,
+        cell_clip: float,
+        projection_clip: float,
+        initializer: Initializer,
+        name: str | None = None,
+        dtype: DType | None = None,
     ):
         super().__init__(name=name, dtype=dtype)
         self.input_size = input_size
@@ -250,7 +250,15 @@ class BiLSTM(Layer):
         dtype: Keras dtype policy; None = the global one.
     """
 
-    def __init__(self, input_size, cell_size, *, seed, name="bilstm", dtype=None):
+    def __init__(
+        self,
+        input_size: int,
+        cell_size: int,
+        *,
+        seed: Draws,
+        name: str = "bilstm",
+        dtype: DType | None = None,
+    ):
         super().__init__(name=name, dtype=dtype)
         glorot = RandomWeights("glorot", None, seed)
         self.directions = [

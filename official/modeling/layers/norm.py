@@ -18,7 +18,15 @@ class LayerNorm(Layer):
     float32 or float64. The output has the compute dtype of the layer.
     """
 
-    def __init__(self, size, *, epsilon, use_offset=True, name=None, dtype=None):
+    def __init__(
+        self,
+        size: int,
+        *,
+        epsilon: float,
+        use_offset: bool = True,
+        name: str | None = None,
+        dtype: DType | None = None,
+    ):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.epsilon = epsilon
@@ -93,7 +101,9 @@ class RMSNorm(Layer):
     layer.
     """
 
-    def __init__(self, size, *, epsilon, name=None, dtype=None):
+    def __init__(
+        self, size: int, *, epsilon: float, name: str | None = None, dtype: DType | None = None
+    ):
         super().__init__(name=name, dtype=dtype)
         self.size = size
         self.epsilon = epsilon

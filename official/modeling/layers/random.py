@@ -18,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from official.modeling.layers.kernels import one_pass
-from official.modeling.types import DType, Tensor
+from official.modeling.types import DType, Initializer, Tensor
 
 PACKAGE = "encoder_garden"  # of the names of layers and initializers in models that Keras saves
 _GOLDEN = 0x9E3779B1 - 2**32  # 2^32 / golden ratio, odd
@@ -33,7 +33,7 @@ class Draws(keras.random.SeedGenerator):
     `seed` of `keras.random` functions, which draw initial weights.
     """
 
-    def __init__(self, pair, first=0, examples=None):
+    def __init__(self, pair: Tensor, first: Tensor = 0, examples: Tensor | None = None):
         """Makes the draws of a pair.
 
         Args:
@@ -177,7 +177,7 @@ INITIALIZERS = {
 class RandomWeights(keras.initializers.Initializer):
     """An initializer; each of its calls is another draw of `rng`."""
 
-    def __init__(self, law, scale, rng):
+    def __init__(self, law: str, scale: float | None, rng: Draws):
         """Describes the weights.
 
         Args:
@@ -224,7 +224,7 @@ class Initializers:
 class Scaled(keras.initializers.Initializer):
     """Another initializer, whose columns are multiplied by factors."""
 
-    def __init__(self, initializer, factors):
+    def __init__(self, initializer: Initializer, factors):
         """Describes the weights.
 
         Args:

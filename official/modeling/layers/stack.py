@@ -76,7 +76,8 @@ class Stack(Layer):
         Returns:
             L pairs of [B, N, C, H].
         """
-        return tuple(block.cross_attention.keys_and_values(encoded) for block in self.blocks)
+        layers = [block.cross_attention for block in self.blocks]
+        return tuple(layer.keys_and_values(encoded) for layer in layers if layer is not None)
 
     def call(
         self,

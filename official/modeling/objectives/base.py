@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.kernels import accurate, cross_entropy, take_positions
@@ -16,7 +17,7 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import make_norm
 from official.modeling.layers.pooling import pooled
 from official.modeling.layers.random import Draws, RandomWeights
-from official.modeling.types import Batch, Encoded, Size, Tensor
+from official.modeling.types import Batch, DType, Encoded, Size, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +53,20 @@ class Objective(keras.Layer):
     # What turns `matched_outputs` into probabilities: "softmax" over the last axis, "sigmoid", or
     # None = nothing does.
     link: str | None = None
+    # Of the class that the objective reads.
+    config: Any
     # The norm of `hidden`; other heads have a norm at another place, or none.
     norm: Any
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+    def __init__(
+        self,
+        config: ObjectiveConfig,
+        encoder_config: EncoderConfig,
+        *,
+        name: str | None = None,
+        seed: int = 0,
+        dtype: DType | None = None,
+    ):
         """Describes the head; `build()` creates its variables.
 
         Args:

@@ -16,6 +16,8 @@ from typing import Any
 
 from keras import ops
 
+from official.config.encoders import BilmConfig
+from official.config.objectives import BidirectionalLMConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.embeddings import products
 from official.modeling.layers.kernels import cross_entropy
@@ -32,8 +34,18 @@ _DTYPE = "float32"  # of draws
 class Objective(base.Objective):
     """Predicts the next word of both directions."""
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: BidirectionalLMConfig
+    encoder_config: BilmConfig
+
+    def __init__(
+        self,
+        config: BidirectionalLMConfig,
+        encoder_config: BilmConfig,
+        *,
+        seed: int = 0,
+        **options: Any,
+    ):
+        super().__init__(config, encoder_config, seed=seed, **options)
         draws = Draws.of_name(seed, self.name)
         self._normal = RandomWeights("normal", encoder_config.projection_size**-0.5, draws)
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from keras import ops
 
-from official.config.distillation import EXAMPLE_HEADS, TEACHER_LOGITS
+from official.config.distillation import EXAMPLE_HEADS, TEACHER_LOGITS, DistillationConfig
+from official.config.parts import EncoderConfig
 from official.modeling import masks
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode, encode_read
@@ -51,8 +52,10 @@ class _References:
 class Objective(base.Objective):
     """The terms of `DistillationConfig`; only projections of hidden states have variables."""
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: DistillationConfig
+
+    def __init__(self, config: DistillationConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         self._references = _References()
         self.projections = []
         if not config.hidden or config.projection == "none":

@@ -9,8 +9,17 @@ Shapes: B batch, C classes, labels or choices, N = B * C or B rows of the encode
 hidden, W width of what a head reads, O outputs.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.config.heads import (
+    ClassificationConfig,
+    MultiLabelConfig,
+    PooledConfig,
+    ReaderConfig,
+)
+from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.layer_mix import LayerMix
@@ -38,8 +47,12 @@ class Reader(base.Objective):
             normed states (ModernBERT's release).
     """
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: ReaderConfig
+
+    def __init__(
+        self, config: ReaderConfig, encoder_config: EncoderConfig, *, seed: int = 0, **options: Any
+    ):
+        super().__init__(config, encoder_config, seed=seed, **options)
         self.mix = self.bilstm = None
         self.width = encoder_config.hidden_size
         if config.mix is not None:
@@ -109,7 +122,8 @@ class Reader(base.Objective):
             return encoded
         states = [encoded["hidden_states"][layer] for layer in self._mixed]
         mixed = self.mix(states, encoded.get("padding_mask"))
-        return {**encoded, "sequence_output": dropout(mixed, self.config.mix.dropout, rng)}
+        ((config, _), *_) = self.mixes
+        return {**encoded, "sequence_output": dropout(mixed, config.dropout, rng)}
 
     def states(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the vectors that the head reads: [B, T, W]."""
@@ -148,13 +162,15 @@ class Head(Reader):
     `official.config.heads.PooledConfig`.
     """
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+    config: PooledConfig
+
+    def __init__(self, config: PooledConfig, encoder_config: EncoderConfig, **options: Any):
         """Describes the head; see `base.Objective`.
 
         Raises:
             UserError: the labels are not known.
         """
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        super().__init__(config, encoder_config, **options)
         self.output_projection = Linear(
             self.width,
             self.size,
@@ -223,6 +239,8 @@ class Head(Reader):
 
 class LabelsHead(Head):
     """A head with an output for each of several labels."""
+
+    config: ClassificationConfig | MultiLabelConfig
 
     @property
     def size(self) -> int:

@@ -9,8 +9,11 @@ Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R
 B * T of all positions.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers.embeddings import Table, plus_bias
@@ -29,8 +32,8 @@ class MaskedLM(base.LanguageModel):
     encoder reads with its inputs, and no other layer (He et al. 2021, section 3.2).
     """
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    def __init__(self, config: ObjectiveConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         if getattr(config, "form", "tied") == "linear":
             self.make_output()
         else:
@@ -140,8 +143,8 @@ class MaskedLM(base.LanguageModel):
 class AllTokensLM(MaskedLM):
     """The masked-LM head on all positions, and a score for copying each token."""
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    def __init__(self, config: ObjectiveConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         self.copy = Linear(
             encoder_config.hidden_size,
             1,

@@ -17,8 +17,12 @@ separately; with the softmax loss the documents are classes, of which the releva
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K kernels.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.config.heads import KernelRankingConfig
+from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
@@ -125,8 +129,10 @@ class Ranking(heads.Head, Ranker):
 class KernelRanking(Ranker):
     """Kernels over the cosines of all pairs of tokens, and an affine map to the score."""
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: KernelRankingConfig
+
+    def __init__(self, config: KernelRankingConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         self.output_projection = Linear(
             config.kernels, 1, initializer=self.initializer, name="output", dtype=self.dtype_policy
         )

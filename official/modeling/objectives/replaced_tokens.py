@@ -11,10 +11,12 @@ Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows
 
 import math
 import zlib
+from typing import Any
 
 from keras import ops
 
-from official.config.objectives import SHARED, MaskedLMConfig
+from official.config.objectives import SHARED, GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
+from official.config.parts import EncoderConfig
 from official.config.registry import module_of
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode_read
@@ -39,10 +41,19 @@ class Generator(base.Objective):
         generator: the second encoder, or the encoder, since `attach`.
     """
 
+    config: GeneratorConfig
+
     generator: Encoder
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    def __init__(
+        self,
+        config: GeneratorConfig,
+        encoder_config: EncoderConfig,
+        *,
+        seed: int = 0,
+        **options: Any,
+    ):
+        super().__init__(config, encoder_config, seed=seed, **options)
         self.seed = seed ^ zlib.crc32(self.name.encode())  # other initial weights than the encoder
         try:
             self.network = config.network(encoder_config)
@@ -162,8 +173,10 @@ class ReplacedTokens(base.Objective):
     of the first token of its text.
     """
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: ReplacedTokensConfig
+
+    def __init__(self, config: ReplacedTokensConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         self.activation = ACTIVATIONS[encoder_config.activation]
 
         def linear(size, name):

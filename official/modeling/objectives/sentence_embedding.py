@@ -9,9 +9,12 @@ Shapes: B examples, C texts of an example, N examples of all replicas, T length,
 a vector.
 """
 
+from typing import Any
+
 from keras import ops
 
-from official.config.sentence_embedding import TARGETS
+from official.config.parts import EncoderConfig
+from official.config.sentence_embedding import TARGETS, SentenceEmbeddingConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers import pooling
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
@@ -34,8 +37,12 @@ class Objective(heads.Reader):
     example of one text is read twice, with different dropout: C is then 2.
     """
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: SentenceEmbeddingConfig
+
+    def __init__(
+        self, config: SentenceEmbeddingConfig, encoder_config: EncoderConfig, **options: Any
+    ):
+        super().__init__(config, encoder_config, **options)
         self.projection = None
         if config.projection is not None:
             self.projection = Linear(
@@ -105,10 +112,11 @@ class Objective(heads.Reader):
 
     def projected(self, pooled: Tensor) -> Tensor:
         """Returns vectors after the projection, if any: [..., V], in the dtype of losses."""
-        if self.projection is None:
+        described = self.config.projection
+        if self.projection is None or described is None:
             return self.as_loss(pooled)
         x = self.as_loss(self.projection(pooled))
-        activation = self.config.projection.activation
+        activation = described.activation
         return x if activation is None else POOLER_ACTIVATIONS[activation](x)
 
     def served(self, pooled: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from typing import Any
 
 from keras import ops
 
+from official.config.encoders import EncoderDecoderConfig
+from official.config.objectives import Seq2SeqLMConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
@@ -20,8 +22,13 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(base.LanguageModel):
     """An output that is tied to the token table, or the kernel [D, V] of its own."""
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: Seq2SeqLMConfig
+    encoder_config: EncoderDecoderConfig
+
+    def __init__(
+        self, config: Seq2SeqLMConfig, encoder_config: EncoderDecoderConfig, **options: Any
+    ):
+        super().__init__(config, encoder_config, **options)
         if not encoder_config.tied_output:
             self.make_output()
 

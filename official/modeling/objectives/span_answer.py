@@ -17,9 +17,12 @@ ends of each, A longest answer.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from keras import ops
 
+from official.config.heads import SpanAnswerConfig
+from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout, take_positions
 from official.modeling.layers.linear import Linear
@@ -35,10 +38,12 @@ NEVER = -1e30
 class Objective(heads.Reader):
     """Scores the starts and ends of answers, and unanswerable questions."""
 
+    config: SpanAnswerConfig
+
     link = "softmax"
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    def __init__(self, config: SpanAnswerConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         size = self.width
         self._cls_last = encoder_config.layout == "cls_last"
 

@@ -4,8 +4,12 @@ Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R
 O size of the embedding of an offset in a span.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.config.objectives import SpanBoundaryConfig
+from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.embeddings import Table
@@ -22,8 +26,10 @@ class Objective(base.Objective):
     Each layer is an affine map, the activation of the encoder and a norm. The output has a bias.
     """
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    config: SpanBoundaryConfig
+
+    def __init__(self, config: SpanBoundaryConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
         hidden_size = encoder_config.hidden_size
         options = {"initializer": self.initializer, "dtype": self.dtype_policy}
         self.activation = ACTIVATIONS[encoder_config.activation]

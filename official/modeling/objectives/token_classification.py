@@ -7,8 +7,12 @@ between the encoder and the tags (Peters et al., 2018) reads all tokens.
 Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
 """
 
+from typing import Any
+
 from keras import ops
 
+from official.config.heads import TokenClassificationConfig
+from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
@@ -24,10 +28,14 @@ class Objective(heads.Reader):
     The states are those that a `heads.Reader` reads, and beside them those of `output_mix`.
     """
 
+    config: TokenClassificationConfig
+
     link = "softmax"
 
-    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+    def __init__(
+        self, config: TokenClassificationConfig, encoder_config: EncoderConfig, **options: Any
+    ):
+        super().__init__(config, encoder_config, **options)
         self.num_labels = config.label_count
         size, self.output_mix = self.width, None
         if config.output_mix is not None:
@@ -68,7 +76,7 @@ class Objective(heads.Reader):
         if self.output_mix is not None:
             layers = [encoded["hidden_states"][layer] for layer in self._output_layers]
             other = self.output_mix(layers, encoded.get("padding_mask"))
-            other = dropout(other, self.config.output_mix.dropout, rng)
+            other = dropout(other, self.mixes[-1][0].dropout, rng)
             states = ops.concatenate([states, other], axis=-1)
         return self.as_loss(self.output_projection(dropout(states, self.config.dropout, rng)))
 
