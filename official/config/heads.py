@@ -25,7 +25,7 @@ EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
 
 @dataclasses.dataclass(frozen=True)
 class Mix:
-    """A learnt weighted sum of layers, which a head reads in place of the last layer.
+    """A learned weighted sum of layers, which a head reads in place of the last layer.
 
     See `official.modeling.layers.layer_mix`.
 
