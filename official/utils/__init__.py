@@ -1,1 +1,1 @@
-"""What all packages use: errors, atomic files, seeds, JSON, names in messages."""
+"""Utilities of all packages: errors, atomic files, seeds, JSON, names in messages."""

@@ -277,7 +277,7 @@ def remove_leftovers(parent: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def disk_errors(path: AnyPath) -> Iterator[None]:
-    """Turns the errors of a full or read-only disk into words.
+    """Reports the errors of a full or read-only disk as user errors.
 
     Raises:
       UserError: `path`, which the block writes, has no room or may not be written.
@@ -312,7 +312,7 @@ def only_one(file: AnyPath, what: AnyPath) -> Iterator[None]:
 
     Args:
       file: the file, which exists.
-      what: what the message names.
+      what: the output that the message names.
 
     Raises:
       UserError: another process holds the lock.
@@ -334,7 +334,7 @@ def only_one(file: AnyPath, what: AnyPath) -> Iterator[None]:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Returns whether an open file or folder is the one at a path."""
+    """Returns whether an open file or folder is still the one at this path."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -351,11 +351,11 @@ def _empty_file(prefix: str, dir: Path) -> str:
 def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
     """Yields a new file or folder beside `path`, which is locked until the block ends.
 
-    The lock ends with the process, however that ends: then `_sweep` of another process may remove
-    it. It may do so before the lock is there, so one that is gone is made again.
+    The lock ends with the process, even if it is killed, and `_sweep` of another process may then
+    remove the file. It may also do so before the lock is held; the file is then made again.
 
     Args:
-      path: what it will become.
+      path: the final path of the file or folder.
       make: `tempfile.mkdtemp`, or a function like it.
     """
     with contextlib.ExitStack() as stack:
@@ -369,9 +369,9 @@ def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
 
 @functools.cache
 def _start() -> str:
-    """Returns letters for this start of this machine, as a part of a name, or "".
+    """Returns an id of this boot of this machine, as a part of a name; "" if unknown.
 
-    Another machine on the same file system need not see the locks of this one.
+    Another machine on the same file system may not see the locks of this one.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
@@ -381,7 +381,7 @@ def _start() -> str:
 
 
 def _sweep(parent: Path) -> None:
-    """Removes what processes of this machine have left in a folder when they were killed."""
+    """Removes the temporary files that killed processes of this machine left in a folder."""
     if not _start():
         return
     name = re.compile(re.escape(PREFIX) + f".+-{_start()}[a-z0-9_]{{8}}")
@@ -395,7 +395,7 @@ def _remove_left(path: Path) -> None:
     """Removes a temporary file or folder that no process has a lock on.
 
     Raises:
-      OSError: a process has, or it cannot be removed.
+      OSError: a process holds a lock on it, or it cannot be removed.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -410,7 +410,7 @@ def _remove_left(path: Path) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _sweep_once(parent: Path) -> None:
-    """Does what `_sweep` does, for the first of many files that a process writes in a folder."""
+    """Calls `_sweep` once, for the first of many files that a process writes in a folder."""
     _sweep(parent)
 
 
@@ -540,7 +540,7 @@ def _claim(path: RemotePath, marker: str) -> None:
     """Makes an empty folder with the file that says that it is not complete.
 
     Raises:
-      UserError: there is a complete folder, or one of something else.
+      UserError: there is a complete folder, or a folder with other content.
     """
     left = (path / UNFINISHED).exists() and not (path / marker).exists()
     if not left and ((path / marker).exists() or (path.is_dir() and any(path.iterdir()))):

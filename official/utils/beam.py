@@ -103,7 +103,7 @@ class Runner:
         return pipeline | beam.Create(list(enumerate(items))) | beam.Reshuffle()
 
     def results(self, name: str) -> "Results":
-        """Returns no results, for those of a step, in place of earlier ones."""
+        """Returns an empty folder of results for a step; earlier results of it are removed."""
         folder = self.folder / name
         paths.remove_tree(folder)
         folder.mkdir(parents=True)
@@ -160,7 +160,7 @@ class _Apply(beam.DoFn):
 
 def set_up(setup: Callable[[], None]) -> None:
     """Sets up a worker."""
-    # Where a worker is a thread of a process that uses TensorFlow already, it is too late.
+    # If workers are threads of a process that already uses TensorFlow, it is too late.
     with contextlib.suppress(RuntimeError):
         setup()
 

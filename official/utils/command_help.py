@@ -1,4 +1,4 @@
-"""What `--help` prints of a command, and docs/commands.md says: one structure, from its flags.
+"""The help of a command as one structure, made from its flags: for `--help` and docs/commands.md.
 
 The text of a command's module comes first: paragraphs, and examples, whose lines are indented. The
 flags are in groups: the required ones, those for any value of the flag that rules the command (such
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 
-# What is shown of absl's types.
+# The names that the help shows for absl's types.
 _TYPES = {
     "multi string": "string",
     "string enum": "enum",
@@ -28,12 +28,12 @@ ENDING = (
 
 @dataclasses.dataclass(frozen=True)
 class Topics:
-    """What the flags of a command are grouped by.
+    """How the flags of a command are grouped.
 
     Attributes:
       flag: the name of the flag that rules the command.
-      names: what the descriptions of others may begin with; none = the values of that flag, which
-        is an enum.
+      names: what the descriptions of other flags may begin with; empty = the values of `flag`,
+        which is an enum.
     """
 
     flag: str
@@ -46,7 +46,7 @@ class Block:
 
     Attributes:
       lines: its lines; those of an example without the indent that they share.
-      example: whether it is one.
+      example: whether the block is an example.
     """
 
     lines: tuple[str, ...]
@@ -62,7 +62,7 @@ class Option:
       kind: its type, such as `int`.
       default: its default value as text; empty = there is none.
       meaning: its description, without the values of an enum.
-      values: those of an enum.
+      values: the values of an enum.
       boolean: whether `--noNAME` gives false.
       required: such as `required with --mode=embed`; empty = it never is.
     """
@@ -86,12 +86,12 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Help:
-    """All that is said of a command.
+    """The help of a command.
 
     Attributes:
       command: the name of its module.
       usage: what follows the name.
-      blocks: the text of the module, whose first sentence is the first one.
+      blocks: the text of the module; the first block begins with its summary.
       groups: the flags.
     """
 
@@ -146,12 +146,12 @@ def make(
             note = "required"
             if topics is not None and len(using) < len(required):
                 note = f"required with --{topics.flag}={', '.join(using)}"
-            # It keeps the topics that its description begins with: the group does not name them.
+            # The description keeps its topics, which the title of the group does not name.
             needed.append(dataclasses.replace(option, meaning=_meaning(flag), required=note))
         else:
             grouped.setdefault(about, []).append(option)
     groups = [Group("Required", tuple(needed))]
-    # Those for several values come before those for the first of them alone.
+    # A group for several values comes before the group for the first of these alone.
     for about in sorted(grouped, key=lambda a: (names.index(a[0]) if a else -1, -len(a))):
         groups.append(Group(_title(topics, about), tuple(grouped[about])))
     return Help(command, usage, tuple(_blocks(text)), tuple(g for g in groups if g.options))
@@ -172,7 +172,7 @@ def _option(flag: flags.Flag, names: Sequence[str]) -> tuple[Option, tuple[str, 
     found = list(_pattern(names).finditer(meaning)) if names else []
     named = {name for match in found for name in re.split(r",? and |, ", match["topics"])}
     if len(found) == 1 and found[0].start() == 0:
-        # The title of the group says it.
+        # The title of the group names the topics.
         condition = found[0]["condition"].removeprefix(",").strip()
         meaning = f"{condition}: " * bool(condition) + meaning[found[0].end() :]
     option = Option(

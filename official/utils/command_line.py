@@ -60,7 +60,7 @@ class Command:
         run(self.main, self.usage != _FLAGS, lambda: self._help(defined))
 
     def help(self) -> command_help.Help:
-        """Returns the help. No flag stays defined: two commands may have one of the same name."""
+        """Returns the help. No flag stays defined: commands may have flags of the same name."""
         defined = self._define()
         for flag in defined:
             delattr(flags.FLAGS, flag.name)
@@ -73,7 +73,7 @@ class Command:
 
     def _help(self, defined: Sequence[flags.Flag]) -> command_help.Help:
         module = sys.modules[self.main.__module__]
-        # Of `python -m`, __name__ is "__main__".
+        # With `python -m`, __name__ is "__main__".
         name = self.name or (module.__spec__.name if module.__spec__ else module.__name__)
         required = self.required
         by_value = required if isinstance(required, Mapping) else {"": required}
@@ -171,7 +171,7 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 def _version() -> str:
-    """Returns the versions of the project, and of what decides its numbers."""
+    """Returns the versions of the project and of the libraries that its results depend on."""
 
     def version(package: str) -> str:
         try:

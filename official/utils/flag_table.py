@@ -24,8 +24,8 @@ class Flag:
       kind: str, int, float, bool, or list for texts with commas between them.
       default: its value where it is not given.
       meaning: its description.
-      values: the texts that it may be; empty = any.
-      least: the smallest number that it may be; None = any.
+      values: the allowed values; empty = any text.
+      least: the smallest allowed number; None = any.
       repeated: whether it may be given many times; its value is a list.
     """
 

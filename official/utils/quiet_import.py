@@ -69,7 +69,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _hidden(names: Sequence[str]) -> Iterator[None]:
-    """Lets imports of packages fail that are not imported yet."""
+    """Makes imports of these packages fail unless they are imported already."""
     hidden = [name for name in names if name not in sys.modules]
     nothing: Any = None  # not a module: an import of it fails
     sys.modules.update(dict.fromkeys(hidden, nothing))

@@ -12,7 +12,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def terminated() -> Iterator[None]:
-    """Raises `Terminated` at SIGTERM inside of the block, so that nothing half-written stays.
+    """Raises `Terminated` at SIGTERM inside the block, so that unfinished files are removed.
 
     A second SIGTERM ends the process at once. A handler that is there already stays, and so does
     that of any thread but the main one.

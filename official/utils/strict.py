@@ -53,10 +53,10 @@ def omitted(default: Any = None) -> Any:
 
 
 def keys(names: str) -> Callable[[type[T]], type[T]]:
-    """Returns a decorator of a dataclass: which of its fields files have, and in which order.
+    """Returns a decorator that sets which fields of a dataclass files have, and in which order.
 
-    A dataclass has the fields that it inherits first, and all of them. One that is left out here
-    has its default: `build` does not know it, and `to_dict` does not write it.
+    Without it, files have all fields, the inherited ones first. A field that is not named here
+    always has its default: `build` refuses it, and `to_dict` does not write it.
 
     Args:
       names: the fields, with spaces between them.
@@ -142,7 +142,7 @@ def build_tagged(table: Mapping[str, type[T]], values: Any, source: str, place: 
 
 
 def typed(hint: Any, value: Any, place: str, source: str) -> Any:
-    """Returns a plain value as an annotation wants it.
+    """Converts a plain value to the type of an annotation.
 
     Lists become tuples, dicts become dataclasses, and text such as "1e-4" becomes a number where
     the annotation is float, because YAML 1.1 reads it as text.
@@ -304,7 +304,7 @@ def regular_expression(config: Any, *fields: str) -> None:
 
 
 def labels_agree(config: Any) -> None:
-    """Checks that `num_labels` and `labels`, where both are given, are of one number.
+    """Checks that `num_labels` is the number of `labels`, if both are given.
 
     Raises:
       ValueError: with both numbers.

@@ -28,7 +28,7 @@ class BadRows:
     Attributes:
       counts: the number of rows left out, by reason.
       unread: the number of rows with each key that nobody reads.
-      notes: what else is to be said of the rows, each once.
+      notes: other remarks about the rows, each once.
     """
 
     def __init__(self, skip: bool = False, known: Collection[str] = ()):
@@ -54,11 +54,11 @@ class BadRows:
         self.counts[reason] += 1
 
     def leave_out(self, reason: str) -> None:
-        """Counts a row that is no fault of its file, and is not to be used."""
+        """Counts a row that is left out although it is not an error of its file."""
         self.counts[reason] += 1
 
     def note(self, text: str) -> None:
-        """Keeps what is to be said of the rows."""
+        """Adds a remark about the rows."""
         if text not in self.notes:
             self.notes.append(text)
 

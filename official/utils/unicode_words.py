@@ -56,11 +56,11 @@ def would_join(before: str, after: str) -> bool:
 
 
 def terms(text: str) -> list[str]:
-    """Returns the words of a text by which it is found, in small letters.
+    """Returns the search terms of a text, in lower case.
 
-    They are runs of letters, numbers, marks and "_". Of a run of letters that have no blanks
-    between words they are the letters and the pairs of neighbors: 北京大 → 北 京 大 北京 京大. Of
-    Arabic and Hebrew, the points that most texts leave out are left out.
+    They are runs of letters, numbers, marks and "_". A run of letters of a script without blanks
+    gives its letters and the pairs of neighbors: 北京大 → 北 京 大 北京 京大. In Arabic and
+    Hebrew, the points that most texts omit are removed.
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
@@ -88,7 +88,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     # A zero-width blank ends a word.
     ignored = inside_python_class(minus(unicode.FORMATS, "200b"), unicode.POINTS)
     return (
-        # Possessive, so that the time is linear. A mark without a letter is a word of its own.
+        # Possessive quantifiers make the time linear. A mark without a letter is a word of its own.
         re.compile(f"([_{word}{mark}]++)|((?:[{alone}][{mark}]*+)++)"),
         re.compile(f"[{ignored}]"),
     )

@@ -16,5 +16,5 @@ RULES = {
     "tokens": "each token of the tokenizer",
 }
 DEFAULT = "unicode"
-# Shards and model folders name their rule; those of a time with another default keep theirs.
+# Shards and model folders name their rule, so a new default does not change old folders.
 EARLIER = "edges"  # of shards and model folders that name no rule
