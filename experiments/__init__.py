@@ -1,1 +1,1 @@
-"""Experiments with encoders: figures of the documentation that are no benchmark of speed."""
+"""Experiments with encoders: results in the documentation other than benchmarks of speed."""

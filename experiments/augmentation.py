@@ -33,10 +33,11 @@ class Settings:
     """How copies are made; the defaults are those of the paper.
 
     Attributes:
-      copies: of each text. Those that are equal to the text or to one another are left out.
-      candidates: K, of each word.
-      probability: that a word is replaced.
-      seed: of the draws.
+      copies: the number of copies of each text. Copies that equal the text or each other are left
+        out.
+      candidates: K, the number of candidates of each word.
+      probability: the probability that a word is replaced.
+      seed: the seed of the draws.
     """
 
     copies: int = 20
@@ -47,7 +48,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class _Word:
-    """A word that may be replaced: the place of its characters, and what may stand there."""
+    """A word that may be replaced: the position of its characters, and its candidates."""
 
     start: int
     end: int
@@ -62,7 +63,7 @@ class Augmenter:
       neighbors: the vectors of words; None = words of several tokens stay.
       settings: how copies are made.
       kept: words that are never replaced, in lower case.
-      batch_size: texts that the masked LM reads together.
+      batch_size: the number of texts in a batch of the masked LM.
 
     Attributes:
       replaceable: the number of words so far that have candidates, of one token and of several.
@@ -161,7 +162,8 @@ class Augmenter:
             ragged = tf.RaggedTensor.from_row_lengths(values, lengths)
             ids, _ = self._filler.best_of_tokens(ragged, count, allowed, alone=False)
             for row, best in zip(rows, ids.numpy(), strict=True):
-                # By their ids: rounding, which depends on the batch, may swap two candidates.
+                # Sorted by id, because rounding, which depends on the batch, may swap two
+                # candidates.
                 results[row] = [self._words[token] for token in sorted(best.tolist())]
         return results
 
@@ -182,7 +184,7 @@ def write(
     report: Report | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Writes each row of a file, and after it its copies: a text of each is another.
+    """Writes each row of a file, and after it its copies with one changed text.
 
     With several columns, the copies with other words in the first come first. The file appears when
     it is complete.

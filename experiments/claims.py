@@ -1,4 +1,4 @@
-"""Claims of a study, such as `electra > replace >= bert`, and what the seeds say of them.
+"""Claims of a study, such as `electra > replace >= bert`, and their tests over the seeds.
 
 A claim is an order of variants by one measure, the better one first. Each `>` or `>=` is a link
 between two variants. The runs of a link are paired by their seeds, because runs with the same seed
@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 
 from scipy import stats
 
-LEVEL = 0.05  # of the tests of a study together
+LEVEL = 0.05  # the level of all tests of a study together
 HOLDS, REVERSED, OPEN = "holds", "the reverse holds", "not resolved"
 
-Values = Mapping[int, float]  # of a variant, by seed; NaN where the run diverged
+Values = Mapping[int, float]  # the values of a variant by seed; NaN where the run diverged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Link:
     """Two variants of a claim.
 
     Attributes:
-      better: the variant that is said to be better.
-      worse: the other one.
-      strict: whether it is `>`; else it is `>=`.
+      better: the variant that is claimed to be better.
+      worse: the variant that is claimed to be worse.
+      strict: True for `>`, False for `>=`.
     """
 
     better: str
@@ -67,7 +67,7 @@ class Claim:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The neighbors in the order."""
+        """The links between neighboring variants."""
         words = re.split(r"\s*(>=|>)\s*", self.order.strip())
         triples = zip(words[::2], words[1::2], words[2::2], strict=False)
         return tuple(Link(better, worse, sign == ">") for better, sign, worse in triples)
@@ -95,13 +95,13 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What the runs say of a link or of a claim.
+    """The result of the tests of a link or of a claim.
 
     Attributes:
       verdict: `HOLDS`, `REVERSED` or `OPEN`.
       reason: why it is open, or an empty text.
-      p_value: corrected; NaN where there is no test.
-      difference: of a link, the better variant minus the worse one; None of a claim.
+      p_value: the corrected p-value; NaN without a test.
+      difference: for a link, the better variant minus the worse one; None for a claim.
     """
 
     verdict: str
@@ -140,7 +140,7 @@ def compare(a: Values, b: Values, higher: bool, level: float = LEVEL) -> Differe
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for the number of tests (Holm, 1979). NaN is no test, and stays."""
+    """Corrects p-values for the number of tests (Holm, 1979). NaN (no test) stays."""
     known = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
     corrected, largest = list(p_values), 0.0
     for rank, (p, i) in enumerate(known):
@@ -157,7 +157,7 @@ def judge(
 ) -> list[tuple[Verdict, list[Verdict]]]:
     """Returns the verdict of each claim, and of each of its links.
 
-    A claim holds if all its links hold; the reverse holds if the reverse of all of them does.
+    A claim holds if all its links hold. It is reversed if all its links are reversed.
 
     Args:
       claims: all claims of a study.

@@ -43,9 +43,9 @@ class Run:
 
         Args:
           data_set: the data set.
-          options: those of the command line.
-          command: runs a command of the project, from the module and its arguments. None = what it
-            prints is printed and returned, and its time counts.
+          options: the options of the command line.
+          command: runs a command of the project, given its module and arguments. None = run it,
+            print and return its output, and count its time.
         """
         self.set = data_set
         self.options = options
@@ -66,7 +66,7 @@ class Run:
         self.seconds = self.core_seconds = 0.0
 
     def _command(self, module: str, *arguments: str, counted: bool = True) -> str:
-        """Runs a command of the project and returns what it printed; ends where it fails.
+        """Runs a command of the project and returns its output; exits if the command fails.
 
         Its time counts as the encoder's, unless it is not `counted`.
         """
@@ -80,7 +80,7 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # JAX, which TensorFlow imports, has set another level here.
+            # JAX, which TensorFlow imports, has set another level in this process.
             env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
         )
         printed = []

@@ -1,9 +1,9 @@
 """The data sets of `experiments.downstream`: files, settings of fine-tuning, and how rows are read.
 
-Files have the names that samples of the sets come under here; those that are not there as the task
-names them are given to `build_task_shards` one by one. All are read with the readers that build the
-shards, so the plain baselines see the same rows as the encoder, and the rows have the same numbers
-as in the predictions.
+Files have the names of the samples of these sets; files with other names than the task expects are
+given to `build_task_shards` by their flags. All are read with the readers that build the shards, so
+the plain baselines see the same rows as the encoder, and the rows have the same numbers as in the
+predictions.
 """
 
 import dataclasses
@@ -25,28 +25,29 @@ class DataSet:
     """One data set.
 
     Attributes:
-      name: what `--task` calls it.
-      about: in a few words, for `--list`.
-      folder: where it lies in `--data`.
-      task: of `official.tasks`; "ranking"; "masked_lm" = nothing is learned, the encoder's own
-        masked LM is evaluated.
-      files: split → file; "" = goes without. Splits that are not named have the task's own files.
-      splits: those that are evaluated.
-      metrics: what is shown of each.
-      config: in `configs/finetune`.
+      name: its name in `--task`.
+      about: a short description, for `--list`.
+      folder: its folder in `--data`.
+      task: a task of `official.tasks`; "ranking"; or "masked_lm": nothing is trained, and the
+        encoder's own masked LM is evaluated.
+      files: split → file; "" = the split is not used. Splits that are not named have the
+        task's own files.
+      splits: the splits that are evaluated.
+      metrics: the metrics that are shown for each split.
+      config: a config in `configs/finetune`.
       length: the length of a sequence in tokens; at most the positions of the encoder.
-      buckets: lengths below it to which batches are padded.
-      stride: of a span task: tokens from a window to the next.
-      learning_rate: the peak.
+      buckets: shorter lengths to which batches are padded.
+      stride: of a span task: tokens from the start of a window to the start of the next one.
+      learning_rate: the peak learning rate.
       epochs: passes over the training rows.
-      batch_size: of training.
-      dropout: of the encoder in training, whatever it was in pretraining.
-      eval_every: steps; 0 = the weights at the end are taken, and nothing is evaluated before. Else
-        the validation split, which is not among `splits`, picks the best of these checkpoints.
-      overrides: further ones of the config.
+      batch_size: the batch size of training.
+      dropout: the dropout rate of the encoder in fine-tuning.
+      eval_every: steps between evaluations on the validation split, which pick the best checkpoint;
+        `splits` then does not have this split. 0 = no evaluations; the last weights are used.
+      overrides: further values of `--override`.
       prepare: converts the files of the folder to `files`; see `PREPARE`.
-      model_of: the data set whose model is used; nothing is learned.
-      format: of `build_ranking_data`.
+      model_of: the data set whose model is used; nothing is trained.
+      format: the format for `build_ranking_data`.
     """
 
     name: str
@@ -294,9 +295,9 @@ class Rows(NamedTuple):
     """Texts of a split.
 
     Attributes:
-      numbers: of the rows in their file.
-      texts: one or two of each row.
-      targets: class ids or scores; None where the file has none.
+      numbers: the numbers of the rows in their file.
+      texts: one or two texts of each row.
+      targets: class ids or scores; None if the file has none.
     """
 
     numbers: list[int]

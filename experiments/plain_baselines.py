@@ -1,6 +1,6 @@
 """Plain baselines for comparison with an encoder: majority classes, and TF-IDF with linear models.
 
-How strong a penalty is, is chosen by cross-validation on the training rows. Shapes: N rows, F
+The strength of the penalty is chosen by cross-validation on the training rows. Shapes: N rows, F
 features.
 """
 
@@ -86,10 +86,10 @@ def classify(
     """Fits a logistic regression on TF-IDF of words and bigrams, and on the overlap of two texts.
 
     Args:
-      train: texts of the training rows.
-      labels: their class ids [N].
-      others: texts of other splits.
-      metric: of labels and predictions, by which the penalty is chosen.
+      train: the texts of the training rows.
+      labels: the class ids of the training rows, [N].
+      others: the texts of other splits.
+      metric: a function of labels and predictions, by which the penalty is chosen.
 
     Returns:
       Class ids for each of `others`.
@@ -141,9 +141,9 @@ def rank(
     """Fits a logistic regression on the overlap of query and document, and TF-IDF of documents.
 
     Args:
-      queries: of the training pairs.
-      texts: their documents.
-      relevant: 0 or 1 for each [N].
+      queries: the queries of the training pairs.
+      texts: the documents of the training pairs.
+      relevant: 0 or 1 for each training pair, [N].
       others: pairs of lists of queries and documents.
 
     Returns:
@@ -233,10 +233,10 @@ def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, 
 
     Args:
       train: `official.shards.side_texts.Question`s, of which the weights of words are learned.
-      asked: those to be answered.
+      asked: the questions to answer.
 
     Returns:
-      Answers by id, and how little the sentence is like the question (1 - cosine).
+      The answers by id, and the distance of the sentence from the question (1 - cosine).
     """
     overlap = Overlap([*{q.context for q in train}, *(q.text for q in train)])
     answers, odds, known = {}, {}, {}

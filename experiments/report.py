@@ -3,8 +3,8 @@
   python -m experiments.report --results=experiments/results --output=docs/findings.md
 
 reads `NAME.jsonl` of each study from the folder, which `experiments.study` writes, and the page of
-the study. Only results of the page's variants and of one size count. Nothing of the findings page
-is typed by hand.
+the study. Only results for variants of the page, and of one size, are used. The whole findings page
+is generated.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def chosen(study: Study, results: Sequence[Result]) -> list[Result]:
     Each seed of a variant has one such run. The others differ in the learning rate alone.
 
     Raises:
-      UserError: a variant has two runs of a seed, with other settings.
+      UserError: a variant has two runs of a seed with different settings.
     """
     found: dict[tuple[str, int], Result] = {}
     for result in results:
@@ -146,7 +146,7 @@ def _paper(study: Study) -> list[str]:
 
 
 def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -> list[str]:
-    # Variants may share a run of pretraining.
+    # Variants may share a pretraining run.
     seconds = {result.id: result.seconds for result in results}
     hours = sum(seconds.values()) / 3600
     rates = {run.variant: run.rate for run in runs if run.rate is not None}
@@ -173,7 +173,7 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
 
 
 def _by_variant(numbers: Mapping[str, int]) -> str:
-    """Returns the number that all variants have, or that of each."""
+    """Returns the number that all variants share, or else the number of each."""
     if len(set(numbers.values())) == 1:
         return f"{next(iter(numbers.values())):,}"
     return ", ".join(f"{variant} {number:,}" for variant, number in numbers.items())

@@ -13,10 +13,10 @@
     - {order: rate_40 > rate_15, by: sst2}
 
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
-first variant is the base, with which tables compare the others. The keys of `Variant` are not of
-that config: `lstm: {fine_tuning: {objectives.0.bilstm: 128}}`. Variants that differ in
+first variant is the base, with which tables compare the others. The keys of `Variant` itself do not
+belong to that config: `lstm: {fine_tuning: {objectives.0.bilstm: 128}}`. Variants that differ in
 `fine_tuning`, `after` and `teacher` alone share their pretraining. A variant with `like: rate_40`
-has the keys of `rate_40`, which stands before it, and its own in their place.
+starts from the keys of `rate_40`, which must stand before it, and replaces some by its own.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class Phase:
     """A part of the pretraining of each run.
 
     Attributes:
-      share: of the budget.
+      share: the share of the budget.
       change: keys of the config that differ in this phase.
     """
 
@@ -67,10 +67,10 @@ class Size:
       tokens: tokens read, padding included: batches times their length.
       flops: floating-point operations of training, as `official.commands.parameters` counts them.
       text: the share of the text that is read: the documents at its beginning.
-      vocab_size: of the vocabulary; None = that of the page.
+      vocab_size: the size of the vocabulary; None = the size that the page gives.
       seeds: the number of runs of each variant. Their seeds are 0, 1, ...
-      rates: the learning rates to choose from, for each variant by the loss of its run of seed 0 on
-        the held-out text; none = that of the config.
+      rates: the learning rates to choose from. Each variant gets the one whose run with seed 0 has
+        the lowest loss on the held-out text. Empty = the rate of the config.
       change: keys of the config that differ in all variants.
       fine_tuning: keys of the config of fine-tuning that differ in all tasks.
       phases: what a run does one after the other, each with a schedule of its own and from the
@@ -108,14 +108,14 @@ class Variant:
     """What differs in a variant.
 
     Attributes:
-      change: keys of the pretraining config. On the page they stand beside those below.
+      change: keys of the pretraining config. On the page they stand beside the keys below.
       fine_tuning: keys of the config of fine-tuning, in all tasks.
       after: the measure with the task on whose model the fine-tuning on the other tasks begins;
         None = it begins on the pretrained model.
       teacher: the variant whose model of the same task gives the targets of fine-tuning, in place
         of the labels (Turc et al., 2019, section 3); it stands before this one. None = the labels.
       text: the share of the text that is read; None = that of the size.
-      budget: how many times the budget of the size a run has.
+      budget: the budget of a run, as a multiple of the size's budget.
     """
 
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -152,20 +152,22 @@ class Phrases:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """One figure of a run: a metric of the held-out text, of a task, or the mean of others.
+    """A result of each run: a metric of the held-out text or of a task, or a mean of measures.
 
     Attributes:
-      metric: of the evaluation; None = the name of the measure, or the first metric of the task.
+      metric: the metric of the evaluation; None = the name of the measure, or the first metric of
+        the task.
       better: `higher` or `lower`; None = lower for the held-out text, and higher for a task.
       task: a data set of `experiments.downstream` on which the encoder is fine-tuned.
-      seeds: of the fine-tunings of a run, whose mean is the figure. Those of other runs differ.
-      override: `key=value`, of the fine-tuning config.
+      seeds: the number of fine-tunings of a run, whose mean is the result. Each run uses other
+        seeds.
+      override: `key=value` strings for the fine-tuning config.
       mean_of: the names of other measures.
       evaluation: keys of the pretraining config that differ when the pretrained model is evaluated
         on the held-out text, whose shards are made with them. So variants with other mask rates or
         formats of rows have comparable losses. Empty: the evaluation at the end of pretraining is
         read.
-      variants: those that are evaluated so; none = all.
+      variants: the variants with this evaluation; empty = all.
     """
 
     metric: str | None = None
@@ -196,7 +198,7 @@ class Measure:
         return self.better == "higher" if self.better else bool(self.task or self.mean_of)
 
     def evaluates(self, variant: str) -> bool:
-        """Whether the pretrained model of a variant is evaluated anew for this measure."""
+        """Whether the pretrained model of a variant is evaluated once more for this measure."""
         return bool(self.evaluation) and (not self.variants or variant in self.variants)
 
 
@@ -218,16 +220,16 @@ class Study:
     """The page of a study.
 
     Attributes:
-      name: of the study.
-      about: one line.
-      sizes: by name.
-      variants: by name. The first one is the base.
-      measures: by name.
+      name: the name of the study.
+      about: a description in one line.
+      sizes: the sizes by name.
+      variants: the variants by name. The first one is the base.
+      measures: the measures by name.
       claims: what the paper says, as orders of the variants.
       source: the paper and section.
-      vocabulary: of all variants.
+      vocabulary: the vocabulary of all variants.
       phrases: the lexicon of variants with `corruption.unit: phrase`.
-      paper: its figures.
+      paper: the figures that the paper reports.
       note: why the results may differ from the paper's; a paragraph of the findings page.
     """
 
@@ -339,7 +341,7 @@ def _with_likes(variants: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _parted(variant: Any) -> Any:
-    """Returns the values of a variant with the keys of the config as those of `change`."""
+    """Returns the values of a variant with the keys of the config moved to `change`."""
     if not isinstance(variant, Mapping):
         return variant
     own = {field.name for field in dataclasses.fields(Variant)} - {"change"}
@@ -366,7 +368,7 @@ def run_config(path: str, overrides: list[str], place: str) -> configs.Config:
 
 
 def overrides(*changes: Mapping[str, Any]) -> list[str]:
-    """Returns changes as values of `--override`; a later one replaces those before it."""
+    """Returns changes as values of `--override`; later changes replace earlier ones."""
     merged: dict[str, Any] = {}
     for change in changes:
         merged |= change

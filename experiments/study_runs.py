@@ -51,7 +51,7 @@ from tfrecords_tools.pretraining.settings import Settings
 RESULTS = "results.jsonl"
 PRETRAINED = "pretrained.json"
 TUNED = "metrics.json"
-_MODEL = "model"  # beside these metrics
+_MODEL = "model"  # a folder beside these metrics
 # The terms of distillation that a student learns from the outputs of its teacher, by its objective.
 _TERMS = {"classification": "cross_entropy", "regression": "logits"}
 # The features of shards that a corruption of phrases or entities needs.
@@ -60,7 +60,7 @@ _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the user names.
+    """The options of the user.
 
     Attributes:
       text: the text to pretrain on.
@@ -85,18 +85,19 @@ class Result:
       study: the name of the page.
       size: the name of the size.
       variant: the name of the variant.
-      seed: of pretraining.
+      seed: the seed of pretraining.
       rate: the learning rate; None = that of the config.
-      id: of the settings of pretraining.
-      commit: of the code; empty if unknown.
-      steps: updates, of all phases.
-      tokens: read in pretraining.
-      seconds: of pretraining, by the clock, since its last start.
-      diverged: whether the gradients stopped being finite. There are no measures then.
+      id: the ID of the pretraining settings.
+      commit: the commit of the code; empty if unknown.
+      steps: the updates of all phases.
+      tokens: the tokens read in pretraining.
+      seconds: the wall time of pretraining since its last start.
+      diverged: whether the gradients stopped being finite; such a run has no measures.
       measures: the values of the measures that the variant has.
       curve: tokens, and the first measure of the held-out text or else the loss, of each
         evaluation.
-      loss: of the held-out text at the end; None if the run diverged. It chooses the learning rate.
+      loss: the loss on the held-out text at the end, which chooses the learning rate; None if the
+        run diverged.
     """
 
     study: str
@@ -121,9 +122,9 @@ class PlannedPhase:
 
     Attributes:
       config: the whole config.
-      overrides: its differences to the config of the size, as values of `--override`.
-      tokens: read in a step.
-      flops: floating-point operations of a step.
+      overrides: its differences from the config of the size, as values of `--override`.
+      tokens: the tokens read in a step.
+      flops: the floating-point operations of a step.
     """
 
     config: configs.Config
@@ -143,10 +144,10 @@ class Run:
 
     Attributes:
       variant: the name of the variant.
-      seed: of pretraining.
+      seed: the seed of pretraining.
       rate: the learning rate; None = that of the config.
       text: the share of the text that is read.
-      phases: what the run does, one after the other.
+      phases: the phases of the run in order.
     """
 
     variant: str
@@ -176,7 +177,7 @@ class Runner:
 
         Args:
           study: the page.
-          path: of the page.
+          path: the path of the page.
           size: the name of the size.
           options: what the user names.
           report: takes the lines to print.
@@ -207,7 +208,7 @@ class Runner:
             )
         self.commit = _commit()
         self._flops: dict[tuple[str, int], float] = {}
-        self._folders: dict[tuple[str, int], Path] = {}  # of the runs that are fine-tuned
+        self._folders: dict[tuple[str, int], Path] = {}  # of fine-tuned runs
         self._hashes: dict[Path, str] = {}
         self._processes: set[subprocess.Popen] = set()
         self._stopped = threading.Event()
@@ -387,7 +388,7 @@ class Runner:
         return finished + [result for result in tried if result.id not in ids]
 
     def _pretrained(self, run: Run, cores: frozenset[int] | None) -> Result:
-        """Pretrains unless that is done, and returns the result without those of tasks."""
+        """Pretrains unless that is done, and returns the result without the tasks."""
         tokenizer = self._tokenizer(cores)
         id_ = self._id(run, tokenizer)
         folder = self._folder(run, id_)
@@ -558,9 +559,10 @@ class Runner:
         """Returns the figure of a measure.
 
         Args:
-          name: of the measure.
-          path: the file of the metrics, or of those of each split; the figure is of the first one.
-          source: what they are metrics of.
+          name: the name of the measure.
+          path: the file of the metrics, or of the metrics of each split, of which the first split
+            counts.
+          source: the evaluation, for messages.
         """
         measure = self.study.measures[name]
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -604,7 +606,7 @@ class Runner:
         return {**dataclasses.asdict(self.study.phrases), "lower_case": lower_case}
 
     def _make_lexicon(self, path: Path, cores: frozenset[int] | None) -> None:
-        """Finds the phrases of the text, unless that is done."""
+        """Finds the phrases of the text unless that is done."""
         if not path.exists():
             self._command(
                 self.options.output / "log.txt", cores, "tfrecords_tools.build_phrases",
@@ -640,10 +642,10 @@ class Runner:
         """Returns the folder of the shards of a phase, and makes them; all seeds read the same.
 
         Args:
-          phase: whose config they have.
+          phase: the phase, whose config the shards follow.
           texts: the text of each folder in it.
           tokenizer: the folder of the vocabulary.
-          cores: where to compute.
+          cores: the cores to compute on.
         """
         lexicon = self._lexicon(phase)
         settings = Settings.from_config(phase.config, tokenizer, phrases=lexicon).to_record()
@@ -730,7 +732,7 @@ def _soft_labels(config: configs.Config, teacher: Path, place: str) -> list[str]
     """Returns the overrides with which a fine-tuning learns the outputs of a teacher alone.
 
     Raises:
-      UserError: the task is learned in another way than by one objective of `_TERMS`.
+      UserError: the task does not have exactly one objective, of `_TERMS`.
     """
     heads = configs.to_dict(config)["objectives"]
     if len(heads) != 1 or heads[0]["type"] not in _TERMS:

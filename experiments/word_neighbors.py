@@ -16,7 +16,7 @@ MAX_WORDS = 100_000
 
 
 def is_word(text: str) -> bool:
-    """Returns whether a text has letters and their marks alone."""
+    """Returns whether a text consists of letters and their marks."""
     return bool(text) and all(unicodedata.category(sign)[0] in "LM" for sign in text)
 
 
@@ -77,7 +77,7 @@ class WordNeighbors:
         """Returns the words with the largest cosine similarity, the nearest first.
 
         Args:
-          word: is looked up as it is, and if there is none in lower case.
+          word: the word; if it has no vector, it is looked up in lower case.
           count: the number of words; there may be fewer.
 
         Returns:

@@ -112,8 +112,8 @@ class Memory:
         if stored != shape:
             kept = "no memory of rows" if stored is None else f"a memory of shape {list(stored)}"
             raise UserError(
-                f"{source}: has {kept}, and this run needs {list(shape)}: it belongs to another "
-                "config"
+                f"{source}: has {kept}, and this run needs {list(shape)}: the checkpoint belongs "
+                "to another config; use the config.yaml of its model folder"
             )
 
         def replica_values(context):

@@ -10,6 +10,11 @@ import numpy as np
 from official.utils import keras_private
 from official.utils.errors import UserError
 
+_ADVICE = (
+    "the weights belong to another config: use the config.yaml of their model folder, or name "
+    "another checkpoint"
+)
+
 
 def values(variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
     """Copies variables to arrays on the host."""
@@ -56,14 +61,12 @@ def check(
     """
     if missing := [path for path in shapes if path not in arrays]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise UserError(
-            f"{source}: has no {', '.join(missing[:3])}{more}: it belongs to another config"
-        )
+        raise UserError(f"{source}: has no {', '.join(missing[:3])}{more}: {_ADVICE}")
     for path, shape in shapes.items():
         if shape != arrays[path].shape:
             raise UserError(
                 f"{source}: {path} has shape {list(arrays[path].shape)} there and {list(shape)} "
-                "here: it belongs to another config"
+                f"here: {_ADVICE}"
             )
 
 

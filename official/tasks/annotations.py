@@ -1,12 +1,11 @@
-"""Rows of annotation tools: which of them are not to be used, and which keys nobody reads.
+"""Rows of annotation tools: which rows to leave out, and which keys are not read.
 
-A tool's export has more rows than those to learn from, and keys that say so (`MARKS`): Prodigy
-writes the decision of the annotator as `answer`, others have a `status`. A row that is marked is
-left out and counted. A key that is read as a text or as a label is no mark. `label_studio` makes
-such rows of the tasks of Label Studio.
+The export of a tool may have rows that should not be used, and keys that mark them (`MARKS`):
+Prodigy writes the decision of the annotator as `answer`, other tools have a `status`. A marked row
+is left out and counted. A key that is read as a text or as a label is not a mark. `label_studio`
+converts the tasks of Label Studio to such rows.
 
-Keys that nobody reads are counted, but for those in `BOOKKEEPING`, which tools write for
-themselves.
+Keys that are not read are counted, except those in `BOOKKEEPING`, which tools write for themselves.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +16,7 @@ from official.utils import json_rows
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 
-# The values that say that a row is not to be used, in lower case.
+# The values that mark a row to leave out, in lower case.
 MARKS: Mapping[str, tuple[str | bool, ...]] = {
     "answer": ("reject", "ignore"),  # Prodigy; the third value is `accept`
     "status": ("discarded", "rejected", "skipped", "ignored"),  # Argilla and others
@@ -25,7 +24,7 @@ MARKS: Mapping[str, tuple[str | bool, ...]] = {
     "was_cancelled": (True,),  # Label Studio
     "skipped": (True,),
 }
-# The values that say that a row is to be used; a key with any other value is one that nobody reads.
+# The values that mark a row to use. A key with any other value counts as one that is not read.
 USED: Mapping[str, tuple[str | bool, ...]] = {
     "answer": ("accept",),
     "status": ("accepted", "approved", "validated", "submitted", "completed"),
@@ -50,13 +49,13 @@ BOOKKEEPING = frozenset(
 def objects(
     path: AnyPath, bad: BadRows, labelled: bool = True, read: Collection[str] = ()
 ) -> Iterator[tuple[int, int, dict]]:
-    """Yields the number, the line and the object of each row that is to be used.
+    """Yields the number, the line and the object of each row to use.
 
     Args:
       path: a file of JSON Lines, or of one list of JSON.
       bad: counts what is left out, and is called with what cannot be used.
       labelled: whether the rows must have labels.
-      read: the keys that are read as texts or labels, which are no marks.
+      read: the keys that are read as texts or labels, which are not marks.
     """
     for number, line, value in json_rows.objects(path, bad):
         row: dict | None = value
@@ -71,7 +70,7 @@ def objects(
 
 
 def mark(row: Mapping[str, Any], labelled: bool = True, read: Collection[str] = ()) -> str:
-    """Returns why a row says that it is not to be used; "" if it does not say so.
+    """Returns the mark by which a row is left out; "" if it has none.
 
     Args:
       row: the values of a row by their keys, texts of a table or values of JSON.
@@ -88,7 +87,7 @@ def mark(row: Mapping[str, Any], labelled: bool = True, read: Collection[str] = 
 
 
 def unread(row: Mapping[str, Any], read: Collection[str]) -> list[str]:
-    """Returns the keys of a row that nobody reads."""
+    """Returns the keys of a row that are not read."""
     return [
         key
         for key, value in row.items()
@@ -97,7 +96,7 @@ def unread(row: Mapping[str, Any], read: Collection[str]) -> list[str]:
 
 
 def _is_one_of(value: Any, known: tuple[str | bool, ...]) -> bool:
-    """Returns whether a value is a known one; capitals and the texts of booleans do not matter."""
+    """Returns whether a value is in `known`, whatever its case; "true" equals True."""
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.lower(), value.lower())
     return isinstance(value, str | bool) and value in known

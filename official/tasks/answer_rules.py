@@ -1,4 +1,4 @@
-"""The rules by which answers to questions are compared: what is equal, and what F1 counts.
+"""The rules that compare answers to questions: which answers are equal, and what F1 counts.
 
 | rule | equal are answers without | F1 counts |
 |---|---|---|
@@ -48,8 +48,8 @@ class Rule:
     Attributes:
       normalize: returns what is left of an answer; two answers with the same are an exact match.
       parts: returns the parts of an answer that F1 counts.
-      runs: whether F1 counts the longest run of parts that both answers have; if not, the parts
-        that both have, with repetition.
+      runs: whether F1 counts the longest run of parts that both answers have; if not, it counts the
+        parts that both have, with repetition.
     """
 
     normalize: Callable[[str], str]
@@ -106,7 +106,8 @@ def _cmrc_parts(answer: str) -> list[str]:
     """Returns each ideograph, and the words between them, as nltk splits English into words.
 
     CMRC first cuts what is between two ideographs into sentences, by a model that nltk downloads.
-    Here it is one sentence: of several, a point at the end of the first is a part of its last word.
+    Here it is one sentence, so a point at the end of an earlier sentence is a part of its last
+    word.
     """
     words = _tokenizer()
     parts: list[str] = []
@@ -139,7 +140,7 @@ def _all_marks() -> dict[int, None]:
 
 
 def _words(normalize: Callable[[str], str]) -> Rule:
-    """Returns the rule whose parts are words, after a normalization that leaves odd blanks."""
+    """Returns a rule whose parts are words; repeated and outer blanks do not count."""
     return Rule(
         lambda answer: " ".join(normalize(answer).split()), lambda answer: normalize(answer).split()
     )

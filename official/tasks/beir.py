@@ -36,7 +36,7 @@ class Judged:
       queries: id → text.
       documents: the file of the documents; `official.tasks.text_files` reads it.
       qrels: query → document → grade, of each of the queries.
-      unjudged: the number of other queries of the folder.
+      unjudged: the number of queries of the folder without judgments.
       left_out: the number of judgments of queries that the folder does not have.
     """
 
@@ -47,9 +47,9 @@ class Judged:
     left_out: int
 
     def unknown(self, documents: Collection[str]) -> int:
-        """Returns the number of judgments of documents that are none of `documents`.
+        """Returns the number of judgments of documents that are not in `documents`.
 
-        They remain judgments: a relevant document that cannot be found is missed.
+        These judgments still count: a relevant document that is not there counts as missed.
         """
         return sum(name not in documents for grades in self.qrels.values() for name in grades)
 

@@ -14,7 +14,7 @@ def joined(questions: tf.Tensor, choices: tf.Tensor, blank: bool) -> tf.Tensor:
 
     Args:
       questions: the questions, which may be empty, string [N].
-      choices: one of the choices of each, string [N].
+      choices: a choice for each question, string [N].
       blank: whether the choice replaces runs of underscores; see `official.tasks.Task`.
 
     Returns:

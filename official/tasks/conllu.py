@@ -1,10 +1,10 @@
 """Reads words and tags from CoNLL-U, the format of Universal Dependencies.
 
 A word is a line whose id is a whole number. Lines with a range as their id (`2-3`) have the form of
-several words together, as it stands in the text (`al` = `a` + `il`). Lines with a decimal as their
-id (`5.1`) are empty nodes, which stand nowhere in the text. Lines with `#` before the first word of
-a text are comments. A first line `# global.columns = ID FORM ...` names the columns (CoNLL-U Plus).
-A tag `_` is not given, but for the column of features, where it says that there are none.
+several words together, as in the text (`al` = `a` + `il`). Lines with a decimal as their id (`5.1`)
+are empty nodes, which are not in the text. Lines with `#` before the first word of a text are
+comments. A first line `# global.columns = ID FORM ...` names the columns (CoNLL-U Plus). A tag `_`
+is missing, except in the column of features, where it means that there are none.
 """
 
 import re
@@ -22,7 +22,7 @@ from official.utils.text_lines import BadRows, Unusable, location
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 WORDS, SURFACE = "words", "surface"
-MULTIWORD = (WORDS, SURFACE)  # how ranges are read: as their words, or as they stand in the text
+MULTIWORD = (WORDS, SURFACE)  # how ranges are read: as their words, or as one word, as in the text
 # The columns in the place of the first and the last one, which are those of plain CoNLL.
 _DEFAULTS = {"0": "form", "-1": "upos"}
 _NOT_GIVEN = "_"
@@ -171,7 +171,7 @@ def _record(
 def _on_surface(
     words: Sequence[_Word], ranges: dict[int, tuple[_Word, int]], path: AnyPath
 ) -> list[_Word]:
-    """Returns the words as they stand in the text: those of a range are one."""
+    """Returns the words as in the text, where the words of a range are one word."""
     found: list[_Word] = []
     end = 0
     for word in words:
@@ -193,7 +193,7 @@ def _on_surface(
 
 
 def _tag_of_range(own: str, inside: Sequence[str]) -> str:
-    """Returns the tag of a range: its own, an entity's first one, or all joined by +."""
+    """Returns the tag of a range: its own, the first tag of an entity, or all joined by +."""
     if own not in ("", _NOT_GIVEN):
         return own
     if _NOT_GIVEN in inside:

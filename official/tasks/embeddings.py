@@ -24,8 +24,8 @@ from official.tasks.kinds import METRICS
 from official.tasks.task import Columns, Task, listed
 from official.utils.errors import UserError
 
-# The kind of the tasks that have each form; those of a user's columns have one of the others, or
-# `scores`.
+# The kind of the tasks that can have each form. Tasks of a user's columns have one of the other
+# forms, or `scores`.
 OF_KINDS = {
     "scores": "regression",
     "binary": "classification",
@@ -34,10 +34,10 @@ OF_KINDS = {
     "triples": "classification",
 }
 _POSITIVE, _NEGATIVE = "entailment", "contradiction"
-# The forms whose examples have the feature `score`, and those of them that say how alike texts are.
+# The forms whose examples have the feature `score`, and those whose score is a similarity.
 SCORED = ("margins", "scores", "binary", "labels")
 ALIKE = SCORED[1:]
-# Metrics of examples with scores of how alike texts are, and of those without.
+# Metrics of examples with a similarity score, and of other examples.
 _OF_SCORES, _OF_RANKS = METRICS["embedding"][:3], METRICS["embedding"][3:]
 _DEFAULTS = {"scores": _OF_SCORES[:2], "binary": _OF_SCORES[2:], "labels": _OF_SCORES[2:]}
 
@@ -149,7 +149,7 @@ def check_labels(task: Task) -> None:
     """Checks that a task has the labels that its form needs.
 
     Raises:
-      UserError: it has not.
+      UserError: a label is missing.
     """
     if task.form == "triples" and not {_POSITIVE, _NEGATIVE} <= set(task.labels):
         raise UserError(

@@ -20,11 +20,12 @@ class Kind:
       builder: the module of the shard builder, which has `Builder`.
       scorer: the module with the `Scorer`, which computes metrics and writes predictions.
       signatures: the module of the signatures of a SavedModel; "" = those of the encoder.
-      output: the prediction that is compared with the first target, of kinds with one target a row.
+      output: for kinds with one target a row, the prediction that is compared with the first
+        target.
       max_length: the default length of examples, in tokens.
       generic: whether a user can define a task of this kind by naming columns.
       generates: whether predictions are texts that a decoder generates.
-      flags: the flags of `build_task_shards` that are not for every kind.
+      flags: the flags of `build_task_shards` that this kind takes and not every kind does.
     """
 
     targets: tuple[str, ...]

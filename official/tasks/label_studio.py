@@ -27,8 +27,8 @@ def is_task(value: dict) -> bool:
 def row_of(task: dict, where: str, bad: BadRows, labelled: bool = True) -> dict | None:
     """Returns the row of a task; None if it is left out, which is counted.
 
-    Annotations that were skipped or canceled do not count. Of the others those that are marked as
-    ground truth come first. If several are left, they have to agree.
+    Annotations that were skipped or canceled do not count. If some of the others are marked as
+    ground truth, only these count. If several are left, they have to agree.
 
     Args:
       task: the task.
@@ -105,7 +105,7 @@ def _results(annotation: dict) -> dict[str, Any]:
 
 
 def _compared(row: dict) -> str:
-    """Returns what two annotations of a task are compared by."""
+    """Returns the values by which two annotations of a task are compared."""
     spans = sorted(json.dumps(_place(span)) for span in row[SPANS])
     others = {key: value for key, value in row.items() if key not in (SPANS, "relations")}
     return json.dumps([spans, others], sort_keys=True)

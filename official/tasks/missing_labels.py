@@ -1,8 +1,9 @@
-"""Rows without a label, as files have them: which labels and scores are none.
+"""Which values in the column of a label or score mean that the row has none.
 
 SNLI writes `-` where its annotators disagree. The package `datasets` writes -1 in its place, and in
-each row of a test split whose labels are not public (GLUE). An empty cell is none either. But `-`
-beside `+`, and -1 beside 1 alone, are classes; and what the user names with `--labels` always is.
+each row of a test split whose labels are not public (GLUE). An empty cell is no label either. But
+`-` beside `+`, and -1 if the only other value is 1, are classes, and so is every value that the
+user names with `--labels`.
 """
 
 from collections.abc import Collection
@@ -18,7 +19,7 @@ def reason(label: str) -> str:
     """Returns the reason under which a row without a label is counted; "" if it may be a label.
 
     Args:
-      label: what the file has, which is none of the labels of the task.
+      label: the value in the file, which is not a label of the task.
     """
     if label not in NONE:
         return ""
@@ -26,7 +27,7 @@ def reason(label: str) -> str:
 
 
 def among(values: Collection[str]) -> set[str]:
-    """Returns which of the values of a column are no labels.
+    """Returns the values of a column that mean that a row has no label.
 
     Raises:
       UserError: the values are -1, 0 and 1, which may be three classes, or two and rows without.

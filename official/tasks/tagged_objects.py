@@ -8,8 +8,8 @@ A row is one of these objects, where positions count characters (code points):
 Other names of these keys are read as well (`KEYS`), and these forms of spans: lists `[start, end,
 type]`; `span`, a list of both places; `start_offset` and `end_offset` (doccano); `token_start` and
 `token_end`, the numbers of the first and the last one of `tokens`, which are objects (Prodigy);
-`labels`, a list of one type (Label Studio). The text that a span has of itself is compared with its
-positions.
+`labels`, a list of one type (Label Studio). If a span has its own text, this is compared with the
+text at its positions.
 """
 
 import re
@@ -23,7 +23,7 @@ from official.tasks.task import Columns
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable, location
 
-# The names that a key may have: those of predictions and of other tools come last.
+# The names that a key may have; names in predictions and in other tools come last.
 KEYS = {
     "text": ("text", "data"),
     "tokens": ("tokens", "words"),
@@ -39,7 +39,7 @@ _BLANKS = re.compile(r"\s|\\n")
 
 
 class _Row(NamedTuple):
-    """An object, and what messages and readers need beside it.
+    """An object with what messages and readers need to know of it.
 
     Attributes:
       value: the object.
@@ -60,7 +60,7 @@ class _Row(NamedTuple):
     read: set[str]
 
     def key(self, *names: str) -> str | None:
-        """Returns the key of what has one of these names in `KEYS`, or None, and counts it read."""
+        """Returns the row's key for one of these names in `KEYS`, or None, and marks it as read."""
         own = self.names[names[0] in ("tags", "spans")]
         known = [own, *(key for name in names for key in KEYS[name])]
         found = next((key for key in known if key in self.value), None)
@@ -140,7 +140,7 @@ def _words_and_tags(row: _Row) -> TaggedWords:
 
 
 def check_words(words: Sequence[str], where: str) -> None:
-    """Raises Unusable if there are no words, or one is empty or has a blank; `where` is theirs."""
+    """Raises Unusable if there are no words, or one is empty or has a blank."""
     for word in words:
         if not word or _SPACE.search(word):
             raise Unusable(
@@ -242,16 +242,16 @@ def _span(value: dict | list, text: str, tokens: Sequence[dict], where: str) -> 
 
 
 def _is_same(part: str, own: str) -> bool:
-    r"""Returns whether a part of a text is what a span says, but for blanks and line breaks.
+    r"""Returns whether a part of a text equals a span's own text, but for white space.
 
-    A text that was selected in a browser may have other ones, and Label Studio writes a line break
-    as the two characters \n.
+    A text that was selected in a browser may have other blanks, and Label Studio writes a line
+    break as the two characters \n.
     """
     return _BLANKS.sub("", part) == _BLANKS.sub("", _clean(own))
 
 
 def _difference(span: Span, text: str, own: str) -> str:
-    """Returns the message about a span whose own text is another one, with the unit that fits."""
+    """Returns the message about a span whose own text differs, with the unit that would fit."""
     start, end = span.start, span.end
     pairs, octets = text.encode("utf-16-le"), text.encode()
     fitting = {
@@ -278,10 +278,10 @@ def _difference(span: Span, text: str, own: str) -> str:
 
 
 def _check_tokens(span: Span, value: dict, tokens: Sequence[dict], where: str) -> None:
-    """Checks that a span with positions of both kinds has the same ones.
+    """Checks that the positions of a span in characters and in tokens agree.
 
     Raises:
-      Unusable: it has others.
+      Unusable: they do not agree.
     """
     places = _places(value, tokens)
     if places is not None and places != (span.start, span.end):
@@ -303,7 +303,7 @@ def _places(value: dict, tokens: Sequence[dict]) -> tuple[Any, Any] | None:
 
 
 def _start_end_type(value: dict | list, tokens: Sequence[dict]) -> Sequence[Any]:
-    """Returns the values of a span, which are not checked; None = there is none."""
+    """Returns the start, end and type of a span, unchecked; None for a missing value."""
     if isinstance(value, list):
         return value if len(value) == 3 else [None] * 3
     found = [

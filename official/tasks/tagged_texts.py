@@ -22,12 +22,12 @@ class TaggedWords(NamedTuple):
       words: the words.
       tags: their tags; None = the file has none.
       location: the file and the line of the text, for messages.
-      lines: the line of each word; empty = the text is of no file.
+      lines: the line of each word; empty = the text is not from a file.
       text: the text that was split into the words; None = the file has the words.
       offsets: the first character of each word in `text`, and the character after its last one.
       left_out: the number of spans that were left out because of others inside or around them.
-      spans: the entities in characters, where the tags have some of them widened to whole words;
-        None = the tags have them as they are.
+      spans: the entities in characters, if the tags widen some of them to whole words; None = the
+        tags give the exact entities.
       widened: the number of entities that are widened.
     """
 

@@ -22,7 +22,7 @@ OUTSIDE = "O"
 BIO, BIOES = "IOB2", "IOBES"  # the names of seqeval
 PLAIN = "labels"  # the scheme of tags that mark no entities
 PREFIXES = {BIO: "BI", BIOES: "BIES"}
-OPEN, CONTINUING = "BI", "IE"  # an entity goes on after the first, with the second
+OPEN, CONTINUING = "BI", "IE"  # an entity may continue after OPEN, and with CONTINUING
 
 NO_TYPE = "_"  # the type of entities whose tags name none, as in seqeval
 # The letters of each scheme that a file may have, and the letter of BIO or BIOES that each one is.
@@ -43,7 +43,7 @@ class Spelling:
 
     Attributes:
       names: the tag that is read in the place of another one; other tags stay as they are.
-      note: what is read in which way, for the user; "" = all tags stay as they are.
+      note: says to the user which tags are read in which way; "" = all tags stay as they are.
     """
 
     names: Mapping[str, str]
@@ -116,7 +116,7 @@ def spelling(tags: Iterable[str]) -> Spelling:
 
 
 def _note(forms: Mapping[str, tuple], scheme: str) -> str:
-    """Returns what the user is told about tags that are read otherwise than they are written."""
+    """Describes for the user how tags are read, if this differs from how they are written."""
     parts = []
     letters = sorted({letter for letter, _, _ in forms.values()})
     if others := [a for a in letters if LETTERS[scheme][a] != a]:
@@ -152,7 +152,7 @@ def scheme(tags: Iterable[str]) -> str:
     return BIOES if prefixes & {"E", "S"} else BIO
 
 
-scheme_of = scheme  # for functions with an argument of that name
+scheme_of = scheme  # for functions with an argument named `scheme`
 
 
 def names(tags: Iterable[str]) -> tuple[str, ...]:
@@ -169,7 +169,8 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     """Returns the entities by the rule of conlleval, which is seqeval's default mode.
 
     `I-X` or `E-X` begins an entity after `O`, after another type and after the end of an entity. An
-    entity ends before a word that does not continue it. Tags of no scheme are outside of all.
+    entity ends before a word that does not continue it. Tags that belong to no scheme are outside
+    all entities.
     """
     found: list[Entity] = []
     last, open_type = OUTSIDE, ""

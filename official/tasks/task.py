@@ -19,7 +19,8 @@ from official.utils.strict import omitted, one_of
 SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the names of choices, in order
 SEPARATOR = "|"  # between the labels of a text that may have several
-# A metric of several tasks: the mean of the first metric of each. It picks the best checkpoint.
+# The metric of several tasks, which picks the best checkpoint: the mean of the first metric of
+# each.
 AVERAGE = "average"
 GRAPHEMES = "graphemes"  # a value of `Description.span_bounds`
 
@@ -35,12 +36,12 @@ class Description:
       labels: the names of the classes, in the order of their ids.
       values: the value of each label in the source files.
       metrics: the metrics that are reported; the first one picks the best checkpoint.
-      best: of rows that are compared with each other, the label of the best one.
+      best: of rows that are compared with each other, the label of the best row.
       no_answers: of spans, whether some questions have no answer.
       answer_rule: of questions with spans, how answers are compared; None = as SQuAD does. See
         `official.tasks.answer_rules`.
       span_bounds: of spans, where answers begin and end: "graphemes" = never between a letter and
-        its vowel sign; None = where tokens do.
+        its vowel sign; None = at token boundaries.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
       choice_first: of a choice, whether the question and the choice come before the context.
       max_choice_length: of a choice, the largest number of tokens of a question with a choice.
@@ -51,7 +52,7 @@ class Description:
       punctuation: of questions as text to text, the characters with blanks around them.
       bleu_tokenization: of generated texts, how BLEU splits them into words; None = as T5 does. See
         `official.tasks.metric_settings`, as for the next one.
-      rouge_words: of generated texts, what a word of ROUGE is; None = as T5 has it.
+      rouge_words: of generated texts, what a word of ROUGE is; None = as in T5.
       max_target_length: of text to text, the length of the longest target in tokens, with the one
         that ends it.
       split_words: of tagging, the rule by which texts are split into words; None = that of the
@@ -372,8 +373,8 @@ def no_such_head(
 
     Args:
       task: the name; None = none is given.
-      names: the tasks of the heads; "" = a head of none.
-      flag: what the user names the task with.
+      names: the tasks of the heads; "" = a head without a task.
+      flag: the flag or argument with which the user names the task.
       holder: what follows "the tasks" in the message.
     """
     given = "missing" if task is None else f"{task!r} is not known"

@@ -22,7 +22,7 @@ def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     """Yields the ids and texts of a file (see the module).
 
     Raises:
-      UserError: the file cannot be read or has no texts, or a line is not as it should be.
+      UserError: the file cannot be read or has no texts, or a line is not valid.
     """
     path = paths.path(path)
     if path.name.endswith(packed_files.PARQUET):
@@ -48,7 +48,7 @@ def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 class Counted:
     """The ids and texts of a file that is read once to count them, and then to use them.
 
-    Iterating reads the file; the end of it checks that it had all that was counted.
+    Iterating reads the file, and checks at the end that no text is missing or new.
 
     Attributes:
       path: the file.
@@ -135,7 +135,7 @@ def _of_object(value: dict, where: str) -> tuple[str, str]:
 
 
 def unique(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    """Yields what `texts_of` does.
+    """Yields the ids and texts of a file like `texts_of`, and checks that each id is unique.
 
     Raises:
       UserError: as `texts_of`, or an id occurs twice.
@@ -144,7 +144,7 @@ def unique(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 
 def once(texts: Iterable[tuple[str, str]], path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    """Yields ids and texts.
+    """Yields ids and texts, and checks that each id is unique.
 
     Args:
       texts: the ids and texts.

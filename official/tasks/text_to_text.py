@@ -27,7 +27,7 @@ TEXT_METRICS = tuple(
     if name.startswith(("exact_match", "bleu", "chrf", "rouge"))
 )
 _SETTINGS = {"bleu": "bleu_tokenization", "rouge": "rouge_words"}  # the flag of each metric
-# What a model answers to a question without an answer.
+# The target of a question without an answer.
 NO_ANSWER = "unanswerable"
 # The characters that have blanks around them in questions, contexts and answers. The release of T5
 # had 'non_word' until April 2022, for its published models too: all but ASCII letters, digits and
@@ -35,7 +35,7 @@ NO_ANSWER = "unanswerable"
 # signs of ASCII with the underscore.
 PUNCTUATION = {"ascii": re.compile(r"[!-/:-@\[-`{-~]"), "non_word": re.compile(r"[^0-9A-Za-z_]")}
 _WHITE = re.compile(r"[\t\n\f\r ]+")
-# The class, and the score, of a text that is no answer.
+# The class and the score of a text that is not an answer.
 WRONG = -1
 
 # The names of the fields of tasks whose columns have other names.
@@ -104,7 +104,7 @@ def generation(
       rouge_words: what a word of ROUGE is; one of `metric_settings.WORDS_OF_ROUGE`.
 
     Raises:
-      UserError: a metric is not one of texts, or a setting is for another metric.
+      UserError: a metric is not for texts, or a setting is for another metric.
     """
     for name in metrics:
         if name not in TEXT_METRICS:
@@ -209,7 +209,8 @@ def read_label(text: str, labels: Sequence[str]) -> int:
 def read_number(text: str) -> float:
     """Returns the number that a text is for Python, as in the release of T5, or `WRONG`.
 
-    Unlike there, NaN and infinity are no numbers: a single one makes correlations undefined.
+    Unlike there, NaN and infinity do not count as numbers: a single one makes correlations
+    undefined.
     """
     try:
         number = float(text)

@@ -22,7 +22,7 @@ Qrels = dict[str, dict[str, int]]  # query → document → grade
 MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 Run = dict[str, dict[str, float]]  # query → document → score
 
-# Called for a line that is not valid, with the kind of fault and the whole message.
+# Called for an invalid line, with the kind of error and the whole message.
 Bad = Callable[[str, str], None]
 
 

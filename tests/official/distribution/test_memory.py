@@ -329,7 +329,7 @@ def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
     assert not [n for n in checkpoints.load_variables(tmp_path, "last") if "memory/" in n]
     source = "checkpoint"
     with pytest.raises(UserError, match=r"checkpoint: has no memory of rows, and this run needs \["
-                                        r"4, 2, 9, 8\]: it belongs to another config"):  # fmt: skip
+                                        r"4, 2, 9, 8\]: the checkpoint belongs to"):  # fmt: skip
         training.memory.assign({}, source)
     wrong = {**saved, "memory/states": saved["memory/states"][:3]}
     with pytest.raises(UserError, match=r"has a memory of shape \[3, 2, 9, 8\], and this run need"):

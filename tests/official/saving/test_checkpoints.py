@@ -304,7 +304,7 @@ def test_no_such_checkpoint(tmp_path, which, message):
 
 def test_arrays_of_another_config_are_refused():
     variable = keras.Variable(np.zeros((2, 3), "float32"))
-    with pytest.raises(UserError, match="here: has no a/b: it belongs to another config"):
+    with pytest.raises(UserError, match="here: has no a/b: the weights belong to another config"):
         named_arrays.assign({"a/b": variable}, {}, "here")
     with pytest.raises(UserError, match=r"a/b has shape \[3\] there and \[2, 3\] here"):
         named_arrays.assign({"a/b": variable}, {"a/b": np.zeros(3)}, "here")

@@ -149,5 +149,5 @@ def test_another_tokenizer_is_refused(folder):
 def test_weights_of_another_config_are_refused(folder):
     path = folder / "config.yaml"
     config.save(config.load(path, ["encoder.num_layers=3"]), path)
-    with pytest.raises(UserError, match=r"has no encoder/layer_2/.* belongs to another config"):
+    with pytest.raises(UserError, match=r"has no encoder/layer_2/.* belong to another config"):
         official.load(folder)

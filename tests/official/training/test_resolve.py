@@ -234,7 +234,9 @@ def test_half_a_pooler_is_an_error(tmp_path):
     del arrays["encoder/pooler/bias"]
     checkpoints.save(tmp_path, 2, arrays, {"figures": {}})
     assert warm_start.start_from(model, str(tmp_path), "1", "encoder")[1] == ["regression"]
-    with pytest.raises(UserError, match="has no encoder/pooler/bias: it belongs to another config"):
+    with pytest.raises(
+        UserError, match="has no encoder/pooler/bias: the weights belong to another config"
+    ):
         warm_start.start_from(model, str(tmp_path), "2", "encoder")
 
 
