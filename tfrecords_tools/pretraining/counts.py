@@ -17,7 +17,7 @@ from tfrecords_tools.pretraining import lexicon
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import dropped
 
-_LINES_SHOWN = 3  # of a lexicon, which never match
+_LINES_SHOWN = 3  # lines of a lexicon that never match
 _MUCH = 0.2  # of the tokens; so many are not lost by chance
 # Words of more tokens are seldom words: of English, German and Finnish text they have up to 1.6% of
 # the tokens, and of Thai and Khmer text with WordPiece 39% to 76%.

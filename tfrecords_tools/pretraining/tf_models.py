@@ -45,7 +45,7 @@ def check(name: str, segments: Segments, corruption: CorruptionConfig | None) ->
       corruption: its corruption.
 
     Raises:
-      UserError: it cannot; the message names the setting.
+      UserError: the format cannot represent them; the message names the setting.
     """
     if corruption is None:
         raise UserError(f"config {name!r} has no `corruption`, and --format=tf_models needs masks")

@@ -354,7 +354,10 @@ def _shared(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
                 yield ready
             ready, chunk = chunk, []
     if sum(each.size for each in chunk) < SHARED_CHUNK_BYTES // 2:
-        ready, chunk = ready + chunk, []  # A small rest has few documents to take segments from.
+        ready, chunk = (
+            ready + chunk,
+            [],
+        )  # A small remainder has few other documents.
     yield from filter(None, (ready, chunk))
 
 

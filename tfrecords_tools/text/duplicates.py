@@ -1,7 +1,7 @@
 """Documents that repeat an earlier one, exactly or nearly.
 
-A document is a row of bytes, and a document that repeats an earlier one has the same row, or one
-that is alike. The rows are all that is in memory of the documents.
+Each document is represented by a row of bytes. A document that repeats an earlier one has the same
+row, or a similar one. Only the rows are in memory.
 
 Exact duplicates have the same text but for white space. Their row is a hash of the text.
 

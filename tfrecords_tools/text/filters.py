@@ -36,7 +36,7 @@ Ordered = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 class Whole(NamedTuple):
-    """What is measured of whole documents.
+    """The measurements of whole documents.
 
     Attributes:
       places: the range in which each begins and its number there; see `dropped`; int64 [D, 2].
@@ -50,7 +50,7 @@ class Whole(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What is measured of a part of a document.
+    """The measurements of a part of a document.
 
     Attributes:
       place: as above, int64 [2].
@@ -195,7 +195,7 @@ class _Joined:
 
 
 class Decisions:
-    """Takes what is measured in the order of the corpus, and decides what is left out.
+    """Takes the measurements in the order of the corpus, and decides which documents are left out.
 
     Attributes:
       documents: the number of documents so far.

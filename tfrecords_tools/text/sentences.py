@@ -69,7 +69,7 @@ _ELSEWHERE = frozenset(
 # 3. Sınıf, am 3. Oktober, II. Dünya Savaşı: in languages that have one of these letters.
 _ORDINAL = re.compile(r"\d{1,2}|[IVX]+")
 _OF_ORDINALS = re.compile("[äöüßåøæıİşŞğčČšŠžŽřŘěďťňůľĺłŁąęśŚźżŻćńőűāēģīķļņūÄÖÜÅØÆ]")
-# What a paragraph of English has.
+# Words that nearly every English paragraph has.
 _ENGLISH = re.compile(r"\b(?:the|of|and|to)\b", re.IGNORECASE)
 _OTHER_LETTER = re.compile(r"[^\W\d_\x00-\x7f]")
 # Scripts with a stop of their own: in a paragraph that has it, "." shortens a word. The stop, and
@@ -117,7 +117,7 @@ def split(paragraph: str) -> list[str]:
 
 
 def find(paragraph: str) -> Sentences:
-    """Returns the sentences of a paragraph, as `split` does, and what is to be known of them."""
+    """Returns the sentences of a paragraph, as `split` does, and how many end at a blank."""
     context = _Paragraph(paragraph)
     ends = [0]
     for stop in (_ASCII_STOP if paragraph.isascii() else _STOP).finditer(paragraph):
@@ -137,14 +137,14 @@ def find(paragraph: str) -> Sentences:
 
 
 class _Paragraph:
-    """A paragraph, and what its language is not."""
+    """A paragraph, and hints about its language."""
 
     def __init__(self, text: str):
         self.text = text
 
     @functools.cached_property
     def is_other(self) -> bool:
-        """Whether it has letters outside ASCII, and no word that English cannot do without."""
+        """Whether it has letters outside ASCII and none of the most frequent English words."""
         return _OTHER_LETTER.search(self.text) is not None and not _ENGLISH.search(self.text)
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""What the builder of a vocabulary says about a text that the vocabulary suits badly.
+"""Notes of the vocabulary builder about texts that do not suit the vocabulary.
 
 Each function returns a line, or None where there is nothing to say.
 """

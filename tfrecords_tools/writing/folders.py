@@ -7,9 +7,9 @@ The work of an unfinished build is kept, and the next run of the same build cont
 plan, and written when these are gone. So files never stand beside the plan of another build,
 whatever a killed process or a power cut leaves.
 
-Other users can guess the names of these folders. Where they may write, they may have put a link or
-a folder of theirs under such a name. What is read there would be theirs, and so would what is
-removed. So only folders of this user are used (`make_own`, `temporary`).
+Other users can guess the names of these folders. If they may write beside them, they may have put a
+link or a folder of theirs under such a name, and this program would read or remove their files. So
+only folders of this user are used (`make_own`, `temporary`).
 """
 
 import contextlib
@@ -71,7 +71,7 @@ def _remove_leftovers(output: Path) -> None:
 def unfinished(
     output: AnyPath, plan: Mapping[str, Any], done: Callable[[Path], bool], report: Callable
 ) -> Iterator[Path]:
-    """Yields the folder for what is done of a build, which may have files of an earlier run.
+    """Yields the folder for the finished parts of a build, which may have files of an earlier run.
 
     It is removed at the end, and after an error of the input. If the run is stopped, if a process
     of it is killed or if the disk is full, it is kept, and the next run with the same plan gets it.
