@@ -354,10 +354,8 @@ def _shared(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
                 yield ready
             ready, chunk = chunk, []
     if sum(each.size for each in chunk) < SHARED_CHUNK_BYTES // 2:
-        ready, chunk = (
-            ready + chunk,
-            [],
-        )  # A small remainder has few other documents.
+        # A small remainder has few documents to take segments from.
+        ready, chunk = ready + chunk, []
     yield from filter(None, (ready, chunk))
 
 
