@@ -90,7 +90,7 @@ def main(argv: list[str]) -> None:
 
     folder = model_folder.ModelFolder.open(FLAGS.model_dir, FLAGS.checkpoint)
     config, tokenizer, model = folder.config, folder.tokenizer, folder.model()
-    if [o for o in config.objectives if o.type == "distillation"]:
+    if config.of_types("distillation"):
         raise UserError(
             f"{FLAGS.model_dir}: the teacher of objectives.distillation has the old vocabulary: "
             "extend the teacher, and make the student from it"

@@ -105,7 +105,7 @@ def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None
     Raises:
       UserError: it has not.
     """
-    if recipe.recompute is not None and encoder.type != "transformer":
+    if recipe.recompute is not None and not encoder.recomputes:
         raise UserError(
             f"{source}: recipe.recompute: not supported for encoder.type: {encoder.type}; remove it"
         )
@@ -114,12 +114,12 @@ def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None
         return
     for key in trainable.keys:
         if key not in encoder.trainable_parts:
-            groups = getattr(encoder, "layer_groups", None)
+            groups = encoder.layer_groups
             shared = "" if groups is None else f" with encoder.layer_groups: {groups}"
             raise UserError(
                 f"{place}.{key}: not supported for encoder.type: {encoder.type}{shared}; remove it"
             )
-    count = max(encoder.num_layers, getattr(encoder, "decoder_layers", 0))
+    count = max(encoder.num_layers, encoder.decoder_layers or 0)
     if trainable.layers is not None and trainable.layers > count:
         raise UserError(f"{place}.layers: {trainable.layers}, and the encoder has {count} layers")
 

@@ -169,9 +169,8 @@ class DistillationConfig(ObjectiveConfig):
           ValueError: there is none, or there are several and `head` names none of them.
         """
         objectives = list(objectives)
-        heads = [objective for objective in objectives if objective.type in HEADS]
-        if self.head:
-            heads = [h for h in heads if self.head in (h.type, h.task)]
+        every = [objective for objective in objectives if objective.type in HEADS]
+        heads = [h for h in every if not self.head or self.head in (h.type, h.task)]
         if len(heads) == 1:
             return heads[0]
         there = ", ".join(o.type for o in objectives if o is not self) or "none"
@@ -179,7 +178,7 @@ class DistillationConfig(ObjectiveConfig):
             raise ValueError(
                 f"head: {self.head!r} may be one of {', '.join(h.name for h in heads)}: name one"
             )
-        known = [name for o in objectives if o.type in HEADS for name in (o.type, o.task) if name]
+        known = [name for o in every for name in (o.type, o.task) if name]
         hint = nearest(self.head, known) if self.head else ""
         raise ValueError(
             f"head: {self.head!r}: the outputs of {', '.join(HEADS)} can be matched, and the other "
@@ -199,8 +198,9 @@ class DistillationConfig(ObjectiveConfig):
             raise ValueError("it reads what the other objectives prepare: let it be the last one")
         if self.matches_outputs:
             head = self.head_of(whole.objectives)
-            if head.type in _NUMBERS and self.cross_entropy:
-                raise ValueError(f"cross_entropy: {_NUMBERS[head.type]}: take logits")
+            numbers = _NUMBERS.get(head.type)
+            if numbers and self.cross_entropy:
+                raise ValueError(f"cross_entropy: {numbers}: take logits")
             if isinstance(head, SpanAnswerConfig) and head.form != "independent":
                 raise ValueError(
                     f"head: span_answer.form: {head.form} has ends that depend on the start: take "
@@ -222,7 +222,7 @@ class DistillationConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder does not give what is matched."""
-        if (self.relation or self.scores) and not _has_parts(encoder):
+        if (self.relation or self.scores) and not encoder.gives_scores:
             raise ValueError(
                 f"encoder.type: {encoder.type} does not give its attention scores: take "
                 "transformer, or remove relation and scores"
@@ -240,7 +240,7 @@ class DistillationConfig(ObjectiveConfig):
                 f"{student.hidden_size}, the teacher {teacher.hidden_size}: take hidden, which has "
                 "a projection, or a student as wide as its teacher"
             )
-        if (self.relation or self.scores) and not _has_parts(teacher):
+        if (self.relation or self.scores) and not teacher.gives_scores:
             raise ValueError(
                 f"teachers: an encoder of type {teacher.type} does not give its attention scores: "
                 "take a transformer, or remove relation and scores"
@@ -300,7 +300,7 @@ class DistillationConfig(ObjectiveConfig):
             _check_heads("relation", student, teacher)
             return
         for whose, encoder in (("student", student), ("teacher", teacher)):
-            size = encoder.num_heads * head_size(encoder)
+            size = encoder.num_heads * encoder.attention_size
             if size % self.relation_heads:
                 raise ValueError(
                     f"relation_heads: {self.relation_heads} heads do not divide the {size} "
@@ -311,11 +311,6 @@ class DistillationConfig(ObjectiveConfig):
 def find(config: Config) -> DistillationConfig | None:
     """Returns the objective of a config that has teachers; None if there is none."""
     return next((o for o in config.objectives if isinstance(o, DistillationConfig)), None)
-
-
-def head_size(encoder: EncoderConfig) -> int:
-    """Returns the size of an attention head."""
-    return getattr(encoder, "head_size", None) or encoder.hidden_size // encoder.num_heads
 
 
 def _check_reach(
@@ -334,10 +329,6 @@ def _check_reach(
                 f"the teacher to {far[1]}: name a layer that attends to the same tokens "
                 f"({names}){more}"
             )
-
-
-def _has_parts(encoder: EncoderConfig) -> bool:
-    return encoder.type in ("transformer", "encoder_decoder")
 
 
 def _check_heads(key: str, student: EncoderConfig, teacher: EncoderConfig) -> None:

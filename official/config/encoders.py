@@ -140,6 +140,8 @@ class TransformerConfig(EncoderConfig):
     """
 
     type = "transformer"
+    gives_scores = True
+    recomputes = True
 
     vocab_size: int | None = None
     hidden_size: int = 768
@@ -246,6 +248,11 @@ class TransformerConfig(EncoderConfig):
     def hidden_bias(self) -> bool:  # type: ignore[override]  # a constant of other encoders
         """See `EncoderConfig`."""
         return self.use_bias
+
+    @property
+    def decodes_masks(self) -> bool:
+        """See `EncoderConfig`."""
+        return self.norm == "post" and not self.causal
 
     @property
     def position_range(self) -> float:
@@ -356,6 +363,8 @@ class TransformerXLConfig(EncoderConfig):
     """
 
     type = "transformer_xl"
+    batch_fields = ("memory", "memory_mask", "permutation_mask", "backward")
+    causal_setting = "attention: uni"
 
     vocab_size: int | None = None
     hidden_size: int = 768
@@ -455,7 +464,7 @@ class TransformerXLConfig(EncoderConfig):
         return frozenset({"layers", "embeddings", "unfreeze_every", "adapters", "lora"})
 
     @property
-    def memory_shape(self):
+    def memory_shape(self) -> tuple[int, int, int]:
         """The shape of what is kept of a row: the inputs of all layers at the last positions."""
         return self.num_layers, self.memory_length, self.hidden_size
 
@@ -518,6 +527,8 @@ class EncoderDecoderConfig(EncoderConfig):
     """
 
     type = "encoder_decoder"
+    batch_fields = ("decoder_ids",)
+    gives_scores = True
 
     vocab_size: int | None = None
     hidden_size: int = 512
@@ -662,6 +673,12 @@ class BilmConfig(EncoderConfig):
     """
 
     type = "bilm"
+    batch_fields = (
+        *("character_ids", "backward_character_ids", "backward_token_ids"),
+        *("memory", "memory_mask"),
+    )
+    has_token_table = False
+    mixes_layers = True
 
     vocab_size: int | None = None
     tokens: str = "characters"
@@ -730,6 +747,11 @@ class BilmConfig(EncoderConfig):
     def num_heads(self) -> int:
         """There is no attention."""
         return 0
+
+    @property
+    def reads_characters(self) -> bool:
+        """See `EncoderConfig`; a table of words reads none."""
+        return self.tokens == "characters"
 
     @property
     def memory_shape(self) -> tuple[int, int, int]:

@@ -225,6 +225,10 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
         if count and len(self.thresholds) not in (0, count):
             raise ValueError(f"thresholds: {len(self.thresholds)}, but there are {count} labels")
 
+    def limits(self, count: int) -> tuple[float, ...]:
+        """Returns the threshold of each of `count` labels."""
+        return self.thresholds or (0.5,) * count
+
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"label_flags"})
@@ -250,6 +254,7 @@ class MultipleChoiceConfig(PooledConfig):
     """The right one of several choices."""
 
     type = "multiple_choice"
+    decides_weights = True
     module = "heads"
     layer = "MultipleChoice"
 

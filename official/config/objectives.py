@@ -6,7 +6,6 @@ discriminator of what it replaces.
 
 import dataclasses
 
-from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.config.segments import RELATIONS
 from official.utils.strict import above, at_least, omitted, one_of
@@ -78,6 +77,8 @@ class AllTokensLMConfig(ObjectiveConfig):
     module = "masked_lm"
     layer = "AllTokensLM"
     packs = True  # every token has a prediction of its own
+    form = "tied"  # of the head, which is that of `masked_lm`
+    enhanced_mask_decoder = False
 
     weight: float = 1.0
 
@@ -96,6 +97,7 @@ class CausalLMConfig(ObjectiveConfig):
     """
 
     type = "causal_lm"
+    decides_weights = True
     packs = True  # the last token of a part does not predict the first one of the next part
 
     weight: float = 1.0
@@ -127,9 +129,10 @@ class CausalLMConfig(ObjectiveConfig):
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
         if not encoder.causal:
-            relative = isinstance(encoder, TransformerXLConfig)
-            wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
-            raise ValueError(f"the encoder sees the tokens that are predicted: set {wanted}")
+            raise ValueError(
+                "the encoder sees the tokens that are predicted: set "
+                f"encoder.{encoder.causal_setting}"
+            )
         size = encoder.embedding_size
         if size not in (None, encoder.hidden_size):
             raise ValueError(
@@ -156,15 +159,14 @@ class PermutationLMConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
-        if not isinstance(encoder, TransformerXLConfig) or not encoder.query_stream:
+        if not encoder.query_stream:
             raise ValueError(
                 "the encoder has no query stream, which a target is predicted from: take "
                 "encoder.type: transformer_xl with query_stream: true"
             )
-        if encoder.attention != "bi":
+        if encoder.causal:
             raise ValueError(
-                f"encoder.attention: {encoder.attention} hides what the order lets a target see: "
-                "take bi"
+                f"encoder.{encoder.causal_setting} hides what the order lets a target see: take bi"
             )
 
 
@@ -195,9 +197,9 @@ class Seq2SeqLMConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no decoder."""
-        if getattr(encoder, "decoder_layers", None) == 0:
+        if encoder.decoder_layers == 0:
             raise ValueError("encoder.decoder_layers: 0: without a decoder, no text is generated")
-        if not hasattr(encoder, "decoder_layers"):
+        if encoder.decoder_layers is None:
             raise ValueError(f"encoder.type: {encoder.type} has no decoder: take encoder_decoder")
 
 
@@ -492,7 +494,7 @@ def check_alone(whole: Config) -> None:
 
 def check_decodes(encoder: EncoderConfig) -> None:
     """Raises ValueError if an encoder has no enhanced mask decoder."""
-    if not isinstance(encoder, TransformerConfig) or encoder.causal or encoder.norm != "post":
+    if not encoder.decodes_masks:
         raise ValueError(
             "enhanced_mask_decoder: only supported for encoder.type: transformer with norm: post "
             "and causal: false: take these, or remove it"
@@ -501,10 +503,10 @@ def check_decodes(encoder: EncoderConfig) -> None:
 
 def check_token_table(encoder: EncoderConfig) -> None:
     """Raises ValueError if the encoder has no token table."""
-    if encoder.type == "bilm":
+    if not encoder.has_token_table:
         raise ValueError(
-            "its output is tied to a token table, and encoder.type: bilm has none: take the "
-            "objective bilm, or encoder.type: transformer"
+            f"its output is tied to a token table, and encoder.type: {encoder.type} has none: take "
+            "the objective bilm, or encoder.type: transformer"
         )
 
 

@@ -45,7 +45,10 @@ class EncoderConfig(Part):
       hidden_size: D, the width of the states.
       embedding_size: E, the width of the token table; None = the hidden size.
       num_layers: the number of layers.
+      decoder_layers: those of the decoder, 0 = it is left out; None = the encoder never has one.
+      layer_groups: the number of groups of layers that share parameters; None = none do.
       num_heads: N, the number of attention heads; 0 = there is no attention.
+      head_size: H, the size of a head; None = the hidden size divided by N.
       max_positions: the largest number of tokens in a sequence.
       segment_types: rows of the segment table; 0 = no table.
       pooler: whether there is a pooled output.
@@ -56,12 +59,22 @@ class EncoderConfig(Part):
       memory_length: the positions of earlier rows that are kept; 0 = none.
       reuse_length: the positions at the start of a row that may become memory; 0 = all.
       causal: whether a position attends to no later one.
+      causal_setting: the setting that makes it so.
+      first_norm: whether the first layer has the norms of the others.
+      query_stream: whether it has the query stream of XLNet, which predicts from an order.
+      gives_scores: whether the scores of its attention can be read.
+      has_token_table: whether it reads a table of tokens, which outputs can be tied to.
+      reads_characters: whether it reads the characters of words.
+      mixes_layers: whether the vectors of texts are those of a mix of all layers, without the marks
+        of a sentence (ELMo).
+      recomputes: whether it supports `recipe.recompute`.
       adapter_size: the bottleneck of the adapters of each layer; None = there are none.
       activation: that of hidden layers in heads.
       norm_epsilon: what norms add to the variance.
       norm_type: the norm of hidden layers in heads: `layer` or `rms`.
       norm_bias: whether a layer norm there has an offset.
       hidden_bias: whether the hidden layers of heads have biases.
+      batch_fields: the fields of a batch that it reads beside those that every encoder reads.
       trainable_parts: the keys of `recipe.trainable` that the encoder supports.
     """
 
@@ -74,6 +87,11 @@ class EncoderConfig(Part):
     pooled_position: str
     initializer: str
     initializer_range: float
+    decoder_layers: int | None = None
+    layer_groups: int | None = None
+    head_size: int | None = None
+    first_norm: bool = True
+    query_stream: bool = False
     memory_length: int = 0
     reuse_length: int = 0
     adapter_size: int | None = None
@@ -82,6 +100,12 @@ class EncoderConfig(Part):
     norm_type: str = "layer"
     norm_bias: bool = True
     hidden_bias: ClassVar[bool] = True
+    batch_fields: ClassVar[tuple[str, ...]] = ()
+    causal_setting: ClassVar[str] = "causal: true"
+    gives_scores: ClassVar[bool] = False
+    has_token_table: ClassVar[bool] = True
+    mixes_layers: ClassVar[bool] = False
+    recomputes: ClassVar[bool] = False
 
     # An encoder has these as fields, or computes them from others.
     @property
@@ -103,6 +127,26 @@ class EncoderConfig(Part):
     def causal(self) -> bool:
         """See the class."""
         return False
+
+    @property
+    def reads_characters(self) -> bool:
+        """See the class."""
+        return False
+
+    @property
+    def decodes_masks(self) -> bool:
+        """Whether an enhanced mask decoder can run its last layer twice (DeBERTa)."""
+        return False
+
+    @property
+    def memory_shape(self) -> tuple[int, int, int]:
+        """The shape of what an encoder with a memory keeps of a row."""
+        raise NotImplementedError
+
+    @property
+    def attention_size(self) -> int:
+        """H, the size of an attention head."""
+        return self.head_size or self.hidden_size // self.num_heads
 
     @property
     def trainable_parts(self) -> frozenset[str]:
@@ -144,7 +188,7 @@ class EncoderConfig(Part):
         """Returns the encoder for rows that are read by themselves."""
         names = {field.name for field in dataclasses.fields(self)}
         off = {name: 0 for name in ("memory_length", "reuse_length") if name in names}
-        return dataclasses.replace(self, **off) if getattr(self, "memory_length", 0) else self
+        return dataclasses.replace(self, **off) if self.memory_length else self
 
 
 class CorruptionConfig(Part):
@@ -221,11 +265,13 @@ class ObjectiveConfig(Part):
         ids, which are then 0 and 1 whatever types the tokenizer gives.
       task: the task whose batches the objective reads, of several tasks; empty = all batches.
       weight: factor of the loss in the sum of all losses.
+      decides_weights: whether `prepare` of its layer decides which rows or tokens count.
       layer: the class of the layer in its module.
     """
 
     packs: ClassVar[bool] = False
     texts_apart: ClassVar[bool] = False
+    decides_weights: ClassVar[bool] = False
     layer: ClassVar[str] = "Objective"
     task: str = ""
     weight: float
@@ -297,6 +343,10 @@ class Config:
     objectives: tuple[ObjectiveConfig, ...] = ()
     recipe: Recipe = Recipe(steps=1)
     phases: tuple[Phase, ...] = omitted(())
+
+    def of_types(self, *types: str) -> tuple[ObjectiveConfig, ...]:
+        """Returns the objectives of some types."""
+        return tuple(objective for objective in self.objectives if objective.type in types)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -16,6 +16,34 @@ from official.utils.strict import (
     regular_expression,
 )
 
+_MOMENTS = ("beta_1", "beta_2", "epsilon", "weight_decay", "no_decay")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerForm:
+    """A type of optimizers.
+
+    Attributes:
+      settings: the settings that it has, beside those of all types; the arguments of its class.
+      weight_decay: its usual weight decay.
+      clip_norm: its usual largest norm of the gradient.
+    """
+
+    settings: tuple[str, ...]
+    weight_decay: float
+    clip_norm: float
+
+
+OPTIMIZERS = {
+    "adamw": OptimizerForm((*_MOMENTS, "bias_correction"), 0.01, 1.0),
+    "stable_adamw": OptimizerForm((*_MOMENTS, "peak"), 1e-5, 0.0),
+    "lamb": OptimizerForm((*_MOMENTS, "bias_correction", "no_adaptation"), 0.01, 1.0),
+    "adafactor": OptimizerForm(("weight_decay", "no_decay"), 0.0, 0.0),
+    "adagrad": OptimizerForm(("initial_accumulator",), 0.0, 1.0),
+}
+# Settings that have another value than the default only where the type has them.
+_OF_SOME = ("beta_1", "beta_2", "epsilon", "bias_correction", "initial_accumulator")
+
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
@@ -63,27 +91,21 @@ class Optimizer:
     layer_decay_from: str = "head"
 
     def __post_init__(self):
-        one_of("type", self.type, ["adamw", "stable_adamw", "lamb", "adafactor", "adagrad"])
-        stable, moments = self.type == "stable_adamw", self.type in ("adamw", "lamb")
-        if self.weight_decay is None:
-            decay = 1e-5 if stable else 0.01 if moments else 0.0
-            object.__setattr__(self, "weight_decay", decay)
-        if self.clip_norm is None:
-            limits = self.type in ("adafactor", "stable_adamw")
-            object.__setattr__(self, "clip_norm", 0.0 if limits else 1.0)
-        for name in () if moments or stable else ("beta_1", "beta_2", "epsilon"):
-            self._check_default(name, "adamw")
-        if not moments:
-            self._check_default("bias_correction", "adamw")
-        if self.type != "adagrad":
-            self._check_default("initial_accumulator", "adagrad")
-        elif self.weight_decay:
+        one_of("type", self.type, OPTIMIZERS)
+        form = OPTIMIZERS[self.type]
+        for name in ("weight_decay", "clip_norm"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, getattr(form, name))
+        for name in _OF_SOME:
+            if name not in form.settings:
+                self._check_default(name)
+        if self.weight_decay and "weight_decay" not in form.settings:
             raise ValueError(
-                f"weight_decay: {self.weight_decay}: not supported for adagrad; remove it"
+                f"weight_decay: {self.weight_decay}: not supported for {self.type}; remove it"
             )
         above(self, 0, "initial_accumulator")
         regular_expression(self, "no_decay", "no_adaptation")
-        if self.no_adaptation is not None and self.type != "lamb":
+        if self.no_adaptation is not None and "no_adaptation" not in form.settings:
             raise ValueError(f"no_adaptation: not supported for the type {self.type}; remove it")
         one_of("layer_decay_from", self.layer_decay_from, ["head", "last_layer"])
         fraction(self, "layer_decay")
@@ -92,9 +114,15 @@ class Optimizer:
         fraction(self, "beta_1", "beta_2")
         at_least(self, 0, "learning_rate", "epsilon", "weight_decay", "clip_norm")
 
-    def _check_default(self, name: str, other: str) -> None:
+    @property
+    def peak(self) -> float:
+        """The highest learning rate."""
+        return self.learning_rate
+
+    def _check_default(self, name: str) -> None:
         """Raises ValueError if a setting is given that only another type has."""
         value = getattr(self, name)
+        other = next(type for type, form in OPTIMIZERS.items() if name in form.settings)
         if value != type(self).__dataclass_fields__[name].default:
             raise ValueError(
                 f"{name}: {value}: not supported for the type {self.type}; remove it, or take the "

@@ -24,6 +24,10 @@ def _by_type(*parts: type[P]) -> dict[str, type[P]]:
 
 CORRUPTIONS = _by_type(*corruptions.PARTS)
 ENCODERS = _by_type(*encoders.PARTS)
+# The fields of batches that only some encoders read → the type of the first of these.
+ENCODER_FIELDS = {
+    field: part.type for part in reversed(encoders.PARTS) for field in part.batch_fields
+}
 OBJECTIVES = _by_type(
     *objectives.PARTS, *heads.PARTS, *sentence_embedding.PARTS, *distillation.PARTS
 )

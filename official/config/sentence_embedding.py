@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from official.config.encoders import BilmConfig
 from official.config.heads import ReaderConfig
 from official.config.parts import Config, EncoderConfig
 from official.utils.strict import above, at_least, keys, nearest, omitted, one_of
@@ -115,6 +114,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
     """
 
     type = "sentence_embedding"
+    decides_weights = True
 
     loss: str = "multiple_negatives"
     scale: float = 20.0
@@ -233,9 +233,9 @@ class SentenceEmbeddingConfig(ReaderConfig):
             raise ValueError(
                 "pooling: reads the pooled output: set encoder.pooler to true, or take another"
             )
-        if isinstance(encoder, BilmConfig) and self.mix is None:
+        if encoder.mixes_layers and self.mix is None:
             raise ValueError("mix: missing: an ELMo has the vectors of a mix: give one, as mix: {}")
-        if not isinstance(encoder, BilmConfig) and self.mix is not None:
+        if not encoder.mixes_layers and self.mix is not None:
             raise ValueError(f"mix: not supported for {encoder.type}, only for bilm; remove it")
         size = self.vector_size(encoder)
         if self.sizes and max(self.sizes) > size:

@@ -11,7 +11,7 @@ from official.conversion import bert
 from official.conversion.bert import embedding_rows, masked_lm_rows, task_heads
 from official.conversion.heads import MaskedLM, SentenceOrder, table
 from official.conversion.mapping import Row, linear, norm
-from official.conversion.system import BOUNDS, FORM, SIZES, EncoderKeys, System
+from official.conversion.system import BOUNDS, ENDS, FORM, SIZES, EncoderKeys, System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),
@@ -89,6 +89,7 @@ SYSTEM = System(
     ),
     prefix="albert.",
     encoder_rows=_encoder_rows,
+    mark=lambda encoder: encoder.layer_groups is not None,
     pooler="pooler",
     heads=table(
         MaskedLM(
@@ -110,7 +111,9 @@ SYSTEM = System(
     buffers=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"),
     vocabulary="spiece.model",
     tokenizer_class="AlbertTokenizer",
+    typed_release=True,
     bounds=BOUNDS,
+    ends=ENDS,
     tf1_row=_tf1_row,
     segments={"format": "pairs", "relation": "sentence_order"},
     corruption={"word_starts": "albert"},

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.conversion.heads import (
     Classification,
@@ -35,11 +36,22 @@ from official.conversion.heads import (
     table,
 )
 from official.conversion.mapping import LazyTensors, Row, layer_rows, linear, norm
-from official.conversion.system import BOUNDS, FORM, ONLY, SIZES, EncoderKeys, System
+from official.conversion.system import (
+    BOUNDS,
+    ENDS,
+    FORM,
+    ONLY,
+    SIZES,
+    EncoderKeys,
+    FineTuning,
+    System,
+)
 from official.conversion.weight_files import Tensors
-from official.tokenizers import SentencePiece, Tokenizer
-from official.tokenizers.sentencepiece import FAIRSEQ_FILE
+from official.tokenizers import SentencePiece, Tokenizer, WordPiece, file_formats
+from official.tokenizers.pair_forms import SEPARATORS
+from official.tokenizers.sentencepiece import FAIRSEQ, FAIRSEQ_FILE
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # Our paths ↔ the tensors of Hugging Face's files, below the prefix of the system.
 _EMBEDDINGS = {
@@ -256,12 +268,30 @@ def _roberta_heads(classes: str) -> dict[str, Head]:
     )
 
 
-def _roberta(model_type: str, title: str, classes: str, vocabulary: str) -> System:
-    return System(
+_ROBERTA_SETTINGS = FineTuning("roberta")
+
+
+@dataclasses.dataclass(frozen=True)
+class Roberta(System):
+    """A RoBERTa, told from the others by its vocabulary: a file, and `unused_piece` in it."""
+
+    def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
+        """See `System`."""
+        pieces = tokenizer.pieces if isinstance(tokenizer, SentencePiece) else None
+        file = ROBERTA.vocabulary if pieces is None else FAIRSEQ_FILE
+        unused = pieces is not None and "<s>NOTUSED" in pieces
+        same = (self.vocabulary, self.unused_piece) == (file, unused)
+        return same and super().matches(config, tokenizer)
+
+
+def _roberta(model_type: str, title: str, classes: str, vocabulary: str, **more: Any) -> System:
+    return Roberta(
         model_type=model_type,
         encoder=EncoderKeys(title=title, padded_positions=True),
         prefix="roberta.",
         encoder_rows=encoder_rows("roberta."),
+        mark=lambda encoder: encoder.position_offset > 0,
+        finetune=_ROBERTA_SETTINGS,
         pooler="pooler.dense",
         heads=_roberta_heads(classes),
         architectures={frozenset(): f"{classes}Model"},
@@ -272,21 +302,16 @@ def _roberta(model_type: str, title: str, classes: str, vocabulary: str) -> Syst
         buffers=("roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids"),
         vocabulary=vocabulary,
         bounds=BOUNDS,
+        ends=ENDS,
         segments={"format": "full_sentences"},
         corruption={"random_tokens": "non_special"},
+        **more,
     )
 
 
 ROBERTA = _roberta("roberta", "a RoBERTa", "Roberta", "vocab.json")
 XLM = _roberta("xlm-roberta", "an XLM-RoBERTa", "XLMRoberta", FAIRSEQ_FILE)
-CAMEMBERT = _roberta("camembert", "a CamemBERT", "Camembert", FAIRSEQ_FILE)
-
-
-def roberta_of(tokenizer: Tokenizer | None) -> System:
-    """Returns the system among RoBERTa, XLM-RoBERTa and CamemBERT with such a vocabulary."""
-    if not isinstance(tokenizer, SentencePiece):
-        return ROBERTA
-    return CAMEMBERT if "<s>NOTUSED" in tokenizer.pieces else XLM
+CAMEMBERT = _roberta("camembert", "a CamemBERT", "Camembert", FAIRSEQ_FILE, unused_piece=True)
 
 
 _MPNET_BUCKETS = 32  # transformers counts in 32, whatever the config says
@@ -305,7 +330,28 @@ def _mpnet_rows(encoder: TransformerConfig) -> list[Row]:
     return [*names(encoder), Row("encoder/relative_bias/table", (bias,))]
 
 
-MPNET = System(
+@dataclasses.dataclass(frozen=True)
+class Mpnet(System):
+    """MPNet, whose releases have RoBERTa's tokens around the pieces of a BERT."""
+
+    def tokenizer_defaults(self, folder: AnyPath) -> dict[str, Any]:
+        """See `System`.
+
+        The vocabulary has BERT's special tokens too, of which only the unknown token is used. A
+        folder that this project wrote says itself what it has.
+        """
+        defaults, vocabulary = super().tokenizer_defaults(folder), folder / WordPiece.FILE
+        if not vocabulary.exists():
+            return defaults
+        if file_formats.FINGERPRINT in file_formats.read_settings(folder):
+            return defaults
+        pieces = set(file_formats.read_pieces(vocabulary))
+        names = {**FAIRSEQ, "unk_token": file_formats.SPECIALS["unk_token"][0]}
+        known = {key: name for key, name in names.items() if name in pieces}
+        return {**defaults, **known, SEPARATORS: 2}
+
+
+MPNET = Mpnet(
     model_type="mpnet",
     encoder=EncoderKeys(
         title="an MPNet",
@@ -318,6 +364,8 @@ MPNET = System(
     ),
     prefix="mpnet.",
     encoder_rows=_mpnet_rows,
+    mark=lambda encoder: encoder.relative_buckets is not None,
+    finetune=_ROBERTA_SETTINGS,
     pooler="pooler.dense",
     heads=_roberta_heads("MPNet"),
     architectures={frozenset(): "MPNetModel"},
@@ -327,6 +375,7 @@ MPNET = System(
     },
     buffers=("mpnet.embeddings.position_ids",),
     bounds=BOUNDS,
+    ends=ENDS,
     segments={"format": "full_sentences"},
 )
 
@@ -367,6 +416,7 @@ DISTILBERT = System(
         _DISTILBERT_NORMS,
         segments=False,
     ),
+    mark=lambda encoder: not encoder.segment_types,
     heads=table(
         MaskedLM(
             masked_lm_rows("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
@@ -422,5 +472,6 @@ ERNIE = system(
         form={**FORM, "family": "ernie"},
         also={"position_embedding_type": "absolute", "use_task_id": False},
     ),
+    mark=lambda encoder: encoder.family == "ernie",
     tensors=OneTask,
 )

@@ -17,7 +17,6 @@ from official.conversion.system import System, naming
 from official.saving import model_folder
 from official.saving.text_vectors import EmbeddingSettings
 from official.tokenizers import (
-    WordPiece,
     added_tokens,
     file_formats,
     folders,
@@ -26,7 +25,6 @@ from official.tokenizers import (
     wordpiece,
 )
 from official.tokenizers.folders import Look
-from official.tokenizers.pair_forms import SEPARATORS
 from official.utils import paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -95,7 +93,7 @@ def read(
     objectives = system.objectives(heads, described, str(source))
     tokenizer = tokenizer_of(folder, encoder.vocab_size, source, system)
     if not system.release:
-        tokenizer = pair_rules.with_form(tokenizer, folder, encoder)
+        tokenizer = pair_rules.with_form(tokenizer, folder, encoder, system.frames)
     name = folder.resolve().name
     config = config_of(name, encoder, objectives, system, tokenizer.max_tokens)
     try:
@@ -161,18 +159,7 @@ def tokenizer_of(
     Raises:
       UserError: there is none, or its size differs from `vocab_size` in the config `source`.
     """
-    defaults: dict[str, Any] = {}
-    if system.tokenizer_class:
-        defaults["tokenizer_class"] = system.tokenizer_class
-    if system.model_type == "t5":
-        defaults["extra_ids"] = sentencepiece.T5["extra_ids"]
-    if system.model_type == "deberta":
-        # Other tokens than those of a RoBERTa, which has the same files.
-        defaults |= {key: names[0] for key, names in file_formats.SPECIALS.items()} | {
-            SEPARATORS: 1
-        }
-    if system.model_type == "mpnet" and (folder / WordPiece.FILE).exists():
-        defaults |= _mpnet(folder)
+    defaults = system.tokenizer_defaults(folder)
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
@@ -190,9 +177,10 @@ def tokenizer_of(
     elif present:
         tokenizer = tokenizers.load(folder, defaults, foreign=True)
     elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
-        unused = system.model_type == "camembert"
         tokenizer = _of_model(
-            vocabulary, defaults, lambda path, seen: _fairseq_tokenizer(path, seen, unused)
+            vocabulary,
+            defaults,
+            lambda path, seen: _fairseq_tokenizer(path, seen, system.unused_piece),
         )
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
@@ -249,19 +237,6 @@ def _fairseq_tokenizer(vocabulary: AnyPath, seen: Look, unused: bool) -> tokeniz
     return tokenizers.SentencePiece(content, False, settings, str(vocabulary))
 
 
-def _mpnet(folder: AnyPath) -> dict[str, Any]:
-    """Returns the settings of MPNet's releases: RoBERTa's tokens around the pieces of a BERT.
-
-    The vocabulary has BERT's special tokens too, of which only the unknown token is used. A folder
-    that this project wrote says itself what it has.
-    """
-    if file_formats.FINGERPRINT in file_formats.read_settings(folder):
-        return {}
-    pieces = set(file_formats.read_pieces(folder / WordPiece.FILE))
-    names = {**sentencepiece.FAIRSEQ, "unk_token": file_formats.SPECIALS["unk_token"][0]}
-    return {key: name for key, name in names.items() if name in pieces} | {SEPARATORS: 2}
-
-
 def _deberta_tokenizer(vocabulary: AnyPath, seen: Look) -> tokenizers.SentencePiece:
     """Reads a `spm.model` and the settings beside it.
 
@@ -277,15 +252,15 @@ def understood(converted: Converted) -> list[str]:
     """Returns a block of lines that say how the texts of a model are read, and other notes."""
     tokenizer, config = converted.tokenizer, converted.config
     about = dict(tokenizer.about) or {"class": "none"}
-    layout = getattr(config.encoder, "text_layout", config.encoder.layout)
+    layout = config.encoder.text_layout
     cls, sep = tokenizer.pieces[tokenizer.cls_id], tokenizer.pieces[tokenizer.sep_id]
     row = {"cls_first": "[CLS] A [SEP]", "cls_last": "A [SEP] [CLS]"}.get(layout, "A [SEP]")
     form, _, types = tokenizer.pairs.words(layout).partition(", ")
     row, form = (text.replace("[CLS]", cls).replace("[SEP]", sep) for text in (row, form))
     length = tokenizer.max_tokens
-    positions = getattr(config.encoder, "max_positions", None)
+    positions = config.encoder.max_positions
     says = f"{length}, as model_max_length" if length else "that of the encoder"
-    if length and positions and length > positions:
+    if length and length > positions:
         says = f"{positions}, the positions of the encoder"
     lines = {
         **about,
@@ -308,7 +283,7 @@ def understood(converted: Converted) -> list[str]:
 
 def spare_rows(converted: Converted) -> str | None:
     """Returns which rows of the embedding table no token has; None = each row has one."""
-    size = getattr(converted.config.encoder, "vocab_size", None)
+    size = converted.config.encoder.vocab_size
     first = converted.tokenizer.vocab_size
     if size is None or size <= first:
         return None

@@ -14,7 +14,7 @@ and `weight` is the sum, which the encoder reads. The generator is a second file
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,19 @@ from official.config.encoders import TransformerConfig
 from official.conversion import bert, converted_model, generators
 from official.conversion.heads import EnhancedMaskedLM, MaskedLM, NormedReplacedTokens, table
 from official.conversion.mapping import LazyTensors, Row, Shape, layer_rows, linear, norm
-from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
+from official.conversion.system import (
+    ACTIVATIONS,
+    ENDS,
+    FORM,
+    SIZES,
+    EncoderKeys,
+    FineTuning,
+    Network,
+    System,
+)
 from official.conversion.weight_files import Tensors
+from official.tokenizers import file_formats
+from official.tokenizers.pair_forms import SEPARATORS
 from official.tokenizers.sentencepiece import DEBERTA_FILE
 from official.utils import json_files
 from official.utils.errors import UserError
@@ -303,7 +314,7 @@ class _ReplacedTokens(NormedReplacedTokens):
 
 @dataclasses.dataclass(frozen=True)
 class Deberta(System):
-    """A version of DeBERTa."""
+    """A version of DeBERTa, whose generator is a file in the folder of the discriminator."""
 
     def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
         """See `System`; the file of a discriminator may have parts of a masked LM, which are old.
@@ -317,62 +328,51 @@ class Deberta(System):
         whole = f"{_HEAD}.bias" in names and NormedReplacedTokens.name not in heads
         return (enhanced,) if whole else tuple(head for head in heads if head != enhanced)
 
-    def generator_file(self, folder: AnyPath) -> AnyPath | None:
-        """Returns the file of a generator in a folder, if there is one."""
-        files = [folder / name for name in GENERATOR_FILES]
-        return next((file for file in files if file.exists()), None)
-
-    def generator_config(
-        self, config: Mapping[str, Any], names: Iterable[str], source: AnyPath
+    def network_config(
+        self,
+        config: dict[str, Any],
+        source: AnyPath,
+        weights: Mapping[str, np.ndarray],
+        generator: AnyPath | None,
     ) -> tuple[dict[str, Any], AnyPath]:
-        """Returns the config.json of the generator, and the file that says most of it.
+        """See `System`.
 
         Without a file of its own, the generator has the sizes of the discriminator, and as many
         layers as its tensors.
-
-        Args:
-          config: the parsed config.json of the discriminator, which is in the same folder.
-          names: the names of the tensors of the generator.
-          source: the file of these tensors.
-
-        Raises:
-          UserError: there are no layers, or not as many as the file says.
         """
-        layers = {int(found[1]) for name in names if (found := _LAYER.search(name))}
+        if generator is None:
+            return config, source
+        layers = {int(found[1]) for name in weights if (found := _LAYER.search(name))}
         if not layers:
-            raise UserError(f"{source} has no tensors of layers: is it the file of a generator?")
-        count, own = max(layers) + 1, source.parent / GENERATOR_CONFIG
+            raise UserError(f"{generator} has no tensors of layers: is it the file of a generator?")
+        count, own = max(layers) + 1, generator.parent / GENERATOR_CONFIG
         keys = json_files.read(own) if own.exists() else {}
         if keys.get("num_hidden_layers", count) != count:
             raise UserError(
-                f"{own}: num_hidden_layers is {keys['num_hidden_layers']!r}, and {source} has "
+                f"{own}: num_hidden_layers is {keys['num_hidden_layers']!r}, and {generator} has "
                 f"{count} layers: are they of the same model?"
             )
         named = {"architectures": [self.heads[MaskedLM.name].architecture]}
         whole = {**config, "num_hidden_layers": count, **keys, **named}
-        return whole, own if keys else source.parent / "config.json"
+        return whole, own if keys else source
 
-    def joined(
+    def with_generator(
         self,
-        main: converted_model.Converted,
-        small: converted_model.Converted,
+        converted: converted_model.Converted,
+        folder: AnyPath,
         tensors: Mapping[str, np.ndarray],
-        source: str,
+        read: Callable[..., tuple[converted_model.Converted, System]],
     ) -> converted_model.Converted:
-        """Combines a discriminator and its generator to one model, with the masks of the release.
-
-        Args:
-          main: the discriminator, with or without its head.
-          small: the generator.
-          tensors: those of the file of the discriminator.
-          source: the file of the generator.
-
-        Raises:
-          UserError: their sizes differ.
-        """
+        """See `System`; the model has the masks of the release."""
+        files = [folder / name for name in GENERATOR_FILES]
+        file = next((file for file in files if file.exists()), None)
+        types = {objective.type for objective in converted.config.objectives}
+        if file is None or not types <= {"replaced_tokens"}:
+            return converted
+        generator, _ = read(folder, file)
         delta = tensors[DELTA] if DELTA in tensors else None
-        both = generators.join(main, small, source, disentangled=True, delta=delta)
-        length = min(self.max_length, main.config.encoder.max_positions)
+        both = generators.join(converted, generator, str(file), disentangled=True, delta=delta)
+        length = min(self.max_length, converted.config.encoder.max_positions)
         number = max(1, round(TokenMasksConfig.mask_rate * length))
         masks = TokenMasksConfig(
             windows=True, mask_prob=1.0, random_prob=0.0, max_predictions=number
@@ -381,6 +381,19 @@ class Deberta(System):
         return dataclasses.replace(
             both, config=dataclasses.replace(both.config, corruption=masks), leftover=leftover
         )
+
+    def in_one_folder(
+        self, networks: dict[str, Network], variables: Mapping[str, np.ndarray]
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """See `System`."""
+        described, tensors = networks[""]
+        if generators.DELTA in variables:
+            tensors[DELTA] = variables[generators.DELTA]
+        if generators.GENERATOR not in networks:
+            return {}
+        small, weights = networks.pop(generators.GENERATOR)
+        check_generator(small, described)
+        return {GENERATOR_FILES[0]: weights}
 
 
 def check_generator(small: Mapping[str, Any], main: Mapping[str, Any]) -> None:
@@ -476,6 +489,7 @@ def _system(
             **keys,
         ),
         prefix=_PREFIX,
+        finetune=FineTuning("deberta"),
         heads=table(
             _NamedMaskedLM(_MASKED_LM, f"{classes}ForMaskedLM"),
             _EnhancedMaskedLM([positions], f"{classes}ForMaskedLM"),
@@ -485,6 +499,7 @@ def _system(
         architectures={frozenset(): f"{classes}Model"},
         pooler_activation="gelu",
         dropout="cls_dropout",
+        ends=ENDS,
         aliases={
             "cls.predictions.decoder.weight": f"{_WORDS}.weight",
             "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -516,6 +531,7 @@ SYSTEM = _system(
         "more_keys": _v2_keys,
     },
     encoder_rows=_rows,
+    mark=lambda encoder: encoder.disentangled is not None,
     vocabulary=DEBERTA_FILE,
     rounded_to=1000,  # the multilingual one has 251,000 rows
     tokenizer_class="DebertaV2Tokenizer",
@@ -526,12 +542,10 @@ V1 = _system(
     _TASKS,
     {"title": "a DeBERTa", "form": _FORM, "more_fields": _v1_fields, "more_keys": _v1_keys},
     encoder_rows=_v1_rows,
+    mark=lambda encoder: encoder.disentangled is not None and encoder.disentangled.own_projections,
     vocabulary="vocab.json",
     tokenizer_class="DebertaTokenizer",
+    # Other tokens than those of a RoBERTa, which has the same files.
+    tokenizer_settings={key: names[0] for key, names in file_formats.SPECIALS.items()}
+    | {SEPARATORS: 1},
 )
-
-
-def system_of(encoder: TransformerConfig) -> System:
-    """Returns the version that an encoder with `disentangled` is written as."""
-    form = encoder.disentangled
-    return V1 if form is not None and form.own_projections else SYSTEM

@@ -14,12 +14,22 @@ from typing import Any
 
 import numpy as np
 
+from official import config as configs
 from official.config.encoders import TransformerConfig
-from official.conversion import bert
+from official.conversion import bert, converted_model, generators
 from official.conversion.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
 from official.conversion.mapping import Row, linear
-from official.conversion.system import ACTIVATIONS, FORM, SIZES, EncoderKeys, System
+from official.conversion.system import (
+    ACTIVATIONS,
+    FORM,
+    SIZES,
+    EncoderKeys,
+    FineTuning,
+    System,
+)
+from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _HEAD_SIZE = 64
 
@@ -76,7 +86,46 @@ class _SummaryChoice(MultipleChoice):
         }
 
 
-SYSTEM = System(
+def _is_pretrained(config: configs.ResolvedConfig) -> bool:
+    """Returns whether a model has an objective of ELECTRA."""
+    return bool(config.of_types(generators.GENERATOR, "replaced_tokens"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Electra(System):
+    """ELECTRA, whose generator is a folder in that of the discriminator."""
+
+    def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
+        """See `System`; an encoder is told by what a BERT lacks: this projection, or heads."""
+        if super().matches(config, tokenizer):
+            return True
+        objectives = config.objectives
+        bare = not (objectives or config.encoder.pooler)  # a bare BERT has a pooler
+        own = any(self.has_room_for(o) and not bert.BERT.has_room_for(o) for o in objectives)
+        heads = bare or own or bool(config.of_types(generators.GENERATOR))
+        return heads and self.encoder.takes(config.encoder)
+
+    def with_generator(
+        self,
+        converted: converted_model.Converted,
+        folder: AnyPath,
+        tensors: Mapping[str, np.ndarray],
+        read: Callable[..., tuple[converted_model.Converted, System]],
+    ) -> converted_model.Converted:
+        """See `System`."""
+        del tensors
+        small = folder / generators.GENERATOR
+        if not small.is_dir():
+            return converted
+        generator, system = read(small)
+        if system is not self:
+            raise UserError(
+                f"{small}: model_type {system.model_type!r} is not the generator of an ELECTRA"
+            )
+        return generators.join(converted, generator, str(small))
+
+
+SYSTEM = Electra(
     model_type="electra",
     encoder=EncoderKeys(
         title="an ELECTRA",
@@ -85,6 +134,12 @@ SYSTEM = System(
     ),
     prefix="electra.",
     encoder_rows=_encoder_rows,
+    mark=lambda encoder: (  # BERT's pooler has tanh
+        encoder.pooler_activation != "tanh"
+        or encoder.embedding_size not in (None, encoder.hidden_size)
+    ),
+    # The rate is that of Clark et al. (2020), table 7.
+    finetune=FineTuning("electra", small_rate=3e-4, suits=_is_pretrained),
     heads=table(
         MaskedLM(
             bert.masked_lm_rows(

@@ -108,14 +108,12 @@ def _only(folder: AnyPath, ending: str) -> AnyPath:
     )
 
 
-def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Characters:
+def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a vocabulary; that of a folder may have settings."""
     own = folder / Characters.FILE
     if vocabulary is None and own.exists():
         paths.check_file(own)
-        tokenizer = tokenizers.load(folder)  # which refuses a folder with several vocabularies
-        assert isinstance(tokenizer, Characters)
-        return tokenizer
+        return tokenizers.load(folder)  # which refuses a folder with several vocabularies
     if vocabulary is None:
         return Characters(SPECIALS)
     path = paths.path(vocabulary)

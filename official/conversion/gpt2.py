@@ -10,7 +10,7 @@ from typing import Any
 from official.config.encoders import TransformerConfig
 from official.conversion.heads import CausalLM, table
 from official.conversion.mapping import Row, norm
-from official.conversion.system import BOUNDS, FORM, EncoderKeys, System
+from official.conversion.system import BOUNDS, ENDS, FORM, EncoderKeys, System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": "attn.c_attn",
@@ -88,9 +88,12 @@ SYSTEM = System(
     ),
     prefix="transformer.",
     encoder_rows=_encoder_rows,
+    mark=lambda encoder: encoder.causal,
+    frames=False,
     heads=table(CausalLM(architecture="GPT2LMHeadModel")),
     architectures={frozenset(): "GPT2Model"},
     bounds=BOUNDS,
+    ends=ENDS,
     aliases={"lm_head.weight": "transformer.wte.weight"},
     bare=("wte.", "wpe.", "h.", "ln_f."),
     buffers=("transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"),

@@ -17,11 +17,6 @@ import safetensors.numpy
 from official import config as configs
 from official import tokenizers
 from official.config.distillation import DistillationConfig
-from official.config.encoders import (
-    EncoderDecoderConfig,
-    TransformerConfig,
-    TransformerXLConfig,
-)
 from official.config.objectives import CausalLMConfig
 from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.conversion import (
@@ -33,7 +28,6 @@ from official.conversion import (
     generation,
     generators,
     gpt2,
-    mapping,
     modernbert,
     sentence_transformers,
     t5,
@@ -42,7 +36,7 @@ from official.conversion import (
     xlnet,
 )
 from official.conversion.heads import name_of
-from official.conversion.system import System
+from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
 from official.saving import derived_models, generation_settings, text_vectors
@@ -52,28 +46,28 @@ from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+# The tables. A model is written as the last one that it matches, so special ones come later.
+_TABLES = (
+    bert.BERT,
+    bert.ERNIE,
+    electra.SYSTEM,
+    bert.DISTILBERT,
+    bert.ROBERTA,
+    bert.XLM,
+    bert.CAMEMBERT,
+    bert.MPNET,
+    albert.SYSTEM,
+    deberta.SYSTEM,
+    deberta.V1,
+    gpt2.SYSTEM,
+    xlnet.SYSTEM,
+    transfo_xl.SYSTEM,
+    t5.ENCODER,
+    t5.SYSTEM,
+    modernbert.SYSTEM,
+)
 # `model_type` of config.json → its table.
-SYSTEMS = {
-    system.model_type: system
-    for system in (
-        bert.BERT,
-        bert.ROBERTA,
-        bert.XLM,
-        bert.CAMEMBERT,
-        albert.SYSTEM,
-        electra.SYSTEM,
-        deberta.SYSTEM,
-        deberta.V1,
-        bert.DISTILBERT,
-        bert.MPNET,
-        bert.ERNIE,
-        gpt2.SYSTEM,
-        xlnet.SYSTEM,
-        transfo_xl.SYSTEM,
-        t5.SYSTEM,
-        modernbert.SYSTEM,
-    )
-}
+SYSTEMS = {system.model_type: system for system in _TABLES}
 
 CONFIG = "config.json"
 
@@ -109,21 +103,16 @@ def _read(
     """
     source = folder / CONFIG
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
+    converted_model.check_types(config, source)
     if config.get("model_type") is not None:
-        _known(config["model_type"], source)
+        _known(config, source)
     with contextlib.closing(Weights(folder, generator)) as weights:
         notes = []
         if config.get("model_type") is None:
             config["model_type"] = _model_type(weights, folder, source)
             notes.append(f"no model_type in {CONFIG}; its tensors are of {config['model_type']}")
-        converted_model.check_types(config, source)
-        system = _known(config["model_type"], source)
-        if system is t5.SYSTEM and not t5.has_decoder(config):
-            system = t5.ENCODER
-        if system is t5.SYSTEM:
-            config = t5.with_tying(config, weights)
-        if isinstance(system, deberta.Deberta) and generator is not None:
-            config, source = system.generator_config(config, weights, generator)
+        system = _known(config, source)
+        config, source = system.network_config(config, source, weights, generator)
         aliases = {**system.aliases}
         if config.get("tie_word_embeddings", True):
             aliases |= system.tied_aliases
@@ -134,7 +123,7 @@ def _read(
         notes += [*tensors.notes, *_without_types(folder, system)]
         converted = dataclasses.replace(converted, notes=tuple(notes))
         if generator is None:
-            converted = _with_generator(converted, folder, system, named)
+            converted = system.with_generator(converted, folder, named, _read)
     types = [objective.type for objective in converted.config.objectives]
     decoder = "seq2seq_lm" in types
     if decoder or "causal_lm" in types:
@@ -152,7 +141,7 @@ def _without_types(folder: AnyPath, system: System) -> list[str]:
     is the same for a model that was fine-tuned there and for one that was only saved.
     """
     settings = file_formats.read_settings(folder)
-    if system not in (albert.SYSTEM, xlnet.SYSTEM) or settings.get("backend") != "tokenizers":
+    if not system.typed_release or settings.get("backend") != "tokenizers":
         return []
     if settings.get("model_input_names") is not None:
         return []
@@ -165,33 +154,13 @@ def _without_types(folder: AnyPath, system: System) -> list[str]:
     ]
 
 
-def _with_generator(
-    converted: converted_model.Converted,
-    folder: AnyPath,
-    system: System,
-    tensors: Mapping[str, np.ndarray],
-) -> converted_model.Converted:
-    """Returns a discriminator with its generator, if there is one; other models as they are."""
-    small = folder / generators.GENERATOR
-    if system is electra.SYSTEM and small.is_dir():
-        generator, system = _read(small)
-        if system is not electra.SYSTEM:
-            raise UserError(
-                f"{small}: model_type {system.model_type!r} is not the generator of an ELECTRA"
-            )
-        return generators.join(converted, generator, str(small))
-    only = {objective.type for objective in converted.config.objectives} <= {"replaced_tokens"}
-    if isinstance(system, deberta.Deberta) and only and (file := system.generator_file(folder)):
-        generator, _ = _read(folder, file)
-        return system.joined(converted, generator, tensors, str(file))
-    return converted
-
-
-def _known(model_type: Any, source: AnyPath) -> System:
-    system = SYSTEMS.get(str(model_type))
+def _known(config: Mapping[str, Any], source: AnyPath) -> System:
+    """Returns the system of a config.json."""
+    system = next((system for system in _TABLES if system.describes(config)), None)
     if system is None:
         raise UserError(
-            f"{source}: model_type {model_type!r} cannot be converted (known: {', '.join(SYSTEMS)})"
+            f"{source}: model_type {config['model_type']!r} cannot be converted (known: "
+            f"{', '.join(SYSTEMS)})"
         )
     return system
 
@@ -218,38 +187,15 @@ def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list
 def system_of(
     config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer | None = None
 ) -> System:
-    """Returns the system that a model is written as: the first one that can express it."""
-    encoder = config.encoder
-    if isinstance(encoder, TransformerXLConfig):
-        return xlnet.SYSTEM
-    if isinstance(encoder, EncoderDecoderConfig):
-        return t5.SYSTEM if encoder.decoder_layers else t5.ENCODER
-    if not isinstance(encoder, TransformerConfig):
-        return bert.BERT
-    if encoder.causal:
-        return gpt2.SYSTEM
-    if encoder.disentangled is not None:
-        return deberta.system_of(encoder)
-    if encoder.positions == "rotary":
-        return modernbert.SYSTEM
-    if encoder.layer_groups is not None:
-        return albert.SYSTEM
-    if encoder.relative_buckets:
-        return bert.MPNET
-    if encoder.position_offset:
-        return bert.roberta_of(tokenizer)
-    if not encoder.segment_types:
-        return bert.DISTILBERT
-    projected = encoder.embedding_size not in (None, encoder.hidden_size)
-    has_generator = any(o.type == generators.GENERATOR for o in config.objectives)
-    only_electra = any(
-        electra.SYSTEM.has_room_for(o) and not bert.BERT.has_room_for(o) for o in config.objectives
-    )
-    # BERT's pooler has tanh, and the bare encoder has one.
-    other_pooler = encoder.pooler_activation != "tanh" or not (config.objectives or encoder.pooler)
-    if projected or has_generator or only_electra or other_pooler:
-        return electra.SYSTEM
-    return bert.ERNIE if encoder.family == bert.ERNIE.model_type else bert.BERT
+    """Returns the system that a model is written as: a BERT, if it matches no other one."""
+    every = (system for system in reversed(_TABLES) if system.matches(config, tokenizer))
+    return next(every, bert.BERT)
+
+
+def fine_tuning_of(config: configs.ResolvedConfig) -> FineTuning:
+    """Returns the settings that the family of a model was fine-tuned with."""
+    found = system_of(config).finetune
+    return found if found.suits is None or found.suits(config) else USUAL
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
@@ -274,14 +220,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         name: _files(*_with_positions(*network, system), system, tokenizer)
         for name, network in networks.items()
     }
-    weights = {}
-    if isinstance(system, deberta.Deberta):
-        if generators.DELTA in variables:
-            files[""][1][deberta.DELTA] = variables[generators.DELTA]
-        if generators.GENERATOR in files:
-            small, tensors = files.pop(generators.GENERATOR)
-            deberta.check_generator(small, files[""][0])
-            weights[deberta.GENERATOR_FILES[0]] = tensors
+    weights = system.in_one_folder(files, variables)
     defaults = source.generation
     settings = None
     if defaults.settings or defaults.tasks:
@@ -353,15 +292,11 @@ def _files(
     variables: Mapping[str, np.ndarray],
     system: System,
     tokenizer: tokenizers.Tokenizer,
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+) -> Network:
     """Returns the config.json of a network, and its tensors."""
     heads = sorted({name_of(objective) for objective in config.objectives})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     described |= {key: getattr(tokenizer, name) for key, name in system.bounds.items()}
-    tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
-    if heads and isinstance(config.encoder, EncoderDecoderConfig):
-        tensors = t5.with_output_layer(tensors, config.encoder)
-    if not heads:
-        tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
+    tensors = system.written(config.encoder, heads, variables)
     described["dtype"] = next(iter(tensors.values())).dtype.name
     return described, tensors

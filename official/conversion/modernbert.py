@@ -17,7 +17,7 @@ from typing import Any
 from official.config.encoders import LocalAttention, TransformerConfig
 from official.conversion import heads
 from official.conversion.mapping import Row, linear, norm
-from official.conversion.system import ACTIVATIONS, BOUNDS, FORM, EncoderKeys, System
+from official.conversion.system import ACTIVATIONS, BOUNDS, FORM, EncoderKeys, FineTuning, System
 from official.utils import strict
 
 _POOLINGS = {"first": "cls", "mean": "mean"}
@@ -229,6 +229,12 @@ def _thetas(config: Mapping[str, Any]) -> tuple[float, float]:
     return float(thetas[0]), float(thetas[0] if thetas[1] is None else thetas[1])
 
 
+def _is_one(encoder: TransformerConfig) -> bool:
+    """Returns whether an encoder has parts that no system before has, and is none of GPT-2's."""
+    local = encoder.local_attention is not None
+    return local or (encoder.positions == "rotary" and not encoder.causal)
+
+
 def _more_keys(encoder: TransformerConfig) -> dict[str, Any]:
     local = encoder.local_attention or LocalAttention(theta=encoder.rotary_theta)
     return {
@@ -283,6 +289,10 @@ SYSTEM = System(
     ),
     prefix="model.",
     encoder_rows=_encoder_rows,
+    mark=_is_one,
+    finetune=FineTuning(
+        "modernbert", suits=lambda config: config.encoder.local_attention is not None
+    ),
     heads=heads.table(*_heads()),
     architectures={frozenset(): "ModernBertModel"},
     aliases={"decoder.weight": "model.embeddings.tok_embeddings.weight"},

@@ -12,7 +12,6 @@ Only encoders with two types or more read types. For the others a form keeps its
 import dataclasses
 from typing import Any
 
-from official.config.encoders import TransformerConfig
 from official.config.parts import EncoderConfig
 from official.tokenizers import (
     KINDS,
@@ -45,13 +44,16 @@ _FORMS = {
 _LAYOUTS = {"XLNetTokenizer": "cls_last", "T5Tokenizer": "no_cls"}
 
 
-def with_form(tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig) -> Tokenizer:
+def with_form(
+    tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig, frames: bool = True
+) -> Tokenizer:
     """Returns the tokenizer of a folder with the form of a pair that the folder says.
 
     Args:
       tokenizer: the tokenizer, with the usual form of its kind.
       folder: its folder.
       encoder: the encoder of the model.
+      frames: whether transformers puts special tokens around its texts.
 
     Raises:
       UserError: the special tokens, or the types, are not those that this encoder reads here.
@@ -61,10 +63,10 @@ def with_form(tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig) -> 
     if file_formats.FINGERPRINT in settings and any(path.exists() for path in files):
         return tokenizer  # It was written here, and says the form itself.
     seen = folders.look(folder, settings, {})
-    read = (getattr(encoder, "segment_types", 0) or 0) > 1
+    read = encoder.segment_types > 1
     typed = read and _gives_types(seen)
-    if isinstance(encoder, TransformerConfig) and encoder.causal:
-        form = tokenizer.pairs  # transformers puts no tokens around the texts of a GPT-2
+    if not frames:
+        form = tokenizer.pairs
     elif seen.described is not None:
         processor = seen.described.get("post_processor")
         form = _described(folder / tokenizer_json.FILE, processor, tokenizer, encoder, typed)

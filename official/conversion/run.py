@@ -115,8 +115,7 @@ def _read(
         )
     lines += converted_model.understood(converted)
     lines += converted.notes
-    masked = any(objective.type == "masked_lm" for objective in converted.config.objectives)
-    if masked and converted.tokenizer.mask_id is None:
+    if converted.config.of_types("masked_lm") and converted.tokenizer.mask_id is None:
         lines.append(
             "the vocabulary has no mask token: the masked LM cannot fill masks or be trained"
         )

@@ -13,14 +13,21 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.parts import EncoderConfig
 from official.conversion import heads as head_kinds
 from official.conversion.heads import Head, TaskHead
-from official.conversion.mapping import LazyTensors, Row, linear
+from official.conversion.mapping import LazyTensors, Row, linear, take_out
+from official.tokenizers import Tokenizer
 from official.utils import strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+if typing.TYPE_CHECKING:
+    from official.conversion.converted_model import Converted
 
 # `gelu` is the erf form; the first name of each is the one that is written.
 ACTIVATIONS = {
@@ -80,8 +87,12 @@ FORM = {
 
 # What names begin with in a file of the bare encoder.
 BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pooler.")
-# `bounds` of most systems.
+# `bounds` and `ends` of most systems.
 BOUNDS = {"bos_token_id": "cls_id", "eos_token_id": "sep_id"}
+ENDS = {"bos_token": "cls_id", "eos_token": "sep_id"}
+
+# A network in files of a system: its config.json, and its tensors.
+Network = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 @contextlib.contextmanager
@@ -224,6 +235,10 @@ class EncoderKeys:
             keys[self.epsilon] = encoder.norm_epsilon
         return {**keys, **self.also, **more}
 
+    def takes(self, encoder: EncoderConfig) -> bool:
+        """Returns whether an encoder of ours is of the type that the keys describe."""
+        return isinstance(encoder, self.encoder_type)
+
     def check(self, encoder: Any, pad_id: int) -> None:
         """Refuses an encoder of ours that config.json cannot describe.
 
@@ -234,7 +249,7 @@ class EncoderKeys:
         Raises:
           UserError: the encoder has something that the system lacks.
         """
-        if not isinstance(encoder, self.encoder_type):
+        if not self.takes(encoder):
             raise UserError(f"encoder.type: {encoder.type} cannot be written as {self.title}")
         if encoder.adapter_size is not None:
             raise UserError(
@@ -274,12 +289,39 @@ class EncoderKeys:
 
 
 @dataclasses.dataclass(frozen=True)
+class FineTuning:
+    """The settings that a family was fine-tuned with.
+
+    Attributes:
+      config: the name of the config in `configs/finetune` for texts with labels; None = the family
+        has none of its own.
+      small_rate: the learning rate of models that are narrower than the base models. 1e-4 is that
+        of small BERTs (Turc et al., 2019).
+      suits: tells the config of a model of the family from others of the same system; None =
+        there are no others.
+    """
+
+    config: str | None = None
+    small_rate: float = 1e-4
+    suits: Callable[[Any], bool] | None = None
+
+
+USUAL = FineTuning()
+
+
+@dataclasses.dataclass(frozen=True)
 class System:
     """The names of one system, and the table of its heads.
+
+    A system whose files differ in more than names is a subclass.
 
     Attributes:
       model_type: `model_type` of config.json.
       encoder: the keys of config.json that describe the encoder.
+      mark: what tells an encoder of the system from others of its type; None = nothing does. See
+        `matches`.
+      finetune: the settings that the family was fine-tuned with.
+      frames: whether tokenizers of transformers put special tokens around texts.
       prefix: the prefix of the encoder's tensors; files of the bare encoder lack it.
       encoder_rows: makes the rows of the encoder, without those of the pooler, from its config.
       heads: the heads by their names; those of tasks come last.
@@ -291,6 +333,7 @@ class System:
       dropout: the key of the dropout rate of heads of tasks.
       bounds: keys of config.json of the tokens that open and end a sequence, and their attributes
         of the tokenizer.
+      ends: the same for the names that the class of the tokenizer has for these tokens.
       aliases: tensors that repeat another one, such as a tied output layer, and that other one.
       tied_aliases: the same where config.json does not say that the output layer is not tied.
       bare: prefixes of the tensors in a file of the bare encoder.
@@ -303,6 +346,10 @@ class System:
       rounded_to: the table may have rows without a token, up to a multiple of at most this.
       tokenizer_class: the class of transformers for a vocabulary of the system's kind; None = the
         file of the vocabulary tells.
+      tokenizer_settings: settings of the tokenizer that apply if no file has them.
+      unused_piece: whether the vocabulary has `<s>NOTUSED` before its pieces, as CamemBERT's has.
+      typed_release: whether the releases read types of tokens that the class of transformers 5 does
+        not ask for.
       segments: `segments` in the config of a model with heads of pretraining.
       max_length: the longest `segments.max_length`.
       corruption: settings of its token masks that differ from the defaults.
@@ -316,12 +363,16 @@ class System:
     prefix: str
     encoder_rows: Callable[[Any], list[Row]]
     heads: Mapping[str, Head]
+    mark: Callable[[Any], bool] | None = None
+    finetune: FineTuning = USUAL
+    frames: bool = True
     pooler: str | None = None
     pooler_activation: str | None = None
     architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
     present: Mapping[str, str] = dataclasses.field(default_factory=dict)
     dropout: str = "classifier_dropout"
     bounds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ends: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tied_aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: tuple[str, ...] = BARE
@@ -332,6 +383,9 @@ class System:
     vocabulary: str = "vocab.txt"
     rounded_to: int = 128
     tokenizer_class: str | None = None
+    tokenizer_settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    unused_piece: bool = False
+    typed_release: bool = False
     segments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     max_length: int = 512
     corruption: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -348,6 +402,108 @@ class System:
     def title(self) -> str:
         """The name of the system for messages, with its article."""
         return self.encoder.title
+
+    def describes(self, config: Mapping[str, Any]) -> bool:
+        """Returns whether a config.json is one of the system."""
+        return config["model_type"] == self.model_type
+
+    def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
+        """Returns whether a model is one of the system, if none of a later row is it.
+
+        Args:
+          config: the config of the model.
+          tokenizer: its tokenizer; None = it is not known.
+        """
+        del tokenizer
+        encoder = config.encoder
+        return self.mark is not None and self.encoder.takes(encoder) and self.mark(encoder)
+
+    def network_config(
+        self,
+        config: dict[str, Any],
+        source: AnyPath,
+        weights: Mapping[str, np.ndarray],
+        generator: AnyPath | None,
+    ) -> tuple[dict[str, Any], AnyPath]:
+        """Returns a config.json with what only the weights tell, and the file that says most of it.
+
+        Args:
+          config: the parsed config.json.
+          source: its file.
+          weights: the tensors of the network.
+          generator: the file of these, if they are those of a generator in the folder of its
+            discriminator.
+
+        Raises:
+          UserError: the weights are not those of the config.
+        """
+        del weights, generator
+        return config, source
+
+    def with_generator(
+        self,
+        converted: "Converted",
+        folder: AnyPath,
+        tensors: Mapping[str, np.ndarray],
+        read: Callable[..., tuple["Converted", "System"]],
+    ) -> "Converted":
+        """Returns a discriminator with the generator in its folder; other models as they are.
+
+        Args:
+          converted: the model.
+          folder: its folder.
+          tensors: those of its file.
+          read: reads another model: its folder and, if this has several, the file of its weights.
+
+        Raises:
+          UserError: what is there is no generator of the model.
+        """
+        del folder, tensors, read
+        return converted
+
+    def written(
+        self, encoder: Any, heads: Collection[str], variables: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Returns the tensors of a file of a model.
+
+        Args:
+          encoder: the config of the encoder.
+          heads: the names of the heads.
+          variables: the variables by path.
+        """
+        tensors = take_out(self.rows(encoder, heads), variables)
+        if heads:
+            return tensors
+        return {name.removeprefix(self.prefix): array for name, array in tensors.items()}
+
+    def in_one_folder(
+        self, networks: dict[str, Network], variables: Mapping[str, np.ndarray]
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """Takes out the networks that are other files in the folder of the model.
+
+        Args:
+          networks: the networks by their folders, that of the model with an empty name. What is
+            taken out is removed.
+          variables: the variables of the model.
+
+        Returns:
+          The tensors by the name of the file.
+
+        Raises:
+          UserError: one folder cannot describe them.
+        """
+        del networks, variables
+        return {}
+
+    def tokenizer_defaults(self, folder: AnyPath) -> dict[str, Any]:
+        """Returns the settings of the tokenizer of a folder that apply if no file has them."""
+        del folder
+        named = {"tokenizer_class": self.tokenizer_class} if self.tokenizer_class else {}
+        return {**named, **self.tokenizer_settings}
+
+    def ends_of(self, tokenizer: Tokenizer) -> dict[str, str]:
+        """Returns the tokens that the class of the tokenizer calls `bos_token` and `eos_token`."""
+        return {key: tokenizer.pieces[getattr(tokenizer, name)] for key, name in self.ends.items()}
 
     def rows(self, encoder: Any, heads: Collection[str]) -> list[Row]:
         """Returns the rows of the encoder with these heads; all names have the prefix.

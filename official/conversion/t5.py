@@ -10,7 +10,7 @@ sizes are those of the tensors.
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from official.config.encoders import EncoderDecoderConfig
 from official.conversion.heads import Seq2SeqLM, table
 from official.conversion.mapping import Row
 from official.conversion.system import ACTIVATIONS, EncoderKeys, System
+from official.tokenizers import sentencepiece
+from official.utils.paths import AnyPath
 
 # `feed_forward_proj` of config.json → activation and gate. The first name of each form is written.
 _FORMS = {
@@ -37,36 +39,56 @@ _OUTPUT, _TABLE = "lm_head.weight", "shared.weight"
 ENCODER_CLASS = "T5EncoderModel"
 
 
-def has_decoder(config: Mapping[str, Any]) -> bool:
-    """Returns whether a config.json describes a T5 with a decoder."""
-    named = ENCODER_CLASS in (config.get("architectures") or ())
-    return config.get("is_encoder_decoder", True) is not False and not named
+@dataclasses.dataclass(frozen=True)
+class T5(System):
+    """T5, or its encoder alone.
 
-
-def with_tying(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns a config.json that says whether the output layer is tied.
-
-    transformers 4 scales the output if it is tied, and `tie_word_embeddings` says both. In files of
-    transformers 5 this key is always true: `scale_decoder_outputs` says whether the output is
-    scaled, and the output layer is tied unless the file has another one.
+    Attributes:
+      decodes: whether there is a decoder.
     """
-    if _SCALED not in config:
-        return dict(config)
-    untied = _OUTPUT in weights and not np.array_equal(weights[_OUTPUT], weights[_TABLE])
-    return {**config, "tie_word_embeddings": not untied}
 
+    decodes: bool = True
 
-def with_output_layer(
-    tensors: Mapping[str, np.ndarray], encoder: EncoderDecoderConfig
-) -> dict[str, np.ndarray]:
-    """Returns the tensors of a model with a head, as both versions of transformers read them.
+    def describes(self, config: Mapping[str, Any]) -> bool:
+        """See `System`."""
+        named = ENCODER_CLASS in (config.get("architectures") or ())
+        decodes = config.get("is_encoder_decoder", True) is not False and not named
+        return super().describes(config) and decodes == self.decodes
 
-    To transformers 4, an output that is not scaled has a layer of its own. If ours is tied, this
-    layer repeats the token table.
-    """
-    if encoder.scale_output or _OUTPUT in tensors:
-        return dict(tensors)
-    return {**tensors, _OUTPUT: tensors[_TABLE].copy()}
+    def network_config(
+        self,
+        config: dict[str, Any],
+        source: AnyPath,
+        weights: Mapping[str, np.ndarray],
+        generator: AnyPath | None,
+    ) -> tuple[dict[str, Any], AnyPath]:
+        """See `System`; the weights tell whether the output layer is tied.
+
+        transformers 4 scales the output if it is tied, and `tie_word_embeddings` says both. In
+        files of transformers 5 this key is always true: `scale_decoder_outputs` says whether the
+        output is scaled, and the output layer is tied unless the file has another one.
+        """
+        del generator
+        if not self.decodes or _SCALED not in config:
+            return config, source
+        untied = _OUTPUT in weights and not np.array_equal(weights[_OUTPUT], weights[_TABLE])
+        return {**config, "tie_word_embeddings": not untied}, source
+
+    def written(
+        self,
+        encoder: EncoderDecoderConfig,
+        heads: Collection[str],
+        variables: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        """See `System`; both versions of transformers read the tensors of a model with a head.
+
+        To transformers 4, an output that is not scaled has a layer of its own. If ours is tied,
+        this layer repeats the token table.
+        """
+        tensors = super().written(encoder, heads, variables)
+        if not heads or encoder.scale_output or _OUTPUT in tensors:
+            return tensors
+        return {**tensors, _OUTPUT: tensors[_TABLE].copy()}
 
 
 def _matrix(path: str, *names: str) -> Row:
@@ -147,7 +169,7 @@ def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
         "d_kv": encoder.head_size or encoder.hidden_size // encoder.num_heads,
         "num_decoder_layers": encoder.decoder_layers,
         "feed_forward_proj": _NAMES[encoder.activation, encoder.gated],
-        "tie_word_embeddings": encoder.scale_output,  # see `with_output_layer`
+        "tie_word_embeddings": encoder.scale_output,  # see `T5.written`
         _SCALED: encoder.scale_output,
         "relative_attention_max_distance": encoder.relative_max_distance,
     }
@@ -220,7 +242,7 @@ def release(tensors: Mapping[str, np.ndarray]) -> tuple[System, dict[str, Any]]:
     }
 
 
-SYSTEM = System(
+SYSTEM = T5(
     model_type="t5",
     encoder=EncoderKeys(
         title="a T5",
@@ -252,6 +274,7 @@ SYSTEM = System(
     ),
     prefix="",
     encoder_rows=_encoder_rows,
+    mark=lambda encoder: encoder.decoder_layers > 0,
     heads=table(
         Seq2SeqLM(
             [_matrix("seq2seq_lm/output", "lm_head")], architecture="T5ForConditionalGeneration"
@@ -259,6 +282,7 @@ SYSTEM = System(
     ),
     architectures={frozenset(): "T5Model"},
     bounds={"eos_token_id": "sep_id"},
+    ends={"eos_token": "sep_id"},
     aliases={
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
@@ -267,6 +291,7 @@ SYSTEM = System(
     bare=(),
     buffers=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     vocabulary="spiece.model",
+    tokenizer_settings={"extra_ids": sentencepiece.T5["extra_ids"]},
 )
 
 # The encoder alone, without a head.
@@ -281,6 +306,8 @@ ENCODER = dataclasses.replace(
         only={},
         also={"is_encoder_decoder": False},
     ),
+    mark=lambda encoder: not encoder.decoder_layers,
     heads={},
     architectures={frozenset(): ENCODER_CLASS},
+    decodes=False,
 )

@@ -34,11 +34,6 @@ from official.tokenizers.tokenizer_json import AS_DESCRIBED
 from official.utils import json_files
 from official.utils.paths import AnyPath
 
-# Systems whose classes open and end texts with `bos_token` and `eos_token`.
-_BOUNDED = (
-    *("roberta", "xlm-roberta", "camembert", "mpnet", "albert", "deberta", "deberta-v2", "gpt2"),
-)
-
 
 def save(
     tokenizer: Tokenizer,
@@ -68,13 +63,11 @@ def save(
             plain = sentencepiece.without_mask(model.read_bytes())
             (folder / system.vocabulary).write_bytes(plain)
         model.unlink()
-    layout = getattr(encoder, "text_layout", encoder.layout)
     settings = json_files.read(folder / file_formats.SETTINGS_FILE)
-    settings |= _settings(tokenizer, system, encoder, layout)
+    settings |= _settings(tokenizer, system, encoder)
     settings |= {"model_max_length": max_length, file_formats.MAX_TOKENS: max_length}
     settings[SEPARATORS] = tokenizer.pairs.separators
-    segment_types = getattr(encoder, "segment_types", 0) or 0
-    described = tokenizer_json.described(tokenizer, layout, segment_types)
+    described = tokenizer_json.described(tokenizer, encoder.text_layout, encoder.segment_types)
     if described is not None:
         if start_id is not None and tokenizer.cls_id != tokenizer.sep_id:
             described["post_processor"] = _prompts(tokenizer.pieces[start_id], start_id)
@@ -89,25 +82,14 @@ def save(
     _write(folder / file_formats.SETTINGS_FILE, settings, indent=2, sort_keys=True)
 
 
-def _settings(
-    tokenizer: Tokenizer, system: System, encoder: EncoderConfig, layout: str
-) -> dict[str, Any]:
+def _settings(tokenizer: Tokenizer, system: System, encoder: EncoderConfig) -> dict[str, Any]:
     """Returns what the class of a system would say."""
-    typed = (getattr(encoder, "segment_types", 0) or 0) > 1 and tokenizer.pairs.types == TWO
+    typed = encoder.segment_types > 1 and tokenizer.pairs.types == TWO
     names = ["input_ids", *["token_type_ids"] * typed, "attention_mask"]
     settings: dict[str, Any] = {"model_input_names": names}
-    if layout == "cls_last":
+    if encoder.text_layout == "cls_last":
         settings["padding_side"] = "left"
-    ends = {"bos_token": tokenizer.cls_id, "eos_token": tokenizer.sep_id}
-    if system.model_type == "xlnet":  # which has other tokens of these names
-        pieces = {"bos_token": "<s>", "eos_token": "</s>"}
-        ends = {key: tokenizer.pieces.index(piece) for key, piece in pieces.items()
-                if piece in tokenizer.pieces}  # fmt: skip
-    elif system.model_type == "t5":
-        del ends["bos_token"]
-    elif system.model_type not in _BOUNDED:
-        ends = {}
-    return settings | {key: tokenizer.pieces[i] for key, i in ends.items()}
+    return settings | system.ends_of(tokenizer)
 
 
 def _prompts(name: str, start_id: int) -> dict[str, Any]:

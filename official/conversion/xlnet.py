@@ -23,6 +23,7 @@ from official.conversion.bert import task_heads
 from official.conversion.heads import ConditionalSpanAnswer, PermutationLM, table
 from official.conversion.mapping import LazyTensors, Row, linear, norm
 from official.conversion.system import EncoderKeys, System
+from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
@@ -209,7 +210,16 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
     return settings
 
 
-SYSTEM = System(
+class Xlnet(System):
+    """XLNet, whose tokens at the ends of texts have other names than those that open and end."""
+
+    def ends_of(self, tokenizer: Tokenizer) -> dict[str, str]:
+        """See `System`."""
+        pieces = {"bos_token": "<s>", "eos_token": "</s>"}
+        return {key: piece for key, piece in pieces.items() if piece in tokenizer.pieces}
+
+
+SYSTEM = Xlnet(
     model_type="xlnet",
     encoder=EncoderKeys(
         title="an XLNet",
@@ -237,6 +247,7 @@ SYSTEM = System(
     ),
     prefix="transformer.",
     encoder_rows=encoder_rows,
+    mark=lambda encoder: True,
     heads=table(
         PermutationLM([Row("permutation_lm/output_bias", ("lm_loss.bias",))], "XLNetLMHeadModel"),
         *task_heads(
@@ -265,5 +276,6 @@ SYSTEM = System(
     bare=("word_embedding.", "mask_emb", "layer."),
     vocabulary="spiece.model",
     tokenizer_class="XLNetTokenizer",
+    typed_release=True,
     tf1_row=tf1_row,
 )

@@ -200,8 +200,8 @@ def objectives(folder: str, split: str, fields: frozenset[str], config: configs.
 
 def positions(folder: str, longest: int, config: configs.ResolvedConfig) -> None:
     """Checks that the encoder has positions for the longest sequence, in tokens."""
-    limit = getattr(config.encoder, "max_positions", None)
-    if limit and longest > limit:
+    limit = config.encoder.max_positions
+    if longest > limit:
         raise UserError(
             f"{folder}: examples have up to {longest} tokens, and the encoder has positions for "
             f"{limit} (encoder.max_positions): make the shards again with max_length {limit} or "

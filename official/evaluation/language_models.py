@@ -66,7 +66,7 @@ def reading_config(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
     Raises:
       UserError: the model has no masked LM, or its shards have static masks.
     """
-    if not any(objective.type == "masked_lm" for objective in config.objectives):
+    if not config.of_types("masked_lm"):
         types = ", ".join(objective.type for objective in config.objectives) or "none"
         raise UserError(
             f"--pseudo_perplexity: not supported for a model with the objectives {types}, which "
@@ -100,7 +100,7 @@ def pseudo_perplexity(
     tokenizer = source.tokenizer
     if tokenizer.mask_id is None:
         raise UserError(f"{source.folder}: --pseudo_perplexity: its tokenizer has no mask token")
-    head = next(o for o in model.objectives if o.config.type == "masked_lm")
+    head = model.objective("masked_lm")
     restrict_graph_optimizer()
 
     @tf.function(autograph=False, reduce_retracing=True)

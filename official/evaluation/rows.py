@@ -47,8 +47,8 @@ class Scorer:
         if task.kind != "multi_label":
             return None
         heads = (o for o in self._config.objectives if isinstance(o, MultiLabelConfig))
-        thresholds = next((head.thresholds for head in heads), ())
-        return np.asarray(thresholds or [0.5] * len(task.labels), np.float32)
+        head = next(heads, MultiLabelConfig())
+        return np.asarray(head.limits(len(task.labels)), np.float32)
 
     def check_output(self, output: AnyPath) -> None:
         """See `paths.check_suffix`."""

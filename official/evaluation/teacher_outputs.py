@@ -73,7 +73,7 @@ def write(
 
 def _head(config: configs.ResolvedConfig, folder: str) -> ObjectiveConfig:
     """Returns the only objective of a teacher that has outputs for each example."""
-    heads = [o for o in config.objectives if o.type in EXAMPLE_HEADS]
+    heads = config.of_types(*EXAMPLE_HEADS)
     if len(heads) != 1:
         types = ", ".join(o.type for o in config.objectives) or "none"
         raise UserError(

@@ -4,16 +4,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from official import config as configs
+from official.conversion import huggingface
+from official.conversion.system import USUAL
 from official.saving import served_model
 from official.tasks import KINDS
 
 # Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
 FEW = 10_000
 _FEW_EPOCHS, _FEW_BATCH = 20, 16
-# Encoders that are narrower than the base models learn faster (Turc et al., 2019; for ELECTRA Clark
-# et al., 2020, table 7).
-_BASE_SIZE = 768
-_SMALL_RATE, _SMALL_RATES = 1e-4, {"electra": 3e-4}
+_BASE_SIZE = 768  # of the base models; narrower encoders learn faster
 _WARMUP = 0.1  # the largest share of the steps: DeBERTa's cards have a number of them, for MNLI
 _EVAL_EVERY = 500  # steps, of larger data
 _BUCKETS = (16, 32, 64, 128, 256, 512)
@@ -82,14 +81,7 @@ def family(config: configs.ResolvedConfig) -> str | None:
 
     It is for texts with labels.
     """
-    types = {objective.type for objective in config.objectives}
-    if getattr(config.encoder, "disentangled", None) is not None:
-        return "deberta"
-    if getattr(config.encoder, "local_attention", None) is not None:
-        return "modernbert"
-    if types & {"generator", "replaced_tokens"}:
-        return "electra"
-    return "roberta" if getattr(config.encoder, "position_offset", 0) else None
+    return huggingface.fine_tuning_of(config).config
 
 
 def published(
@@ -117,7 +109,9 @@ def published(
         chosen.append(f"recipe.batch_size={_FEW_BATCH}")
         why.append("those of Mosbach et al. (2021) for few examples")
     if init.encoder.hidden_size < _BASE_SIZE:
-        chosen.append(f"recipe.optimizer.learning_rate={_SMALL_RATES.get(name, _SMALL_RATE)}")
+        known = huggingface.fine_tuning_of(init)
+        rate = (known if known.config == name else USUAL).small_rate
+        chosen.append(f"recipe.optimizer.learning_rate={rate}")
         why.append("the learning rate of a small model")
     recipe = configs.load(path, [*chosen, *own]).recipe
     batch = min(recipe.batch_size, count)

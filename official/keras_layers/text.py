@@ -21,7 +21,6 @@ from official.saving import named_arrays
 from official.saving.served_model import check_max_length
 from official.tokenizers import pair_packing, word_characters
 from official.tokenizers.pair_packing import PAD_SEGMENT
-from official.tokenizers.word_characters import Characters
 from official.utils import keras_private
 from official.utils.errors import UserError
 
@@ -179,7 +178,7 @@ class TextPreprocessor(keras.Layer):
             "segment_ids": keras.KerasTensor(shape, "int32"),
             "padding_mask": keras.KerasTensor(shape, "bool"),
         }
-        if isinstance(self.tokenizer, Characters):
+        if self.tokenizer.reads_words:
             spec["character_ids"] = keras.KerasTensor((*shape, word_characters.WIDTH), "int32")
         return spec
 

@@ -77,6 +77,10 @@ class Model(keras.Layer):
         assert len(paths) == len(self.variables), "two variables have the same path"
         return paths
 
+    def objective(self, *types: str) -> Any:
+        """Returns the first objective of one of these types; None if there is none."""
+        return next((o for o in self.objectives if o.config.type in types), None)
+
     def networks(self):
         """Returns this model and the teachers, which run beside it and are not parts of it."""
         return [self, *(model for objective in self.objectives for model in objective.teachers)]

@@ -97,7 +97,7 @@ def greedy(model, batch: Batch, encoded: Encoded, length: int, end_id, pad_id=0)
     Returns:
       The tokens with the one that ends them, int32 [B, N].
     """
-    head = next(o for o in model.objectives if o.config.type == "seq2seq_lm")
+    head = model.objective("seq2seq_lm")
     states, padding = encoded["sequence_output"], batch.get("padding_mask")
     cross_mask = None if padding is None else masks.padding(padding)
 

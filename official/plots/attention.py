@@ -4,7 +4,6 @@ Shapes: T tokens, N heads, U tokens of a target.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -61,7 +60,7 @@ def cross_weights(
     Raises:
       UserError: the model has no decoder, or the text has no token.
     """
-    objective = _sequence_to_sequence(model)
+    objective = model.objective("seq2seq_lm")
     if objective is None:
         raise UserError(
             "--what=cross_attention: the model has no decoder: take an encoder_decoder with "
@@ -82,11 +81,6 @@ def cross_weights(
     layers = [np.asarray(layer[0], np.float32) for layer in encoded["cross_attentions"]]
     read, written = ([tokenizer.pieces[i] for i in ids] for ids in (inputs, targets))
     return read, written, layers
-
-
-def _sequence_to_sequence(model: Model) -> Any:
-    """Returns the objective of a model that reads a text and writes one; None of another model."""
-    return next((o for o in model.objectives if o.config.type == "seq2seq_lm"), None)
 
 
 def _with_end(ids: np.ndarray, tokenizer: Tokenizer, max_length: int | None) -> list[int]:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.config.encoders import BilmConfig, TransformerConfig
+from official.config.encoders import TransformerConfig
 from official.modeling.layers import embeddings
 from official.modeling.layers.positions import Sinusoids
 from official.modeling.model import Model
@@ -67,7 +67,7 @@ class StudentPlan:
             its layers cannot be taken apart.
         """
         encoder = config.encoder
-        groups = getattr(encoder, "layer_groups", None)
+        groups = encoder.layer_groups
         if encoder.type not in _ENCODERS or groups is not None:
             what = f"encoder.type: {encoder.type}"
             if encoder.type in _ENCODERS:
@@ -97,9 +97,8 @@ class StudentPlan:
                 )
         for ours, theirs in enumerate(self.layers):
             first = ours == theirs == 0 or (ours > 0 and theirs > 0)
-            if isinstance(encoder, TransformerConfig) and not (
-                encoder.is_local(ours) == encoder.is_local(theirs) and (encoder.first_norm or first)
-            ):
+            alike = encoder.reach(ours) == encoder.reach(theirs)
+            if not (alike and (encoder.first_norm or first)):
                 raise UserError(
                     f"--layers: layer {ours} of the student would be layer {theirs} of {source}, "
                     "which attends to other positions or has other norms: take layers whose "
@@ -148,7 +147,7 @@ def make_student(
         name=f"{config.name}_student",
         seed=plan.seed,
         encoder=encoder,
-        objectives=tuple(o for o in config.objectives if o.type in ("masked_lm", "causal_lm")),
+        objectives=config.of_types("masked_lm", "causal_lm"),
     )
     made = model_folder.build(student).variables_by_path()
     arrays = {path: np.array(variable.numpy()) for path, variable in made.items()}
@@ -218,7 +217,7 @@ def with_word_table(
       UserError: the encoder reads no characters.
     """
     encoder = config.encoder
-    if not isinstance(encoder, BilmConfig) or encoder.tokens != "characters":
+    if not encoder.reads_characters:
         raise UserError(
             f"--word_table: {source}: encoder.type: {config.encoder.type}: this encoder does not "
             "read the characters of words: take an ELMo (encoder.type: bilm, tokens: characters)"
@@ -230,8 +229,9 @@ def with_word_table(
     variables = model.variables_by_path()
     arrays = {p: v.numpy() for p, v in variables.items() if not p.startswith(_NETWORK)}
     # The vocabulary of the language model may have more entries than the tokenizer.
-    table = np.zeros((encoder.vocab_size or len(ids), encoder.projection_size), np.float32)
-    table[: len(ids)] = np.concatenate(rows)
+    vectors = np.concatenate(rows)
+    table = np.zeros((encoder.vocab_size or len(ids), vectors.shape[1]), np.float32)
+    table[: len(ids)] = vectors
     arrays[f"{_NETWORK}table"] = table
     encoder = dataclasses.replace(encoder, tokens="words", vocab_size=len(table))
     return dataclasses.replace(config, name=f"{config.name}_words", encoder=encoder), arrays

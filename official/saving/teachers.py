@@ -91,7 +91,7 @@ def attach(
         check_data(folder, tokenizer, max_length)
         with scope():
             teachers.append(restored(folder, objective.checkpoint))
-    student = next(o for o in model.objectives if o.config.type == objective.type)
+    student = model.objective(objective.type)
     student.attach_teachers(teachers)
 
 
@@ -109,8 +109,8 @@ def check_data(folder: str | AnyPath, tokenizer: tokenizers.Tokenizer, max_lengt
             f"{tokenizer.fingerprint[:16]}…): make the shards and the student with "
             f"--tokenizer={folder}/tokenizer"
         )
-    positions = getattr(_config(folder).encoder, "max_positions", None)
-    if positions and positions < max_length:
+    positions = _config(folder).encoder.max_positions
+    if positions < max_length:
         raise UserError(
             f"distillation.teachers: {folder} has positions for {positions} tokens, and the data "
             f"has rows of {max_length}: make the shards again with max_length {positions} or less"
@@ -149,7 +149,7 @@ def _check(
         objective.check_teacher(ours, theirs)
     except ValueError as error:
         raise UserError(f"objectives: distillation.{error} (teacher {folder})") from None
-    layouts = [getattr(encoder, "layout", "cls_first") for encoder in (ours, theirs)]
+    layouts = [encoder.layout for encoder in (ours, theirs)]
     if config.segments is None and layouts[0] != layouts[1]:
         raise UserError(
             f"distillation.teachers: {folder} reads texts in the layout {layouts[1]}, and the "
@@ -163,7 +163,7 @@ def _check(
             f"distillation.teachers: {folder} has encoder.vocab_size {theirs.vocab_size}, and the "
             f"student {ours.vocab_size}: outputs are compared word by word, so take one vocabulary"
         )
-    alike = [o for o in teacher.objectives if o.type == head.type]
+    alike = teacher.of_types(head.type)
     for other in alike[:1]:
         if isinstance(head, SentenceEmbeddingConfig) and isinstance(other, type(head)):
             _check_sizes(head.served_size(ours), other.served_size(theirs), folder)

@@ -23,6 +23,7 @@ from official.modeling.layers import pooling
 from official.modeling.model import Model
 from official.modeling.objectives import heads, sentence_embedding
 from official.modeling.objectives.base import Objective
+from official.tokenizers import Tokenizer
 from official.utils import json_files, paths, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -207,6 +208,34 @@ def pooled(
     vectors = vectors[..., : settings.size]
     vectors = pooling.normalized(vectors) if settings.normalize else vectors
     return tf.cast(vectors, tf.float32)
+
+
+def skipped(
+    prompt: str, settings: EmbeddingSettings, encoder: EncoderConfig, tokenizer: Tokenizer
+) -> int:
+    """Returns the number of tokens at the start of a row that are not pooled.
+
+    Args:
+      prompt: what stands before the text.
+      settings: the settings.
+      encoder: the encoder.
+      tokenizer: the tokenizer.
+    """
+    if not prompt or settings.include_prompt:
+        return 0
+    (ids,) = tokenizer.encode([prompt])
+    return (encoder.text_layout == "cls_first") + len(ids)
+
+
+def counted(encoder: EncoderConfig, real: tf.Tensor, skipped: int) -> tf.Tensor:
+    """Returns the tokens that are pooled: bool [B, T].
+
+    Args:
+      encoder: the encoder. The marks of a sentence are not words of an ELMo.
+      real: bool [B, T], False for padding.
+      skipped: see the function of this name.
+    """
+    return pooling.words(real) if encoder.mixes_layers else pooling.counted(real, skipped)
 
 
 def size(encoder: EncoderConfig, settings: EmbeddingSettings, head: Objective | None) -> int:

@@ -7,6 +7,7 @@ Shapes: N texts, questions or documents, K choices.
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -109,6 +110,7 @@ for _kind in KINDS.values():
         _others = OBJECTIVES.get(_kind.method, ())
         OBJECTIVES[_kind.method] = tuple(dict.fromkeys((*_others, *_kind.objectives)))
 TEXTS, WORDS = "tag", "tag_words"
+_NO_ROWS = np.zeros(0, np.float32)
 
 
 class Predictor:
@@ -153,21 +155,15 @@ class Predictor:
             no text.
         """
         head = self._objective("classify", task)
-        rows = self._rows(head, "probabilities", served_model.pairs(texts, second), batch_size)
+        outputs = self._rows(head, served_model.pairs(texts, second), batch_size)
         labels = head.config.labels
-        if head.config.type == "multi_label":
-            thresholds = np.array(head.config.thresholds or [0.5] * len(labels), np.float32)
-            return [
-                Labels(
-                    tuple(labels[i] for i in np.flatnonzero(row >= thresholds)),
-                    dict(zip(labels, row.tolist(), strict=True)),
-                )
-                for row in np.reshape(rows, (-1, len(labels)))
-            ]
-        return [
-            Label(labels[row.argmax()], dict(zip(labels, row.tolist(), strict=True)))
-            for row in np.reshape(rows, (-1, len(labels)))
-        ]
+        rows = outputs.get("probabilities", _NO_ROWS)
+        probabilities = [dict(zip(labels, row.tolist(), strict=True)) for row in rows]
+        if "has_label" in outputs:
+            several = [tuple(itertools.compress(labels, has)) for has in outputs["has_label"]]
+            return list(map(Labels, several, probabilities))
+        chosen = [label.decode() for label in outputs.get("label", ())]
+        return list(map(Label, chosen, probabilities))
 
     def score(
         self,
@@ -181,7 +177,8 @@ class Predictor:
         Arguments and errors are those of `classify`.
         """
         head = self._objective("score", task)
-        return self._rows(head, "score", served_model.pairs(texts, second), batch_size)
+        rows = self._rows(head, served_model.pairs(texts, second), batch_size)
+        return rows.get("score", _NO_ROWS)
 
     def rank(
         self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
@@ -211,7 +208,8 @@ class Predictor:
         pairs = [query, documents]
         if head.config.type == "candidate_lm":
             _check_candidates(pairs, self.tokenizer, self.max_length)
-        return self._rows(head, "scores", pairs, batch_size)
+        (name,) = module_of(head.config.type).DEFAULT
+        return self._rows(head, pairs, batch_size, name).get("scores", _NO_ROWS)
 
     def answer(
         self,
@@ -362,20 +360,27 @@ class Predictor:
         return tasks[task]
 
     def _rows(
-        self, head: Objective, output: str, texts: Sequence[Sequence[str]], batch_size: int
-    ) -> np.ndarray:
-        """Returns an output for each row of one or two texts. Rows are sorted by length first."""
-        name = ("single", "pair")[len(texts) - 1]
-        if output == "scores":
-            (name,) = module_of(head.config.type).DEFAULT
-        graph = self._signature(head, name)
+        self,
+        head: Objective,
+        texts: Sequence[Sequence[str]],
+        batch_size: int,
+        name: str | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Returns the outputs of a signature for rows of one or two texts; {} without rows.
+
+        Rows are sorted by length first. Without a name it is the signature of texts or of pairs.
+        """
+        graph = self._signature(head, name or ("single", "pair")[len(texts) - 1])
         order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
         batches = []
         for part in served_model.slices(len(order), batch_size):
             inputs = (tf.constant([values[row] for row in order[part]]) for values in texts)
-            batches.append(graph(*inputs)[output].numpy())
-        values = np.concatenate(batches) if batches else np.zeros(0, np.float32)
-        return values[np.argsort(order)]
+            batches.append({key: value.numpy() for key, value in graph(*inputs).items()})
+        back = np.argsort(order)
+        return {
+            key: np.concatenate([batch[key] for batch in batches])[back]
+            for key in (batches[0] if batches else ())
+        }
 
     def _signature(self, head: Objective, name: str, no_answers: bool | None = None) -> Signature:
         """Returns a signature of an export of the head; `no_answers` overrides the task's."""

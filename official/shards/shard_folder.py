@@ -114,9 +114,9 @@ def check_memory(folder: str, config: configs.Config, content: manifest.Manifest
     Raises:
       UserError: `encoder.memory_length` is longer than the longest text before a row.
     """
-    memory = getattr(config.encoder, "memory_length", 0)
-    if not memory or config.segments is None:
+    if config.encoder is None or config.segments is None:
         return
+    memory = config.encoder.memory_length
     totals = content.totals
     longest = totals.longest_memory if isinstance(totals, manifest.PretrainingTotals) else None
     longest = longest or 0

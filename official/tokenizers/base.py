@@ -226,6 +226,8 @@ class Tokenizer(abc.ABC):
         a word.
       keeps_space: whether ids represent a text exactly, with its white space and control
         characters.
+      reads_words: whether tokens are whole words, of which an encoder may read the characters.
+        `words`, `numbers` and `encode_words` are for these tokenizers alone.
       notes: sentences about what was decided when the files of another tool were read.
       about: what these files say, by what it is about: `class`, `case`.
       files: {name: SHA-256} of the files that `save` writes.
@@ -236,6 +238,7 @@ class Tokenizer(abc.ABC):
     FILE: str
     pairs = PairForm()
     keeps_space = False
+    reads_words = False
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = types.MappingProxyType({})
     # Whether the mask token takes the white space before it where no file tells.
@@ -551,6 +554,26 @@ class Tokenizer(abc.ABC):
                 values.append(ids.values.numpy())
                 lengths.append(np.diff(ids.row_splits.numpy()))
         return np.concatenate(values), np.cumsum(np.concatenate(lengths))
+
+    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of UTF-8 strings [N] in a graph or eagerly: string [N, None]."""
+        raise NotImplementedError
+
+    def numbers(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the ids of words, string [N, None]: those of `tokenize`, int32 [N, None]."""
+        raise NotImplementedError
+
+    def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the ids of all texts, and the words themselves.
+
+        Args:
+          texts: any number of texts.
+
+        Returns:
+          values, int32 [K], and row_splits, int64 [N + 1], as `encode_ragged` does; and the words
+          in UTF-8, whole, object [K].
+        """
+        raise NotImplementedError
 
     def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:
         """Returns the ids of some texts, the same as `tokenize`."""

@@ -324,12 +324,16 @@ def _processor(
     return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
 
 
+def _lowest_score(model: sentencepiece_model_pb2.ModelProto) -> float:
+    return min((p.score for p in model.pieces if p.type == _KINDS.NORMAL), default=0.0)
+
+
 def _unigram_pieces(
     model: sentencepiece_model_pb2.ModelProto, forms: Sequence[str], limit: int
 ) -> dict[int, list[int]]:
     """Adds a piece for each form to a model, and returns its old pieces."""
     processor = _processor(model)
-    lowest = min((p.score for p in model.pieces if p.type == _KINDS.NORMAL), default=0.0)
+    lowest = _lowest_score(model)
     known = {piece.piece for piece in model.pieces}
     rows: dict[int, list[int]] = {}
     for form in forms:
@@ -359,7 +363,7 @@ def _bpe_pieces(
 ) -> dict[int, list[int]]:
     """Adds the parts of each form from the left to a model, and returns their old pieces."""
     numbers = {piece.piece: i for i, piece in enumerate(model.pieces)}
-    score = min((p.score for p in model.pieces if p.type == _KINDS.NORMAL), default=0.0)
+    score = _lowest_score(model)
     rows: dict[int, list[int]] = {}
     for form in forms:
         ids = _processor(model).encode(form)

@@ -41,7 +41,6 @@ import tensorflow as tf
 from official.tokenizers import word_characters
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.pair_forms import LEFT, LONGER, TWO, PairForm
-from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 
 LAYOUTS = ("cls_first", "cls_last", "no_cls")
@@ -242,7 +241,7 @@ def pack_texts(
     Returns:
       The fields of `pack`, and with a tokenizer of words character_ids int32 [B, T, C].
     """
-    if not isinstance(tokenizer, Characters):
+    if not tokenizer.reads_words:
         ids = [tokenizer.tokenize(t) for t in texts]
         return pack(ids, tokenizer, max_length, layout, cut, pad)
     words = [tokenizer.words(t) for t in texts]
@@ -251,7 +250,7 @@ def pack_texts(
 
 def pack_words(
     words: Sequence[tf.RaggedTensor],
-    tokenizer: Characters,
+    tokenizer: Tokenizer,
     max_length: int,
     layout: str = "cls_first",
     cut: str = "longer",
@@ -261,7 +260,7 @@ def pack_words(
 
     Args:
       words: one or two batches of UTF-8 strings [B, None] each.
-      tokenizer: the tokenizer.
+      tokenizer: the tokenizer, which reads words.
       max_length: as in `pack`.
       layout: as in `pack`.
       cut: as in `pack`.
@@ -288,12 +287,12 @@ def pack_words(
 
 def word_features(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Returns the features that `pack_arrays` adds to examples of a tokenizer."""
-    return WORD_FEATURES if isinstance(tokenizer, Characters) else ()
+    return WORD_FEATURES if tokenizer.reads_words else ()
 
 
 def split_words(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[bytes]] | None:
     """Returns the words of each text in UTF-8; None if the tokenizer is not one of words."""
-    if not isinstance(tokenizer, Characters):
+    if not tokenizer.reads_words:
         return None
     _, splits, words = tokenizer.encode_words(texts)
     return [words[a:b].tolist() for a, b in zip(splits[:-1], splits[1:], strict=True)]
@@ -303,7 +302,7 @@ def pack_word_arrays(
     segments: Sequence[Sequence[bytes]],
     max_length: int,
     cut: str = "longer",
-    pairs: PairForm = Characters.pairs,
+    pairs: PairForm = Tokenizer.pairs,
 ) -> dict[str, np.ndarray | bytes]:
     """Packs the words of one example, at the positions of `pack_arrays`.
 

@@ -697,13 +697,8 @@ def described(
             tokenizer, layout, segment_types > 1
         )
         return content
-    if isinstance(tokenizer, WordPiece):
-        parts = _wordpiece(tokenizer)
-    elif isinstance(tokenizer, ByteBPE):
-        parts = _byte_bpe(tokenizer)
-    elif isinstance(tokenizer, SentencePiece):
-        parts = _sentencepiece(tokenizer)
-    else:
+    parts = _PARTS.get(type(tokenizer))
+    if parts is None:
         return None
     tokens = tokenizer.sentinels | tokenizer.special_tokens | tokenizer.added
     return {
@@ -712,7 +707,7 @@ def described(
         "padding": None,
         "added_tokens": [{"id": i, **dataclasses.asdict(tokens[i])} for i in sorted(tokens)],
         "post_processor": _post_processor(tokenizer, layout, segment_types > 1),
-        **parts,
+        **parts(tokenizer),
     }
 
 
@@ -814,6 +809,14 @@ def _sentencepiece(tokenizer: SentencePiece) -> dict[str, Any]:
         "decoder": metaspace,
         "model": (_unigram if tokenizer.is_unigram else _pairs)(tokenizer),
     }
+
+
+# What a file has of each kind of tokenizer.
+_PARTS: dict[type[Tokenizer], Callable[[Any], dict[str, Any]]] = {
+    WordPiece: _wordpiece,
+    ByteBPE: _byte_bpe,
+    SentencePiece: _sentencepiece,
+}
 
 
 def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:

@@ -30,7 +30,6 @@ import tensorflow as tf
 
 from official.tokenizers import offsets, pair_packing, word_characters
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.word_characters import Characters
 from official.utils.errors import UserError
 
 # Fields of `pack_windows` with the position of each window; see `official.shards.features`.
@@ -254,7 +253,7 @@ def encode_running(texts: tf.Tensor, ends: tf.RaggedTensor, tokenizer: Tokenizer
       tokenizer: the tokenizer.
     """
     tokens = tokenizer.tokenize_with_offsets(texts)
-    words = tokenizer.words(texts).values if isinstance(tokenizer, Characters) else None
+    words = tokenizer.words(texts).values if tokenizer.reads_words else None
     # The texts follow one another, with a character between them.
     sizes = tf.cast(tf.strings.length(texts, unit="UTF8_CHAR"), tf.int64) + 1
     begins = tf.cumsum(sizes, exclusive=True)  # [N]

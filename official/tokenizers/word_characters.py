@@ -193,6 +193,7 @@ class Characters(Tokenizer):
     """
 
     FILE = "words.txt"
+    reads_words = True
 
     def __init__(
         self,
@@ -243,15 +244,7 @@ class Characters(Tokenizer):
         return cls(read_words(path), splits, settings, str(path))
 
     def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, and the words themselves.
-
-        Args:
-          texts: any number of texts.
-
-        Returns:
-          values, int32 [K], and row_splits, int64 [N + 1], as `encode_ragged` does; and the words
-          in UTF-8, whole, object [K].
-        """
+        """See `Tokenizer`."""
         values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         spelled = [np.zeros(0, object)]
         with tf.device("/CPU:0"):
@@ -264,11 +257,11 @@ class Characters(Tokenizer):
         return np.concatenate(values), np.cumsum(np.concatenate(lengths)), np.concatenate(spelled)
 
     def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the words of UTF-8 strings [N] in a graph or eagerly: string [N, None]."""
+        """See `Tokenizer`."""
         return self._splitter.words(texts)
 
     def numbers(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns the ids of words, string [N, None]: those of `tokenize`, int32 [N, None]."""
+        """See `Tokenizer`."""
         return self._splitter.allowed(self._splitter.numbers(words))
 
     def character_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -106,7 +106,7 @@ class Tab:
 def _heads(model: LoadedModel, method: str) -> list[str]:
     """Returns the tasks of the heads that a method of the model applies to."""
     types = predictor.OBJECTIVES[method]
-    return [head.task for head in model.config.objectives if head.type in types]
+    return [head.task for head in model.config.of_types(*types)]
 
 
 def _has_head(method: str) -> Callable[[LoadedModel], bool]:
@@ -208,7 +208,7 @@ def _tag(model: LoadedModel, text: str, task: str | None = None) -> list[Result]
 
 
 def _rank_fields(model: LoadedModel) -> list[Field]:
-    if any(head.type == "candidate_lm" for head in model.config.objectives):
+    if model.config.of_types("candidate_lm"):
         return [
             Field(
                 "query", "Sentence with _", "text", "The cup is not in the bag, because _ is small."

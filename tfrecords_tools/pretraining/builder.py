@@ -332,7 +332,7 @@ def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
     if settings.config is not None:
         # What training would refuse once the shards are made.
         check_tokens(settings.config.corruption, tokenizer, settings.tokenizer)
-    if settings.segments.sentences and not isinstance(tokenizer, tokenizers.Characters):
+    if settings.segments.sentences and not tokenizer.reads_words:
         raise UserError(
             f"{settings.tokenizer}: segments.sentences: true has rows of whole words, and "
             f"{tokenizer.FILE} splits them: make a vocabulary with build_vocab --type=words"

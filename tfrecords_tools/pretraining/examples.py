@@ -132,10 +132,9 @@ def tokenize_words(
 ) -> tuple[TokenizedDocuments, np.ndarray, Counts]:
     """Returns the tokens of a chunk, the word of each in UTF-8 (object [K]), and the counts.
 
-    The tokenizer is one of words (`official.tokenizers.word_characters`).
+    The tokenizer reads words, as the builder has checked.
     """
     tokenizer = _tools(settings).tokenizer
-    assert isinstance(tokenizer, tokenizers.Characters)  # The builder has checked it.
     texts, at_blanks = _texts(chunk, settings, tokenizer)
     ids, row_splits, words = tokenizer.encode_words([part for text in texts for part in text])
     tokens = TokenizedDocuments.from_sentences(

@@ -45,7 +45,6 @@ class Encoder(Layer):
 
     Attributes:
         config: an `official.config.parts.EncoderConfig`.
-        batch_fields: further arguments of a call, which `inputs.encode` takes from a batch.
         reads_positions: whether a call has the argument `read_positions` int [B, P]. It then
             computes only these positions of the last layer, beside those that are pooled.
         takes_parts: whether a call has the argument `part_ids` int [B, T]: tokens attend only to
@@ -61,7 +60,6 @@ class Encoder(Layer):
             keeps the inputs of the blocks alone. Only the transformer reads it.
     """
 
-    batch_fields: tuple[str, ...] = ()
     reads_positions = False
     takes_parts = False
     recompute = False

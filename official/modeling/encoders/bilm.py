@@ -46,14 +46,6 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
 
     config: BilmConfig
 
-    batch_fields = (
-        "character_ids",
-        "backward_character_ids",
-        "backward_token_ids",
-        "memory",
-        "memory_mask",
-    )
-
     def __init__(
         self,
         config: BilmConfig,

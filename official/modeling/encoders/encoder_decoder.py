@@ -39,8 +39,6 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
             `cross_attentions` and `cross_attention_parts`: the same of the decoder.
     """
 
-    batch_fields = ("decoder_ids", "decoder_mask", "decoder_positions", "cross_mask")
-
     def __init__(self, config, *, seed=0, name="encoder", dtype=None):
         """Describes an encoder-decoder; `build()` creates its variables.
 

@@ -8,30 +8,12 @@ from typing import Any
 
 from keras import ops
 
+from official.config.registry import ENCODER_FIELDS
 from official.modeling import masks
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.random import Draws
 from official.modeling.types import Batch, Tensor
 from official.utils.errors import UserError
-
-# Fields that only some encoders read; the `batch_fields` of an encoder name them.
-FIELDS = (
-    "memory",
-    "memory_mask",
-    "permutation_mask",
-    "backward",
-    "decoder_ids",
-    "character_ids",
-    "backward_character_ids",
-    "backward_token_ids",
-)
-
-_TAKERS = {
-    "decoder_ids": "encoder_decoder",
-    "character_ids": "bilm",
-    "backward_character_ids": "bilm",
-    "backward_token_ids": "bilm",
-}
 
 
 def encode(
@@ -75,12 +57,12 @@ def encode(
     parts = None if part_ids is None or encoder.takes_parts else masks.parts(part_ids)
     block_ids = batch.get("block_ids")
     blocks = None if block_ids is None else masks.blocks(block_ids)
-    options = {name: batch[name] for name in FIELDS if name in batch}
+    options = {name: batch[name] for name in ENCODER_FIELDS if name in batch}
     for name in options:
-        if name not in encoder.batch_fields:
+        if name not in encoder.config.batch_fields:
             raise UserError(
                 f"{name}: the batch has this field, and the encoder cannot take it: use "
-                f"encoder.type {_TAKERS.get(name, 'transformer_xl')}, or segments and corruption "
+                f"encoder.type {ENCODER_FIELDS[name]}, or segments and corruption "
                 "that do not give it"
             )
     if "decoder_ids" in options:

@@ -60,8 +60,6 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
     A call raises UserError if a shape is wrong, or if the config does not allow an argument.
     """
 
-    batch_fields = ("memory", "memory_mask", "permutation_mask", "backward")
-
     def __init__(self, config, *, seed=0, name="encoder", dtype=None):
         """Describes an encoder; `build()` creates its variables.
 

@@ -229,9 +229,8 @@ class Objective(base.Objective):
     def _prepared_by_others(self, batch: Batch):
         """Returns a batch as the other objectives prepare it, as far as weights depend on it."""
         for other in self._references.others:
-            if other.config.type == "causal_lm" and "causal_weights" not in batch:
-                batch = other.prepare(batch)
-            if other.config.type in ("multiple_choice", "sentence_embedding"):
+            # What a causal LM prepares is shifted, and must not be so twice.
+            if other.config.decides_weights and "causal_weights" not in batch:
                 batch = other.prepare(batch)
         return batch
 

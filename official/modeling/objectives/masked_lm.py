@@ -34,13 +34,13 @@ class MaskedLM(base.LanguageModel):
 
     def __init__(self, config: ObjectiveConfig, encoder_config: EncoderConfig, **options: Any):
         super().__init__(config, encoder_config, **options)
-        if getattr(config, "form", "tied") == "linear":
+        if config.form == "linear":
             self.make_output()
         else:
             embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
             self.make_hidden(encoder_config.hidden_size, embedding_size)
         self.position_table = None
-        if getattr(config, "enhanced_mask_decoder", False):
+        if config.enhanced_mask_decoder:
             self.position_table = Table(
                 encoder_config.max_positions,
                 encoder_config.hidden_size,

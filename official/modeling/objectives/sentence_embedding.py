@@ -105,7 +105,7 @@ class Objective(heads.Reader):
             at = iter(encoded["states_read"][self.name])
             parts = [next(at)[:, 0] if n in _OF_TOKENS else encoded["pooled_output"] for n in names]
             return self.as_loss(ops.concatenate(parts, axis=-1))
-        counted = pooling.words(real) if self.encoder_config.type == "bilm" else None
+        counted = pooling.words(real) if self.encoder_config.mixes_layers else None
         return pooling.pooled(
             encoded["sequence_output"], real, names, counted, encoded.get("pooled_output")
         )

@@ -50,7 +50,7 @@ def scorer(
       [B, T, ...] are 0 in the columns that were removed.
     """
     fields = {name: tf.TensorSpec([None, None], dtype) for name, dtype in FIELDS.items()}
-    if getattr(encoder, "tokens", None) == "characters":
+    if encoder.reads_characters:
         fields[CHARACTERS] = tf.TensorSpec([None, None, word_characters.WIDTH], tf.int32)
     fields |= {name: tf.TensorSpec([None, None], tf.int32) for name in token_fields}
     of_tokens = tuple(fields)

@@ -41,7 +41,7 @@ _STEP = 16
 
 def why_not(model: Model) -> str | None:
     """Returns the reason why a model cannot generate text, or None if it can."""
-    if getattr(model.encoder.config, "decoder_layers", None) == 0:
+    if model.encoder.config.decoder_layers == 0:
         return "this model cannot generate text: it is an encoder without a decoder"
     if objective(model) is None:
         return "this model cannot generate text: it has no causal_lm or seq2seq_lm objective"
@@ -316,7 +316,7 @@ class PromptReader:
 
     def __init__(self, source: ServedModel):
         self._tokenizer, self._encoder = source.tokenizer, source.model.encoder
-        self._head = next(o for o in source.model.objectives if o.config.type == "causal_lm")
+        self._head = source.model.objective("causal_lm")
         self.backward = self._head.config.direction == "backward"
         self.new_tokens = new_tokens(self._encoder.config.max_positions)
         # The table may have more rows than the vocabulary has entries.
@@ -462,7 +462,7 @@ class InputReader:
 
     def __init__(self, source: ServedModel):
         self._tokenizer, self._encoder = source.tokenizer, source.model.encoder
-        self._head = next(o for o in source.model.objectives if o.config.type == "seq2seq_lm")
+        self._head = source.model.objective("seq2seq_lm")
         self._max_length = source.max_length
         self.vocab_size = source.model.encoder.config.vocab_size
         self.start_id, self.end_id = self._head.config.start_id, source.tokenizer.sep_id

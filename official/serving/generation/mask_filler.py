@@ -65,12 +65,12 @@ def masked_head(model: Model) -> tuple[Any, Any] | None:
 
     The generator of an ELECTRA is an encoder of its own.
     """
-    for objective in model.objectives:
-        if objective.config.type == "masked_lm":
-            return model.encoder, objective
-        if objective.config.type == "generator":
-            return objective.generator, objective.head
-    return None
+    objective = model.objective("masked_lm", "generator")
+    if objective is None:
+        return None
+    if objective.config.type == "generator":
+        return objective.generator, objective.head
+    return model.encoder, objective
 
 
 class MaskFiller:

@@ -33,7 +33,6 @@ from official.serving.compute import length_groups
 from official.serving.signatures import inputs
 from official.tasks import tags as tag_rules
 from official.tokenizers import offsets, pair_packing, text_words, windows
-from official.tokenizers.word_characters import Characters
 from official.utils import word_rules
 from official.utils.errors import UserError
 
@@ -67,7 +66,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
             tag_words, *inputs.texts("words"), tf.TensorSpec([None], tf.int32, "lengths")
         ),
     }
-    if isinstance(context.tokenizer, Characters):
+    if context.tokenizer.reads_words:
         return by_name
 
     def score(batch):

@@ -35,13 +35,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from official.config.encoders import BilmConfig
-from official.modeling.layers import pooling
+from official.config.heads import MultiLabelConfig
 from official.modeling.layers.kernels import accurate
 from official.saving import text_vectors
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack_texts, pack_words
-from official.tokenizers.word_characters import Characters
 
 Outputs = dict[str, tf.Tensor]
 # The outputs of an encoder without a head. Its memory is not among them.
@@ -83,10 +81,10 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     }
     learnt = text_vectors.head_of_texts(context.model)
     # An ELMo that has learned no vectors of texts has the output `default`.
-    if context.head is None and (learnt or context.config.encoder.type != "bilm"):
+    if context.head is None and (learnt or not context.config.encoder.mixes_layers):
         by_name |= _embedding(context)
     # No ids stand for the characters of a word.
-    if isinstance(context.tokenizer, Characters):
+    if context.tokenizer.reads_words:
         by_name.pop(EMBED_TOKENS, None)
         return by_name
     by_name["tokens"] = inputs.of_ids(context, lambda batch: finish(scored(batch)))
@@ -98,25 +96,21 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
 def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of one vector [B, D] for each text."""
     settings = context.embedding
-    before = settings.prompt(None)
-    skipped = 0
-    if before and not settings.include_prompt:
-        layout = context.config.encoder.text_layout
-        skipped = (layout == "cls_first") + len(context.tokenizer.encode([before])[0])
-
+    encoder, before = context.config.encoder, settings.prompt(None)
+    skipped = text_vectors.skipped(before, settings, encoder, context.tokenizer)
     head = text_vectors.head_of_texts(context.model)
-    text_vectors.size(context.config.encoder, settings, head)  # is checked
-    is_elmo = context.config.encoder.type == "bilm"
+    text_vectors.size(encoder, settings, head)  # is checked
+    mixes = encoder.mixes_layers
 
     def vectors(batch, skipped):
         with context.weights.read():
-            encoded = context.model.encode(batch, output_all=is_elmo)
+            encoded = context.model.encode(batch, output_all=mixes)
         real = batch["padding_mask"]
         pooled = text_vectors.pooled(
-            text_vectors.mixed(encoded, head) if is_elmo else encoded["sequence_output"],
+            text_vectors.mixed(encoded, head) if mixes else encoded["sequence_output"],
             real,
             settings,
-            pooling.words(real) if is_elmo else pooling.counted(real, skipped),
+            text_vectors.counted(encoder, real, skipped),
             encoded.get("pooled_output"),
             head,
         )
@@ -126,10 +120,9 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     scored = context.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids
 
     def embed(text):
-        layout = context.config.encoder.text_layout
         texts = before + text if before else text
         length = settings.max_length or context.max_length
-        return scored(pack_texts([texts], context.tokenizer, length, layout))
+        return scored(pack_texts([texts], context.tokenizer, length, encoder.text_layout))
 
     return {
         "embed": inputs.signature(embed, *inputs.texts("text")),
@@ -151,13 +144,13 @@ def _head(
     if head.config.type == "regression":
         return lambda batch: {"score": head.scores(context.encode(batch))}, dict
     labels = context.labels
-    if head.config.type == "multi_label":
-        thresholds = head.config.thresholds or [0.5] * len(labels)
+    if isinstance(head.config, MultiLabelConfig):
+        limits = head.config.limits(len(labels))
 
         def several(outputs: Outputs) -> Outputs:
             probabilities = tf.sigmoid(outputs["logits"])
             # A tensor from outside of the graph would be one more input of an ONNX file.
-            has = tf.cast(probabilities, tf.float32) >= tf.constant(thresholds, tf.float32)
+            has = tf.cast(probabilities, tf.float32) >= tf.constant(limits, tf.float32)
             return {"probabilities": probabilities, "has_label": has}
 
         return lambda batch: {"logits": head.logits(context.encode(batch))}, several
@@ -173,7 +166,7 @@ def _head(
 def word_signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of an ELMo without a head or with a layer mix; {} of other models."""
     encoder, tokenizer = context.config.encoder, context.tokenizer
-    if not isinstance(encoder, BilmConfig) or not isinstance(tokenizer, Characters):
+    if not (encoder.mixes_layers and tokenizer.reads_words):
         return {}
     head = context.head or text_vectors.head_of_texts(context.model)
     if head is not None and not text_vectors.has_mix(head):

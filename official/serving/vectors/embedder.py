@@ -18,8 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.config.encoders import BilmConfig
-from official.modeling.layers import kernels, pooling
+from official.modeling.layers import kernels
 from official.modeling.objectives.sentence_embedding import Objective
 from official.saving import named_arrays, served_model, text_vectors
 from official.saving.served_model import ServedModel
@@ -27,7 +26,6 @@ from official.saving.text_vectors import EmbeddingSettings
 from official.serving.compute import first_call
 from official.serving.export import litert
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
-from official.tokenizers.word_characters import Characters
 from official.utils import atomic, paths
 from official.utils.batched import batched
 from official.utils.errors import UserError
@@ -70,7 +68,7 @@ class StateReader:
 
     def __init__(self, source: ServedModel):
         encoder, tokenizer = source.config.encoder, source.tokenizer
-        if not isinstance(encoder, BilmConfig) or not isinstance(tokenizer, Characters):
+        if not (encoder.mixes_layers and tokenizer.reads_words):
             raise UserError(
                 f"state: carry: not supported for {encoder.type}, only for bilm (ELMo); remove it"
             )
@@ -170,10 +168,7 @@ class Embedder:
         reader = self._reader(state)
         served_model.check_texts(texts, batch_size)
         sequences = self._sequences([before + text for text in texts])
-        skipped = 0
-        if before and not settings.include_prompt:
-            (ids,) = self._sequences([before])
-            skipped = self._first + len(ids)
+        skipped = text_vectors.skipped(before, settings, self.config.encoder, self.tokenizer)
         max_length = settings.max_length or self.max_length
         vectors = np.zeros((len(sequences), *self.shape(layer, settings)), np.float32)
         batches: _Batches
@@ -220,13 +215,11 @@ class Embedder:
           skipped: the number of tokens of a row, with [CLS], that are not pooled.
         """
         real = tf.convert_to_tensor(outputs["padding_mask"])
-        # The marks of a sentence are not words of an ELMo.
-        tokens = pooling.words(real) if self._is_elmo else pooling.counted(real, skipped)
         vectors = text_vectors.pooled(
             tf.convert_to_tensor(outputs["states"]),
             real,
             settings,
-            tokens,
+            text_vectors.counted(self.config.encoder, real, skipped),
             outputs.get("pooled_output"),
             self._head(layer),
         )
@@ -250,7 +243,7 @@ class Embedder:
     @property
     def _is_elmo(self) -> bool:
         """Whether the encoder is ELMo's, whose vectors of texts are those of its TF-Hub module."""
-        return self.config.encoder.type == "bilm"
+        return self.config.encoder.mixes_layers
 
     @property
     def default_layer(self) -> int | str:
@@ -305,7 +298,7 @@ class Embedder:
         served_model.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts), split=self._split)
         sequences = [ids for ids, _, _ in encoded]
-        if self._reads_words:
+        if self.tokenizer.reads_words:
             sequences = self._sequences(list(texts))
         results: dict[int, TokenVectors] = {}
         before = self._first
@@ -328,14 +321,9 @@ class Embedder:
                 )
         return [results[row] for row in range(len(sequences))]
 
-    @property
-    def _reads_words(self) -> bool:
-        """Whether the encoder reads the characters of words, and not ids alone."""
-        return isinstance(self.tokenizer, Characters)
-
     def _sequences(self, texts: list[str]) -> list[np.ndarray]:
         """Returns the ids of each text, or its words in UTF-8 if the encoder reads these."""
-        if not isinstance(self.tokenizer, Characters):
+        if not self.tokenizer.reads_words:
             return self.tokenizer.encode(texts)
         _, splits, words = self.tokenizer.encode_words(texts)
         return [words[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
@@ -357,7 +345,7 @@ class Embedder:
         def computed(rows: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             chosen = [sequences[row] for row in rows]
             values = np.concatenate(chosen)
-            if self._reads_words:
+            if self.tokenizer.reads_words:
                 values = tf.constant(values.tolist(), tf.string)
             else:
                 values = values.astype(np.int32)
@@ -442,7 +430,7 @@ class Embedder:
         head = text_vectors.head_of(self.model)
 
         def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            if isinstance(self.tokenizer, Characters):
+            if self.tokenizer.reads_words:
                 return pack_words([tokens], self.tokenizer, max_length, self._layout)
             return pack([tokens], self.tokenizer, max_length, self._layout)
 
@@ -464,7 +452,7 @@ class Embedder:
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             return computed(packed(tokens))
 
-        dtype = tf.string if self._reads_words else tf.int32
+        dtype = tf.string if self.tokenizer.reads_words else tf.int32
         spec = tf.RaggedTensorSpec([None, None], dtype)
         if self._lite is None:
             self._graphs[key] = first_call.Function(outputs, [spec])

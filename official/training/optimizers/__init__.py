@@ -1,8 +1,9 @@
 """Optimizers for all strategies, and `make`, which returns the optimizer of a recipe."""
 
-from typing import Any
+from collections.abc import Callable
 
 from official import config
+from official.config.recipe import OPTIMIZERS
 from official.modeling.model import Model
 from official.training import schedules, trainable
 from official.training.optimizers.adafactor import Adafactor
@@ -12,36 +13,27 @@ from official.training.optimizers.moments import LAMB, AdamW, StableAdamW
 
 __all__ = ["LAMB", "Adafactor", "Adagrad", "AdamW", "Optimizer", "StableAdamW", "make"]
 
+_CLASSES: dict[str, Callable[..., Optimizer]] = {
+    "adamw": AdamW,
+    "stable_adamw": StableAdamW,
+    "lamb": LAMB,
+    "adafactor": Adafactor,
+    "adagrad": Adagrad,
+}
+
 
 def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
     """Returns the optimizer of a recipe for `steps` updates, with its slots for a model."""
     settings = recipe.optimizer
-    options: dict[str, Any] = {"clip_norm": settings.clip_norm, "heads": heads(model)}
-    options["first_steps"] = trainable.first_steps(model, recipe)
-    options["rate_factors"] = rate_factors(model, settings)
-    schedule = schedules.make(recipe, steps)
-    optimizer: Optimizer
-    decay: dict[str, Any] = {"weight_decay": settings.weight_decay, "no_decay": settings.no_decay}
-    if settings.type == "adagrad":
-        accumulator = settings.initial_accumulator
-        optimizer = Adagrad(schedule, initial_accumulator=accumulator, **options)
-    elif settings.type == "adafactor":
-        optimizer = Adafactor(schedule, **decay, **options)
-    else:
-        options |= decay
-        options |= {
-            "beta_1": settings.beta_1,
-            "beta_2": settings.beta_2,
-            "epsilon": settings.epsilon,
-        }
-        if settings.type == "stable_adamw":
-            optimizer = StableAdamW(schedule, peak=settings.learning_rate, **options)
-        else:
-            options["bias_correction"] = settings.bias_correction
-            if settings.type == "lamb":
-                optimizer = LAMB(schedule, no_adaptation=settings.no_adaptation, **options)
-            else:
-                optimizer = AdamW(schedule, **options)
+    own = {name: getattr(settings, name) for name in OPTIMIZERS[settings.type].settings}
+    optimizer = _CLASSES[settings.type](
+        schedules.make(recipe, steps),
+        clip_norm=settings.clip_norm,
+        heads=heads(model),
+        first_steps=trainable.first_steps(model, recipe),
+        rate_factors=rate_factors(model, settings),
+        **own,
+    )
     optimizer.build(model.trainable_variables)
     return optimizer
 

@@ -77,7 +77,7 @@ def form(folder, encoder, settings=None, post_processor=ABSENT, **config):
         (folder / "tokenizer.json").write_text(
             json.dumps({**described, "post_processor": post_processor})
         )
-    return pair_rules.with_form(tokenizer, folder, encoder).pairs
+    return pair_rules.with_form(tokenizer, folder, encoder, frames=encoder is not GPT2).pairs
 
 
 @pytest.mark.parametrize(

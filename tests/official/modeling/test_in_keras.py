@@ -75,7 +75,11 @@ def classifier(encoders, batch):
     }
     means = []
     for encoder in encoders:
-        fields = ["token_ids", "padding_mask", *(f for f in inputs if f in encoder.batch_fields)]
+        fields = [
+            "token_ids",
+            "padding_mask",
+            *(f for f in inputs if f in encoder.config.batch_fields),
+        ]
         outputs = encoder(**{name: inputs[name] for name in fields})
         states = outputs.get("decoder_output", outputs["sequence_output"])
         assert states.shape == (None, None, 12)
