@@ -13,7 +13,9 @@ from typing import Any
 
 from keras import ops
 
-from official.config.parts import EncoderConfig, ObjectiveConfig
+from official.config.heads import CandidateLMConfig
+from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
+from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers.embeddings import Table, plus_bias
@@ -32,7 +34,12 @@ class MaskedLM(base.LanguageModel):
     encoder reads with its inputs, and no other layer (He et al. 2021, section 3.2).
     """
 
-    def __init__(self, config: ObjectiveConfig, encoder_config: EncoderConfig, **options: Any):
+    def __init__(
+        self,
+        config: MaskedLMConfig | AllTokensLMConfig | CandidateLMConfig,
+        encoder_config: EncoderConfig,
+        **options: Any,
+    ):
         super().__init__(config, encoder_config, **options)
         if config.form == "linear":
             self.make_output()
@@ -143,7 +150,7 @@ class MaskedLM(base.LanguageModel):
 class AllTokensLM(MaskedLM):
     """The masked-LM head on all positions, and a score for copying each token."""
 
-    def __init__(self, config: ObjectiveConfig, encoder_config: EncoderConfig, **options: Any):
+    def __init__(self, config: AllTokensLMConfig, encoder_config: EncoderConfig, **options: Any):
         super().__init__(config, encoder_config, **options)
         self.copy = Linear(
             encoder_config.hidden_size,

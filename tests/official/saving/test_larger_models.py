@@ -9,7 +9,12 @@ from absl import flags
 from official import config as configs
 from official import tokenizers
 from official.commands import enlarge
-from official.config.encoders import Convolution, Disentangled, TransformerConfig
+from official.config.encoders import (
+    Convolution,
+    Disentangled,
+    LocalAttention,
+    TransformerConfig,
+)
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.saving import checkpoints, larger_models, model_folder
 from official.utils.errors import UserError
@@ -22,7 +27,10 @@ NEW = {"hidden_size": 20, "num_layers": 5, "num_heads": 5, "intermediate_size": 
 ODD = {"hidden_size": 16, "num_layers": 4, "num_heads": 4, "intermediate_size": 8}
 REST = {"vocab_size": 11, "max_positions": 6}
 FORMS = {
-    "modern": {**MODERN, **REST, "pooler": False},
+    "modern": {
+        **MODERN, **REST, "pooler": False,
+        "local_attention": LocalAttention(**MODERN["local_attention"]),
+    },
     "bert": {**REST, "relative_buckets": 6},
     "deberta": {
         **REST, "convolution": Convolution(), "positions": "none",

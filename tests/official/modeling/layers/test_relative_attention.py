@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.encoders import TransformerXLConfig
 from official.modeling.layers import positions
 from official.modeling.layers.positions import distance_vectors
+from official.modeling.layers.random import Initializers
 from official.modeling.layers.relative_attention import AttentionStream, RelativeAttention
 
 
@@ -75,9 +77,9 @@ def test_distance_vectors(clamp):
 
 
 def test_one_product_or_two_make_the_same():
-    layer = RelativeAttention(
-        8, 2, head_size=3, segments=True, dropout=0.0, initializer="glorot_normal", name="a"
-    )
+    sizes = {"hidden_size": 8, "num_heads": 2, "head_size": 3, "attention_dropout": 0.0}
+    parts = TransformerXLConfig(**sizes, segment_types=2).block()
+    layer = RelativeAttention(parts, Initializers("glorot_normal"), name="a")
     layer.build()
     rng = np.random.default_rng(2)
     x = tf.constant(rng.standard_normal((2, 5, 8)), tf.float32)
