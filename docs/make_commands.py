@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs import generated_pages
+from official.commands import garden
 from official.utils.command_help import Block, Help, Option
 
 PAGE = Path(__file__).with_name("commands.md")
@@ -40,7 +41,9 @@ COMMANDS = (
 _HEAD = """\
 # Commands
 
-`python -m docs.make_commands` writes this page: it is what `--help` prints of each command.
+`python -m docs.make_commands` writes this page: it is what `--help` prints of each command. The
+console commands `garden train`, `garden eval` and so on are the modes of `official.main`, each with
+its own flags alone.
 
 A flag is given as `--name=value`. A flag of the type *bool* is given by its name alone, or with
 `no` in front of the name for *false*. A flag that is marked *repeatable* may be given many times.
@@ -52,16 +55,15 @@ project, TensorFlow, Keras and NumPy) and `--helpfull`, which adds the flags of 
 
 def page() -> str:
     """Returns the text of the page."""
-    return "\n".join([_HEAD, *("\n".join(_section(_help(name))) for name in COMMANDS)])
-
-
-def _help(command: str) -> Help:
-    return importlib.import_module(command).run.help()
+    of_modules = [importlib.import_module(name).run for name in COMMANDS]
+    of_garden = [garden.OVERVIEW, *garden.COMMANDS.values()]
+    sections = ["\n".join(_section(each.help())) for each in (*of_garden, *of_modules)]
+    return "\n".join([_HEAD, *sections])
 
 
 def _section(shown: Help) -> Iterator[str]:
     first, *rest = shown.blocks
-    usage = Block((f"python -m {shown.command} {shown.usage}",), example=True)
+    usage = Block((shown.call,), example=True)
     yield f"## {shown.command}\n"
     for block in (first, usage, *rest):
         yield from ("```", *block.lines, "```\n") if block.example else (*block.lines, "")

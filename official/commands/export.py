@@ -17,7 +17,7 @@ from absl import flags
 from official.commands import command_flags
 from official.serving import PRECISIONS
 from official.serving.export import exports
-from official.utils import atomic, command_line, errors
+from official.utils import atomic, command_line, errors, flag_table
 
 INPUTS = ("single", "pair")
 
@@ -58,7 +58,7 @@ def define_flags() -> None:
         "The maximum number of new tokens of a model that generates text. Default: that of "
         "generation.json, or 64, or for a causal LM half of --max_length if that is less.",
     )
-    command_flags.define_search("generate")
+    flag_table.define(flag_table.prefixed(flag, ["generate"]) for flag in command_flags.SEARCH)
     flags.DEFINE_enum(
         "precision",
         "float32",
@@ -68,7 +68,7 @@ def define_flags() -> None:
         "and multiplied as integers, and activations are rounded per row. It has a quarter of the "
         "size and is the fastest on CPUs with VNNI. It needs TensorFlow's wheels for x86.",
     )
-    command_flags.define_max_bytes()
+    command_flags.max_bytes().define()
     flags.DEFINE_string(
         "data",
         None,
@@ -99,7 +99,9 @@ def main(argv: list[str]) -> None:
         task=FLAGS.task,
         precision=FLAGS.precision,
         max_bytes=FLAGS.max_bytes,
-        **command_flags.search_values(FLAGS),
+        **command_flags.given_values(
+            flag_table.Values(command_flags.SEARCH, FLAGS), command_flags.SEARCH
+        ),
     )
     length = exported.max_length
     if FLAGS.format != "saved_model":

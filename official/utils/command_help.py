@@ -89,7 +89,7 @@ class Help:
     """The help of a command.
 
     Attributes:
-      command: the name of its module.
+      command: the name of its module, or what is typed, such as `garden train`.
       usage: what follows the name.
       blocks: the text of the module; the first block begins with its summary.
       groups: the flags.
@@ -100,6 +100,12 @@ class Help:
     blocks: tuple[Block, ...]
     groups: tuple[Group, ...]
 
+    @property
+    def call(self) -> str:
+        """The command with its arguments, as it is typed."""
+        of_module = "." in self.command
+        return f"{'python -m ' * of_module}{self.command} {self.usage}"
+
     def text(self, width: int) -> str:
         """Returns the help for a terminal.
 
@@ -107,7 +113,7 @@ class Help:
           width: the largest number of characters of a line; examples keep theirs.
         """
         first, *rest = self.blocks
-        usage = Block((f"python -m {self.command} {self.usage}",), example=True)
+        usage = Block((self.call,), example=True)
         parts = [_shown(block, width) for block in (first, usage, *rest)]
         for group in self.groups:
             parts += [f"{group.title}:", *(_described(o, width) for o in group.options)]
@@ -125,7 +131,7 @@ def make(
     """Returns the help of a command.
 
     Args:
-      command: the name of its module.
+      command: the name of its module, or what is typed.
       usage: what follows the name.
       text: the docstring of the module.
       defined: the flags in the order of their definition.

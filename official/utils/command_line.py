@@ -44,7 +44,9 @@ class Command:
         command if there is one. It is for the help: `main` checks them.
       topics: what the help groups the flags by; None = nothing.
       usage: the arguments. If there are others than flags, `main` gets them.
-      name: what stands after `python -m`; "" = the module of the command.
+      name: what stands after `python -m`, or what is typed, such as `garden train`; "" = the
+        module of the command.
+      text: the text of the help; "" = that of the module.
     """
 
     main: Callable[[list[str]], None]
@@ -53,6 +55,7 @@ class Command:
     topics: command_help.Topics | None = None
     usage: str = _FLAGS
     name: str = ""
+    text: str = ""
 
     def __call__(self) -> None:
         """Runs the command with the arguments of the process."""
@@ -78,7 +81,7 @@ class Command:
         required = self.required
         by_value = required if isinstance(required, Mapping) else {"": required}
         return command_help.make(
-            name, self.usage, module.__doc__ or "", defined, by_value, self.topics
+            name, self.usage, self.text or module.__doc__ or "", defined, by_value, self.topics
         )
 
 

@@ -6,28 +6,19 @@ from absl import flags
 
 from official.utils import errors
 from official.utils.errors import UserError
+from official.utils.flag_table import Flag, Values
 
 # The arguments of a command with `--runner`.
 USAGE = "[FLAGS] [-- BEAM_OPTIONS]"
 
 
-def define(values: flags.FlagValues = flags.FLAGS, of: str = "") -> None:
-    """Defines `--runner`.
-
-    Args:
-      values: where the flag is defined.
-      of: what the help says first: the mode that has it.
-    """
-    flags.DEFINE_enum(
-        "runner",
-        "local",
-        ["local", "beam"],
-        f"{of}local: processes of this machine; beam: Apache Beam, whose own options follow `--`",
-        flag_values=values,
-    )
+def flag(condition: str = "") -> Flag:
+    """Returns `--runner`; `condition` says first with what it is, such as `with --pieces: `."""
+    meaning = "local: processes of this machine; beam: Apache Beam, whose own options follow `--`"
+    return Flag("runner", str, "local", condition + meaning, values=("local", "beam"))
 
 
-def beam_options(argv: Sequence[str], values: flags.FlagValues) -> Sequence[str] | None:
+def beam_options(argv: Sequence[str], values: flags.FlagValues | Values) -> Sequence[str] | None:
     """Returns the options of Beam; None = not on Beam.
 
     Args:

@@ -147,7 +147,7 @@ def define_flags(
         lower_bound=1,
         flag_values=values,
     )
-    runner_flags.define(values)
+    runner_flags.flag().define(values)
 
 
 def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> Execution:

@@ -1,0 +1,101 @@
+"""A mode, and the flags that several of them have."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from official.utils.flag_table import Flag, Values
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from official.serving import loaded_model
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """A mode of `official.main`.
+
+    Attributes:
+      flags: its flags.
+      required: the names of those that it needs.
+      run: does the work.
+    """
+
+    flags: Sequence[Flag]
+    required: Sequence[str]
+    run: Callable[[Values], None]
+
+
+MODEL_DIR = Flag("model_dir", str, None, "Model folder: config, checkpoints, metrics, events.")
+CHECKPOINT = Flag(
+    "checkpoint",
+    str,
+    "best",
+    "The checkpoint to read (of training: that of --init): best, last, a step or a path.",
+)
+OVERRIDE = Flag(
+    "override",
+    str,
+    [],
+    "key.subkey=value, read as YAML, such as encoder.memory_length=N for another memory length "
+    "than in training. May be repeated.",
+    repeated=True,
+)
+DEVICES = (
+    Flag(
+        "distribution_strategy",
+        str,
+        "one_device",
+        "where to compute. multi_worker reads TF_CONFIG.",
+        values=("one_device", "mirrored", "multi_worker", "tpu"),
+    ),
+    Flag("tpu", str, "", "address or name of the TPU."),
+    Flag(
+        "num_replicas",
+        int,
+        0,
+        "with --distribution_strategy=mirrored: the number of devices. 0 = all GPUs. Without a "
+        "GPU, logical CPU devices.",
+        least=0,
+    ),
+)
+
+
+def folders(text: str) -> list[str] | dict[str, float]:
+    """Splits the value of --data into folders, with their shares if it has them."""
+    from official.data import mixture
+
+    return mixture.parse(text)
+
+
+def strategy(options: Values, config: str, *data: str | None) -> "tf.distribute.Strategy":
+    """Returns where to compute.
+
+    Args:
+      options: the values of `DEVICES` and `OVERRIDE`.
+      config: a config or a model folder.
+      *data: the values of --data and --validation_data.
+    """
+    from official import config as configs
+    from official.distribution import strategies
+
+    if options.distribution_strategy == "tpu":
+        named = [folder for each in data if each for folder in folders(each)]
+        recipe = configs.load(config, options.override).recipe
+        strategies.check_tpu_data(options.tpu, named, bool(recipe.layer_states))
+    return strategies.create(options.distribution_strategy, options.tpu, options.num_replicas)
+
+
+def embedding_model(options: Values) -> "loaded_model.LoadedModel":
+    """Loads the model that computes vectors."""
+    from official.serving import loaded_model
+
+    return loaded_model.load(
+        options.model_dir, options.checkpoint, options.precision, options.runtime
+    )
+
+
+def say(line: str) -> None:
+    """Prints a line at once."""
+    print(line, flush=True)

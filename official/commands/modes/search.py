@@ -1,0 +1,114 @@
+r"""Ranks documents for queries by their vectors, exactly.
+
+  garden search --model_dir=MODEL --queries=queries.tsv \
+      --texts=documents.tsv --output=found.run --top_k=100
+
+A folder of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv) is searched and scored. A model of
+the objective ranking then scores the documents that were found, and orders them anew:
+
+  garden search --model_dir=MODEL --beir=FOLDER --output=found.run
+  garden search --model_dir=RANKER --beir=FOLDER --rerank=found.run \
+      --output=reranked.run
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from official.commands.modes import mode, vectors
+from official.commands.modes.mode import Mode
+from official.utils import errors, paths, progress
+from official.utils.flag_table import Flag, Values
+
+if TYPE_CHECKING:
+    from official.tasks import beir
+
+FLAGS = (
+    mode.MODEL_DIR,
+    Flag(
+        "queries",
+        str,
+        None,
+        "a file of queries: .tsv with the columns id and text, .jsonl with `_id` and `text` (and "
+        "perhaps `title`), .parquet with a column `text`, or a text on each line; the ids of these "
+        "two are the numbers of the rows. .gz or .zst may follow.",
+    ),
+    Flag("texts", str, None, "the documents, in a file as --queries."),
+    Flag(
+        "beir",
+        str,
+        None,
+        "a folder of BEIR with corpus.jsonl, queries.jsonl and qrels/, in place of --queries and "
+        "--texts. --split names the judgments; the metrics are printed.",
+    ),
+    Flag("split", str, None, "with --beir: the judgments. Default: test."),
+    Flag("output", str, None, "file to write: .run."),
+    Flag("top_k", int, None, "the number of documents for each query; default: 100.", least=0),
+    Flag(
+        "rerank",
+        str,
+        None,
+        "a TREC run, of which the model scores the --top_k best documents of each query; it has "
+        "the objective ranking. If not, all documents are compared by their vectors.",
+    ),
+    *vectors.FLAGS,
+    mode.CHECKPOINT,
+)
+
+
+def run(options: Values) -> None:
+    """Writes the documents that suit queries best, as a TREC run, and its metrics if it has any."""
+    from official.serving import reranking
+    from official.serving.vectors import search
+    from official.tasks import beir, text_files, trec
+
+    search.check_output(options.output)
+    top_k = search.TOP_K if options.top_k is None else options.top_k
+    search.check_top_k(top_k)
+    if bool(options.beir) == bool(options.queries or options.texts):
+        raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
+    if options.rerank and options.runtime != "tensorflow":
+        raise errors.UserError("--runtime=litert: --rerank compares no vectors; remove it")
+    judged = None
+    if options.beir:
+        judged = beir.read(options.beir, options.split or "test")
+        queries, documents = judged.queries, judged.documents
+    else:
+        for name in ("queries", "texts"):
+            if not getattr(options, name):
+                raise errors.UserError(f"--{name} is missing (--mode=search); see --help")
+        queries, documents = dict(text_files.unique(options.queries)), paths.path(options.texts)
+    model = mode.embedding_model(options)
+    places = (options.output, top_k, model.config.name, progress.say)
+    if options.rerank:
+        found = trec.read_run(paths.path(options.rerank), queries)
+        found = beir.without_own(found) if judged else found
+        known = reranking.write(model, queries, documents, found, *places)
+    else:
+        embedder = model.embedder
+        embedder.settings = embedder.settings.with_values(
+            options.pooling, options.normalize, options.max_length
+        )
+        known = search.write(embedder, queries, documents, *places, own=not judged)
+    print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")
+    if judged:
+        _score(options.output, judged, known)
+
+
+def _score(output: str, judged: "beir.Judged", documents: Collection[str]) -> None:
+    """Prints the metrics of a run, and what the judgments lack."""
+    from official.evaluation import rankings
+    from official.tasks import beir, trec
+
+    for count, what in (
+        (judged.unjudged, "queries without judgments, which are left out"),
+        (judged.left_out, "judgments of unknown queries, which are left out"),
+        (judged.unknown(documents), "judgments of unknown documents, which count as not found"),
+    ):
+        if count:
+            print(f"{count:,} {what}")
+    metrics = rankings.compute(beir.METRICS, judged.qrels, trec.read_run(paths.path(output)))
+    for name, value in metrics.items():
+        print(f"{name:24} {value:.6f}")
+
+
+MODE = Mode(FLAGS, ("model_dir", "output"), run)
