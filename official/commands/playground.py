@@ -1,6 +1,7 @@
-"""Serves a page to try models, on this machine alone.
+r"""Serves a page to try models, on this machine alone.
 
-  python -m official.commands.playground --model_dir=run/pretrained,run/finetuned
+  python -m official.commands.playground \
+      --model_dir=run/pretrained,run/finetuned
 
 The page has a tab for each thing that one of the models can do: fill masks, classify, score, answer
 questions, choose, tag, rank, compare and search texts, generate, and attention maps. Its address is

@@ -10,7 +10,8 @@ that they have in the teacher. There is no pooler, and the hidden layer of maske
 
 An ELMo that reads a table of the words of its vocabulary, in the place of their characters:
 
-  python -m official.commands.students --teacher=ELMO --word_table --output=FASTER
+  python -m official.commands.students --teacher=ELMO --word_table \
+      --output=FASTER
 """
 
 from absl import flags

@@ -1,7 +1,7 @@
 r"""Writes the outputs of teachers for the shards of a task, so that they run only once.
 
-  python -m official.commands.teacher_outputs --teacher=TUNED --data=TASK_SHARDS \
-      --output=OUTPUTS
+  python -m official.commands.teacher_outputs --teacher=TUNED \
+      --data=TASK_SHARDS --output=OUTPUTS
 
 Students then learn from the outputs alone, without the memory and the time of a teacher:
 `--override=objectives.distillation.cache=OUTPUTS`. The outputs are refused for other shards, and

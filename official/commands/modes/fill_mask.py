@@ -1,7 +1,9 @@
 r"""Fills the masks of texts with a masked LM, and the sentinels of T5.
 
-garden fill-mask --model_dir=MODEL --texts=texts.txt \
+  garden fill-mask --model_dir=MODEL --texts=texts.txt \
       --output=filled.jsonl --top_k=5
+
+The output has a line for each text, with the words for each of its masks.
 """
 
 from official.commands.modes import mode

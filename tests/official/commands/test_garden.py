@@ -39,7 +39,7 @@ def test_what_a_user_types_wrong_is_named():
     for words, message in (
         (["serch", "--texts=x"], "there is no command 'serch' (did you mean 'search'?)"),
         (["search", "--querys=x"], "Unknown command line flag 'querys'. Did you mean: queries ?"),
-        (["train", "--prompt=x"], "Unknown command line flag 'prompt'."),
+        (["train", "--prompt=x"], "Unknown command line flag 'prompt';"),
         (["embed"], "--model_dir is missing; --help says what it is"),
         (["eval", "more"], "unexpected argument 'more'"),
     ):
