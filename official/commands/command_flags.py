@@ -72,16 +72,14 @@ SEARCH = (
 )
 
 
-def max_bytes(use: str = "") -> Flag:
-    """Returns the flag for the largest text of a request; `use` begins its description."""
-    return Flag(
-        "max_bytes",
-        int,
-        None,
-        f"{use}The largest number of bytes of a text in a request to a SavedModel, which bounds "
-        "its memory. 0 = any. Default: 1,000,000.",
-        least=0,
-    )
+MAX_BYTES = Flag(
+    "max_bytes",
+    int,
+    None,
+    "The largest number of bytes of a text in a request to a SavedModel, which bounds its memory. "
+    "0 = any. Default: 1,000,000.",
+    least=0,
+)
 
 
 def given_values(options: Values, table: Iterable[Flag]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def define_flags() -> None:
         "and multiplied as integers, and activations are rounded per row. It has a quarter of the "
         "size and is the fastest on CPUs with VNNI. It needs TensorFlow's wheels for x86.",
     )
-    command_flags.max_bytes().define()
+    command_flags.MAX_BYTES.define()
     flags.DEFINE_string(
         "data",
         None,
