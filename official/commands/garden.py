@@ -44,14 +44,13 @@ def _run(mode: Mode, argv: list[str]) -> None:
 
 def _command(name: str) -> command_line.Command:
     module, mode = _MODES[name]
-    usage = {"usage": runner_flags.USAGE} if mode is embed.MODE else {}
     return command_line.Command(
         functools.partial(_run, mode),
         functools.partial(flag_table.define, mode.flags),
         mode.required,
+        usage=runner_flags.USAGE if mode is embed.MODE else command_line.USAGE,
         name=f"garden {name}",
         text=module.__doc__ or "",
-        **usage,
     )
 
 

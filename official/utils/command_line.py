@@ -13,7 +13,7 @@ from absl import app, flags, logging
 from official.utils import command_help, errors, quiet_import, signals
 from official.utils.errors import UserError
 
-_FLAGS = "[FLAGS]"
+USAGE = "[FLAGS]"  # of a command whose arguments are flags alone
 # The extra of the distribution that has an optional package, by the name it is imported with.
 _EXTRAS = {
     "apache_beam": "beam",
@@ -53,14 +53,14 @@ class Command:
     define_flags: Callable[[], None]
     required: Sequence[str] | Mapping[str, Sequence[str]] = ()
     topics: command_help.Topics | None = None
-    usage: str = _FLAGS
+    usage: str = USAGE
     name: str = ""
     text: str = ""
 
     def __call__(self) -> None:
         """Runs the command with the arguments of the process."""
         defined = self._define()
-        run(self.main, self.usage != _FLAGS, lambda: self._help(defined))
+        run(self.main, self.usage != USAGE, lambda: self._help(defined))
 
     def help(self) -> command_help.Help:
         """Returns the help. No flag stays defined: commands may have flags of the same name."""
