@@ -2,6 +2,8 @@
 
 * BERT, in Hugging Face's files and in the TF1 release. Label 1 of the next-sentence head means
   "random" in all formats.
+  With the `position_embedding_type` relative_key or relative_key_query (transformers 4), files have
+  a table of distances in each layer, and a table of positions that no layer reads.
 * RoBERTa, XLM-RoBERTa and CamemBERT are one network with different vocabularies. The position table
   has additional rows, as many as the id of the padding token plus one (2 in the releases). The
   hidden layer of the classification head is our pooler.
@@ -16,7 +18,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -78,12 +80,22 @@ _LAYER_NORMS = {
 }
 
 
-def embedding_rows(prefix: str, segments: bool = True) -> list[Row]:
+# `position_embedding_type` of BERT in transformers 4 → our positions.
+_POSITION_TYPES = {
+    "absolute": "learned",
+    "relative_key": "relative_key",
+    "relative_key_query": "relative_key_query",
+}
+_DISTANCES = "attention.self.distance_embedding.weight"
+
+
+def embedding_rows(prefix: str, segments: bool = True, positions: bool = True) -> list[Row]:
     """Returns the rows of the tables and their norm."""
     return [
         Row(f"encoder/embeddings/{path}", (f"{prefix}embeddings.{name}",))
         for path, name in _EMBEDDINGS.items()
-        if segments or not path.startswith("segment_")
+        if (segments or not path.startswith("segment_"))
+        and (positions or not path.startswith("position_"))
     ]
 
 
@@ -200,7 +212,14 @@ def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
     return dataclasses.replace(row, names=tuple(map(name, row.names)), transposed=transposed)
 
 
-def system(model_type: str, title: str, prefix: str, classes: str, **more: Any) -> System:
+def system(
+    model_type: str,
+    title: str,
+    prefix: str,
+    classes: str,
+    kind: type[System] = System,
+    **more: Any,
+) -> System:
     """Returns the system of a network with BERT's names.
 
     Args:
@@ -208,9 +227,10 @@ def system(model_type: str, title: str, prefix: str, classes: str, **more: Any) 
       title: the name of the system, with its article.
       prefix: the prefix of the encoder's tensors.
       classes: the prefix of the names of the classes of transformers.
+      kind: `System`, or a subclass.
       **more: other attributes of the system.
     """
-    return System(
+    return kind(
         **{
             "model_type": model_type,
             "encoder": EncoderKeys(title=title),
@@ -246,7 +266,87 @@ def system(model_type: str, title: str, prefix: str, classes: str, **more: Any) 
     )
 
 
-BERT = system("bert", "a BERT", "bert.", "Bert", tf1_row=tf1_row)
+class _RelativeKeys(LazyTensors):
+    """The tensors of a file, without a table of positions beside tables of distances."""
+
+    def __init__(self, tensors: Tensors, source: str | os.PathLike):
+        """Wraps tensors, and notes what is left out."""
+        self.source, self._tensors = source, tensors
+        unread = _UNREAD if any(name.endswith(_DISTANCES) for name in tensors) else None
+        self._index = dict.fromkeys(name for name in tensors if name != unread)
+        if unread in tensors:
+            tensors.notes.append(f"{unread} is left out: no layer reads it beside relative keys")
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads a tensor."""
+        return self._tensors[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bert(System):
+    """A BERT, of which transformers 4 has three kinds of positions."""
+
+    def keeps_positions(self, encoder: Any) -> bool:
+        """See `System`."""
+        return encoder.positions in _POSITION_TYPES.values()
+
+    def written(
+        self, encoder: Any, heads: Collection[str], variables: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """See `System`; transformers asks for a table of positions that it does not read."""
+        tensors = super().written(encoder, heads, variables)
+        if encoder.positions != "learned":
+            unread = np.zeros((encoder.max_positions, encoder.hidden_size), np.float32)
+            tensors[_UNREAD if heads else _UNREAD.removeprefix(self.prefix)] = unread
+        return tensors
+
+
+def _bert_rows(encoder: TransformerConfig) -> list[Row]:
+    rows = encoder_rows("bert.")(encoder)
+    if encoder.positions == "learned":
+        return rows
+    layers = layer_rows(encoder.num_layers, "bert.encoder.layer", _LAYER_MATRICES, _LAYER_NORMS)
+    distances = [
+        Row(
+            f"encoder/layer_{i}/attention/distance_embedding/table",
+            (f"bert.encoder.layer.{i}.{_DISTANCES}",),
+        )
+        for i in range(encoder.num_layers)
+    ]
+    return embedding_rows("bert.", positions=False) + layers + distances
+
+
+def _position_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    name = config.get("position_embedding_type", "absolute")
+    if name not in _POSITION_TYPES:
+        known = ", ".join(_POSITION_TYPES)
+        raise ValueError(f"position_embedding_type: {name!r} is not supported (known: {known})")
+    return {"positions": _POSITION_TYPES[name]}
+
+
+def _position_keys(encoder: TransformerConfig) -> dict[str, Any]:
+    names = {ours: theirs for theirs, ours in _POSITION_TYPES.items()}
+    return {"position_embedding_type": names[encoder.positions]}
+
+
+_UNREAD = "bert.embeddings.position_embeddings.weight"
+BERT = system(
+    "bert",
+    "a BERT",
+    "bert.",
+    "Bert",
+    kind=Bert,
+    encoder=EncoderKeys(
+        title="a BERT",
+        only={key: only for key, only in ONLY.items() if key != "position_embedding_type"},
+        more_fields=_position_fields,
+        more_keys=_position_keys,
+        also={},
+    ),
+    encoder_rows=_bert_rows,
+    tensors=_RelativeKeys,
+    tf1_row=tf1_row,
+)
 
 
 def _roberta_heads(classes: str) -> dict[str, Head]:

@@ -282,7 +282,7 @@ def _with_positions(
     config: configs.ResolvedConfig, variables: dict[str, np.ndarray], system: System
 ) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
     """Returns a model with a table of positions, unless the encoders of the system have none."""
-    if "positions" in system.encoder.form:
+    if system.keeps_positions(config.encoder):
         return config, variables
     return derived_models.with_position_table(config, variables)
 

@@ -403,6 +403,11 @@ class System:
         """The name of the system for messages, with its article."""
         return self.encoder.title
 
+    def keeps_positions(self, encoder: Any) -> bool:
+        """Returns whether files of the system have the positions of an encoder as they are."""
+        del encoder
+        return "positions" in self.encoder.form
+
     def describes(self, config: Mapping[str, Any]) -> bool:
         """Returns whether a config.json is one of the system."""
         return config["model_type"] == self.model_type

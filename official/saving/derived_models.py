@@ -169,15 +169,15 @@ def with_position_table(
     encoder without positions are 0. Other models are returned as they are.
 
     Raises:
-      UserError: the positions are rotary.
+      UserError: the positions are others.
     """
     encoder = config.encoder
     if not isinstance(encoder, TransformerConfig) or encoder.positions == "learned":
         return config, variables
-    if encoder.positions == "rotary":
+    if encoder.positions not in ("sinusoidal", "none"):
         raise UserError(
-            "encoder.positions: rotary: this model cannot be written, since no table of positions "
-            "computes the same; official.export keeps them"
+            f"encoder.positions: {encoder.positions}: this model cannot be written, since no table "
+            "of positions computes the same; official.export keeps them"
         )
     size = encoder.embedding_size or encoder.hidden_size
     rows = encoder.max_positions + encoder.position_offset

@@ -61,6 +61,8 @@ DEBERTA |= {"share_att_key": True, "position_buckets": 4, "norm_rel_ebd": "layer
 
 # Name of the case: class and what differs from SIZES.
 CASES = {
+    "bert_relative_key": ("BertForMaskedLM", {"position_embedding_type": "relative_key"}),
+    "bert_relative_key_query": ("BertModel", {"position_embedding_type": "relative_key_query"}),
     "roberta_masked_lm": ("RobertaForMaskedLM", ROBERTA),
     "roberta_classification": (
         "RobertaForSequenceClassification",
@@ -154,6 +156,8 @@ def make_model(kind, sizes, seed):
         for parameter in model.parameters():
             if parameter.ndim == 1:  # biases of 0 and scales of 1 would hide a mix-up
                 parameter.add_(torch.randn_like(parameter) * 0.3)
+        if "position_embedding_type" in sizes:  # then no layer reads this table
+            model.base_model.embeddings.position_embeddings.weight.zero_()
     return model
 
 

@@ -174,8 +174,8 @@ def test_two_labels_without_names_get_those_of_transformers():
     ("change", "message"),
     [
         (
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type: 'relative_key' is not supported, only 'absolute'",
+            {"position_embedding_type": "relative"},
+            "position_embedding_type: 'relative' is not supported \\(known: absolute, relative_key",
         ),
         ({"is_decoder": True}, "is_decoder: True is not supported, only False"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: False is not supported"),
