@@ -139,6 +139,7 @@ def test_flags_of_commands_exist(page):
 def test_flags_that_stand_alone_are_of_some_command(page):
     modules = [
         *FLAGS,
+        "experiments.augment",
         "experiments.downstream",
         "experiments.study",
         "benchmarks.preprocess",
