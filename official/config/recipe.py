@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from typing import Self
+from typing import NamedTuple, Self
 
 from official.config.trainable import LoRA, Trainable
 from official.utils.strict import (
@@ -19,8 +19,7 @@ from official.utils.strict import (
 _MOMENTS = ("beta_1", "beta_2", "epsilon", "weight_decay", "no_decay")
 
 
-@dataclasses.dataclass(frozen=True)
-class OptimizerForm:
+class OptimizerForm(NamedTuple):
     """A type of optimizers.
 
     Attributes:

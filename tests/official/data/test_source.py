@@ -575,7 +575,9 @@ def test_an_unlabelled_split_has_no_label(tmp_path):
     (batch,) = arrays(source.dataset(4))
     assert "label" not in batch and batch["row"].tolist() == [0, 1, 2, 3]
     config = dataclasses.replace(
-        make_config(), objectives=(ClassificationConfig(labels=("a", "b")),)
+        make_config(),
+        objectives=(ClassificationConfig(labels=("a", "b")),),
+        encoder=TransformerConfig(vocab_size=V, max_positions=T),
     )
     source.check(config, predicting=True)
     with pytest.raises(UserError, match="the test split does not give label, which classification"):
@@ -697,7 +699,9 @@ class TestRefused:
     def test_features_that_the_objectives_need(self, tmp_path):
         folder = write(tmp_path, make_examples(2))
         config = dataclasses.replace(
-            make_config(MASKS), objectives=(MaskedLMConfig(), SentencePairConfig())
+            make_config(MASKS),
+            objectives=(MaskedLMConfig(), SentencePairConfig()),
+            encoder=TransformerConfig(vocab_size=V, max_positions=T),
         )
         source = data.ShardDataset(folder, config, training=True)
         message = "does not give next_sentence_label, which sentence_pair needs; it gives .*row"

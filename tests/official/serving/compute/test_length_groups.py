@@ -17,7 +17,8 @@ def batch_of(lengths, width, layout):
 
 
 def encoder(layout):
-    return types.SimpleNamespace(layout=layout, hidden_size=10)  # 3 places of padding in a group
+    # Of this size a group has up to 3 places of padding.
+    return types.SimpleNamespace(layout=layout, hidden_size=10, reads_characters=False)
 
 
 @pytest.fixture
