@@ -209,7 +209,8 @@ class TransformerConfig(EncoderConfig):
         one_of("pooled_position", self.pooled_position, ["first", "last"])
         if self.causal and self.pooled_position == "first":
             raise ValueError(
-                "pooled_position: first sees no other position where causal is true: take last"
+                "pooled_position: with causal: true the first position attends to itself alone: "
+                "use last"
             )
         if self.family is not None:
             one_of("family", self.family, FAMILIES)
@@ -426,8 +427,8 @@ class TransformerXLConfig(EncoderConfig):
             )
         if self.attention == "uni" and self.pooled_position != "last":
             raise ValueError(
-                f"pooled_position: {self.pooled_position} sees no other position where attention "
-                "is uni: take last"
+                f"pooled_position: with attention: uni the position {self.pooled_position} attends "
+                "to itself alone: use last"
             )
 
     def block(self) -> blocks.BlockParts:

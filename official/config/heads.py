@@ -96,7 +96,7 @@ class ReaderConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder does not have the layers of a mix, or an activation."""
-        if self.transform and encoder.type == "bilm":
+        if self.transform and encoder.mixes_layers:
             raise ValueError("transform: encoder.type: bilm has no such layer: remove transform")
         for key in ("mix", "output_mix"):
             if (mix := getattr(self, key, None)) is not None:

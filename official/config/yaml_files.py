@@ -50,7 +50,7 @@ class Document:
     lines: dict[str, str]
 
     def override(self, key: str) -> None:
-        """Forgets where a key stands, whose value no file has."""
+        """Records that the value of a key comes from an override, not from a line of a file."""
         self.lines = {k: v for k, v in self.lines.items() if not f"{k}.".startswith(f"{key}.")}
         self.lines[key] = str(self.path)
 

@@ -166,7 +166,7 @@ def _known(config: Mapping[str, Any], source: AnyPath) -> System:
 
 
 def _model_type(names: Collection[str], folder: AnyPath, source: AnyPath) -> str:
-    """Returns the model type of a folder of old, whose config.json does not say it."""
+    """Returns the model type of a folder whose config.json does not have the key."""
     for system in SYSTEMS.values():
         bare = [name for name in names if name.startswith(system.bare)] if system.bare else []
         own = [name for name in names if system.prefix and name.startswith(system.prefix)]

@@ -398,7 +398,7 @@ class _Machine:
 def _texts(values: list[Any]) -> list[str]:
     # What is made of many parts may take any time to compare or to print.
     if not all(type(value) is str for value in values):
-        raise TypeError("its pickle has something else for a name")
+        raise TypeError("its pickle has a name that is not a text")
     return values
 
 

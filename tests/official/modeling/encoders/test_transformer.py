@@ -429,7 +429,9 @@ def test_which_position_is_pooled_where_nothing_says_so():
     assert (SMALL.pooled_position, SMALL.layout) == ("first", "cls_first")
     causal = TransformerConfig(causal=True)
     assert (causal.pooled_position, causal.layout) == ("last", "cls_first")
-    with pytest.raises(ValueError, match="pooled_position: first sees no other position where"):
+    with pytest.raises(
+        ValueError, match="pooled_position: with causal: true the first position attends"
+    ):
         TransformerConfig(causal=True, pooled_position="first")
     with pytest.raises(ValueError, match="pooled_position: 'mean' is not one of first, last"):
         TransformerConfig(pooled_position="mean")

@@ -510,7 +510,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"pooled_position": "mean"}, "pooled_position: 'mean' is not one of last, first"),
         (
             {"attention": "uni", "pooled_position": "first"},
-            "pooled_position: first sees no other position where attention is uni: take last",
+            "pooled_position: with attention: uni the position first attends to itself alone",
         ),
         ({"segment_types": 1}, "segment_types: 1 is not one of 0, 2"),
         ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),
