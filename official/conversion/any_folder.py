@@ -23,7 +23,7 @@ def open_folder(
       report: takes a line that says what was converted.
 
     Raises:
-      UserError: it is none of both, or something in it is not supported.
+      UserError: it is neither of them, or something in it is not supported.
     """
     path = paths.path(folder)
     if not is_foreign(path):
