@@ -167,7 +167,7 @@ def _cells(
             damaged.clear()
         elif cells is None:
             bad(
-                "no labelled question",
+                "no labeled question",
                 f"{location(path, line)}: expected COARSE:fine and a question, such as "
                 "'NUM:date When did ...'",
             )
@@ -452,7 +452,7 @@ def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Itera
 
 
 def trec_cells(line: str) -> list[str] | None:
-    """Returns the cells of `TREC_COLUMNS`; None if the line is no labelled question.
+    """Returns the cells of `TREC_COLUMNS`; None if the line is no labeled question.
 
     One byte of the train file is no character. It stands for a space and is read as one.
     """

@@ -204,7 +204,10 @@ def test_batches(tmp_path, tokenizer):
         train="x\ty\na good film\tfilm\nbad\tthe bad film\n", test="x\ngood\n",
     )  # fmt: skip
     objectives = [{"type": "seq2seq_lm"}]
-    config = configs.from_dict({"name": "x", "objectives": objectives, "recipe": {"steps": 1}})
+    encoder = {"type": "encoder_decoder"}
+    config = configs.from_dict(
+        {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": {"steps": 1}}
+    )
     source = ShardDataset(tmp_path / "out", config, "train")
     (batch,) = source.dataset(3)
     order = np.argsort(batch["row"].numpy()[:2])
