@@ -72,7 +72,9 @@ def test_masks(tmp_path):
     [masks] = model.fill_mask([text], top_k=3)
     assert [table.title for table in found] == ["Mask 1", "Mask 2"]
     for table, fillings in zip(found, masks, strict=True):
-        assert table.rows == [(f.word, f.probability, f.text) for f in fillings]
+        # The first call runs without a graph, so its probabilities are rounded differently.
+        close = [(f.word, pytest.approx(f.probability, abs=1e-6), f.text) for f in fillings]
+        assert table.rows == close
         assert len(table.rows) == 3 and table.columns[table.share] == "probability"
         assert all(0 < row[1] < 1 for row in table.rows)
     [first] = apply("fill_mask", model)  # the text that the form has at first
