@@ -118,7 +118,7 @@ def encoder_rows(
 
     def rows(encoder: TransformerConfig) -> list[Row]:
         layers = layer_rows(encoder.num_layers, f"{prefix}{stem}", matrices, norms)
-        return embedding_rows(prefix, segments) + layers
+        return embedding_rows(prefix, segments, encoder.positions == "learned") + layers
 
     return rows
 
@@ -305,15 +305,13 @@ def _bert_rows(encoder: TransformerConfig) -> list[Row]:
     rows = encoder_rows("bert.")(encoder)
     if encoder.positions == "learned":
         return rows
-    layers = layer_rows(encoder.num_layers, "bert.encoder.layer", _LAYER_MATRICES, _LAYER_NORMS)
-    distances = [
+    return rows + [
         Row(
             f"encoder/layer_{i}/attention/distance_embedding/table",
             (f"bert.encoder.layer.{i}.{_DISTANCES}",),
         )
         for i in range(encoder.num_layers)
     ]
-    return embedding_rows("bert.", positions=False) + layers + distances
 
 
 def _position_fields(config: Mapping[str, Any]) -> dict[str, Any]:
