@@ -4,7 +4,8 @@ The configs of encoders have flat keys, which YAML sets and their docstrings des
 these parts from them, and each layer takes the part that describes it. A new form of a layer is a
 new part, or a new field of one part. The layers between it and the encoder do not change.
 
-Shapes: D hidden, E embedding size, N heads, H head size, F inner size.
+Shapes: D hidden, E embedding size, N heads, K heads of keys and values, H head size, F inner
+size.
 """
 
 import dataclasses
@@ -46,6 +47,8 @@ class Heads(Part):
       scale: whether scores are divided by sqrt(H). If they are not, the initial query kernel is
         divided by it instead, as in T5.
       share_dropout: whether all queries of a head share the mask of dropout.
+      key_values: K, which divides N; each head of keys and values is read by N / K heads of queries
+        (Ainslie et al., 2023). None = N.
     """
 
     count: int
@@ -54,6 +57,12 @@ class Heads(Part):
     use_bias: bool = True
     scale: bool = True
     share_dropout: bool = False
+    key_values: int | None = None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are fewer heads of keys and values than of queries."""
+        return self.key_values not in (None, self.count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,6 +281,10 @@ class Disentangled(Positions):
     @classmethod
     def of(cls, config: Any) -> Self | None:
         """See the class."""
+        if config.disentangled is not None and config.heads.grouped:
+            raise ValueError(
+                "num_key_value_heads: not supported with disentangled: remove one of them"
+            )
         return _for_all_pairs(config, cls.key)
 
 

@@ -133,6 +133,8 @@ class TransformerConfig(EncoderConfig):
       first_norm: whether the first layer has a norm before its attention, with `norm: pre`. Beside
         a norm of the embeddings there is no use for it.
       attention_output_dropout: the dropout rate of the output of attention; None = `dropout`.
+      num_key_value_heads: the number of heads of keys and values, which divides `num_heads`: each
+        is read by as many heads of queries (Ainslie et al., 2023). None = `num_heads`.
       adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
         there are none. `recipe.trainable.adapters` sets it.
       family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
@@ -181,6 +183,7 @@ class TransformerConfig(EncoderConfig):
     norm_embeddings: bool | None = omitted()
     first_norm: bool = omitted(True)
     attention_output_dropout: float | None = omitted()
+    num_key_value_heads: int | None = omitted()
     adapter_size: int | None = omitted()
     family: str | None = omitted()
 
@@ -196,11 +199,17 @@ class TransformerConfig(EncoderConfig):
         at_least(self, 0, "norm_epsilon", "initializer_range")
         at_least(self, 1, "max_positions", "inner_layers")
         at_least(self, 1, "vocab_size", "embedding_size", "layer_groups", "adapter_size")
+        at_least(self, 1, "num_key_value_heads")
         at_least(self, 0, "segment_types", "position_offset")
         dropout_rate(self, "dropout", "attention_dropout")
         if self.hidden_size % self.num_heads:
             raise ValueError(
                 f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
+            )
+        if self.num_heads % (self.num_key_value_heads or 1):
+            raise ValueError(
+                f"num_key_value_heads: {self.num_key_value_heads} heads do not divide the "
+                f"{self.num_heads} of num_heads"
             )
         one_of("activation", self.activation, ACTIVATIONS)
         one_of("initializer", self.initializer, (*INITIALIZERS, "uniform"))
@@ -276,17 +285,22 @@ class TransformerConfig(EncoderConfig):
             positions=blocks.position_schemes(self),
         )
 
-    def block(self, first: bool = False) -> blocks.BlockParts:
-        """Returns what a block is made from; `first` = that of the first layer."""
-        heads = blocks.Heads(
+    @property
+    def heads(self) -> blocks.Heads:
+        """What the heads of attention are made from."""
+        return blocks.Heads(
             self.num_heads,
             self.hidden_size // self.num_heads,
             dropout=self.attention_dropout,
             use_bias=self.use_bias,
+            key_values=self.num_key_value_heads,
         )
+
+    def block(self, first: bool = False) -> blocks.BlockParts:
+        """Returns what a block is made from; `first` = that of the first layer."""
         return blocks.BlockParts(
             self.hidden_size,
-            heads,
+            self.heads,
             blocks.FeedForwardParts(
                 self.intermediate_size, self.activation, gated=self.gated, use_bias=self.use_bias
             ),

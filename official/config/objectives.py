@@ -422,6 +422,7 @@ class GeneratorConfig(ObjectiveConfig):
             "hidden_size": scaled(encoder.hidden_size),
             "intermediate_size": scaled(encoder.intermediate_size),
             "num_heads": scaled(encoder.num_heads),
+            "num_key_value_heads": (shared := encoder.num_key_value_heads) and scaled(shared),
             "num_layers": self.num_layers or encoder.num_layers,
             "embedding_size": scaled(embedding_size) if self.sharing == "none" else embedding_size,
         }

@@ -151,7 +151,7 @@ def _encoder(config: configs.ResolvedConfig, name: str) -> TransformerConfig:
         raise UserError(
             f"{name}: encoder.type: {encoder.type}: not supported here: take transformer"
         )
-    for key in ("layer_groups", "adapter_size"):
+    for key in ("layer_groups", "num_key_value_heads", "adapter_size"):
         if getattr(encoder, key) is not None:
             raise UserError(f"{name}: encoder.{key}: not supported here: take a model without")
     for objective in config.objectives:

@@ -93,9 +93,13 @@ class _Heads(Layer):
         """What scores are multiplied by; None = they are not."""
         return (self.terms * self.head_size) ** -0.5 if self.parts.heads.scale else None
 
-    def projection(self, *names: str, **options: Any) -> Linear:
-        """Makes one product for several of query, key and value, which are joined by column."""
+    def projection(self, *names: str, heads: int | None = None, **options: Any) -> Linear:
+        """Makes one product for several of query, key and value, which are joined by column.
+
+        Each of them has N heads, or as many as `heads`.
+        """
         initializer = self.initializer
+        size = self.inner_size if heads is None else heads * self.head_size
         if self.factor is None and "query" in names:
             factors = np.ones(len(names) * self.inner_size)
             factors[: self.inner_size] = self.head_size**-0.5  # the query comes first
@@ -103,7 +107,7 @@ class _Heads(Layer):
         shared = {"use_bias": self.parts.heads.use_bias, "dtype": self.dtype_policy}
         return Linear(
             self.parts.size,
-            len(names) * self.inner_size,
+            len(names) * size,
             initializer=initializer,
             name="_".join(names),
             column_blocks=len(names),
@@ -111,9 +115,10 @@ class _Heads(Layer):
         )
 
     def split(self, projected: Tensor, count: int):
-        """Splits [B, T, count * N * H] into `count` tensors [B, N, T, H]."""
-        batch, length, _ = ops.shape(projected)
-        projected = ops.reshape(projected, (batch, length, count, self.num_heads, self.head_size))
+        """Splits [B, T, count * N * H] into `count` tensors [B, N, T, H], of any number N."""
+        batch, length, width = ops.shape(projected)
+        heads = width // (count * self.head_size)
+        projected = ops.reshape(projected, (batch, length, count, heads, self.head_size))
         return ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)), count)
 
     def _attend(
@@ -155,17 +160,38 @@ class Attention(_Heads):
         super().__init__(parts, initializers, name=name, dtype=dtype)
         self.schemes = schemes.of(parts)
         self.terms = max([1, *(scheme.terms for scheme in self.schemes)])
-        # The columns of the kernel are q | k | v, each of them head by head.
-        key_bias = all(scheme.key_bias for scheme in self.schemes)
-        biases = {} if key_bias else {"bias_blocks": (0, 2)}
-        self.query_key_value = self.projection("query", "key", "value", **biases)
+        self.projections = self.make_projections()
         made = [scheme.of_attention(self, initializers.kernel) for scheme in self.schemes]
         self.of_schemes = schemes.attach(self, made)
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        for name in ("query_key_value", *self.of_schemes, "output_projection"):
+        for name in (*self.projections, *self.of_schemes, "output_projection"):
             getattr(self, name).build()
+
+    def make_projections(self) -> tuple[str, ...]:
+        """Makes the maps to queries, keys and values; returns the names of their attributes."""
+        # The columns of the kernel are q | k | v, each of them head by head.
+        key_bias = all(scheme.key_bias for scheme in self.schemes)
+        biases = None if key_bias else (0, 2)
+        self.query_key_value = self.projection("query", "key", "value", bias_blocks=biases)
+        return ("query_key_value",)
+
+    def project(self, x: Tensor, queries: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the queries of `queries` [B, P, D], and the keys and values of x [B, T, D].
+
+        Args:
+            x: the sequence.
+            queries: what attends; None = `x`.
+
+        Returns:
+            [B, N, P, H], or [B, N, T, H] without `queries`; [B, N, T, H]; [B, N, T, H].
+        """
+        if queries is None:
+            return tuple(self.split(self.query_key_value(x), 3))
+        sizes = [self.inner_size, 2 * self.inner_size]
+        queries, others = self.query_key_value.by_columns([queries, x], sizes)
+        return *self.split(queries, 1), *self.split(others, 2)
 
     def call(
         self,
@@ -204,15 +230,10 @@ class Attention(_Heads):
             blocks = Blocks(*attention_mask)
             return self._attend_in_blocks(x, blocks, rng, query_positions, prepared)
         attention_mask = masks.combine(attention_mask, masks.implied(x))
-        if query_positions is None:
-            query, key, value = self.split(self.query_key_value(x), 3)
-        else:
+        if query_positions is not None:
             queries = take_positions(x, query_positions) if queries is None else queries
-            inputs = [queries, x]
-            sizes = [self.inner_size, 2 * self.inner_size]
-            queries, others = self.query_key_value.by_columns(inputs, sizes)
-            (query,), (key, value) = self.split(queries, 1), self.split(others, 2)
             attention_mask = masks.rows(attention_mask, query_positions)
+        query, key, value = self.project(x, queries)
         for scheme, tensors in prepared:
             query, key = scheme.turn(query, key, tensors, query_positions)
         scores = [
@@ -235,7 +256,7 @@ class Attention(_Heads):
         prepared: Any,
     ) -> Attended:
         """Attends from each position of `x` to those nearby; the arguments are those of `call`."""
-        query, key, value = self.split(self.query_key_value(x), 3)
+        query, key, value = self.project(x)
         for scheme, tensors in prepared:
             query, key = scheme.turn(query, key, tensors, None)
         query, key, value = blocks.queries(query), blocks.keys(key), blocks.keys(value)

@@ -14,6 +14,7 @@ from official.config.blocks import FeedForwardParts
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.base import Layer
+from official.modeling.layers.grouped_attention import GroupedAttention
 from official.modeling.layers.kernels import dropout, dropout_mask, take_positions
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.local_attention import Blocks
@@ -183,7 +184,8 @@ class Block(_Sublayers):
     def __init__(self, parts, initializers, *, name=None, dtype=None):
         """Describes the block; the arguments are those of `_Sublayers`."""
         super().__init__(parts, initializers, name=name, dtype=dtype)
-        self.attention = Attention(parts, initializers, name="attention", dtype=dtype)
+        attention = GroupedAttention if parts.heads.grouped else Attention
+        self.attention = attention(parts, initializers, name="attention", dtype=dtype)
         self.attention_norm = self.make_norm("attention_norm") if parts.first_norm else None
         self.cross_attention = self.cross_attention_norm = None
         if parts.cross:

@@ -133,6 +133,7 @@ LARGE = config_of("modern", NEW, "large")
         ({"gated": False}, "^encoder.gated: .* models that differ in more than their sizes"),
         ({"vocab_size": 12}, "^encoder.vocab_size: 12 in the config of large and 11 in base"),
         ({"first_norm": True, "layer_groups": 1}, "^large: encoder.layer_groups: not supported"),
+        ({"num_key_value_heads": 1}, "^large: encoder.num_key_value_heads: not supported here"),
         ({"hidden_size": 8, "num_heads": 2}, "^encoder.hidden_size: 8 is below that of base, 12"),
         ({"num_heads": 10}, "^encoder.num_heads: 10 heads have the size 2, .* take 5$"),
         ({"num_layers": 6}, "^encoder.num_layers: 6: layer 1 would be layer 0 of base, .* than 6$"),

@@ -80,6 +80,7 @@ MODERN = dataclasses.replace(
     BERT, num_layers=4, norm="pre", positions="rotary", local_attention=LocalAttention(window=2),
     gated=True, activation="gelu", use_bias=False, norm_bias=False, norm_embeddings=True,
     first_norm=False, attention_output_dropout=0.2, segment_types=0, pooler=False,
+    num_key_value_heads=1,
 )  # fmt: skip
 XLNET = TransformerXLConfig(**SELF, inner_dropout=0.1, pooler=True, initializer_range=0.3)
 STREAM = dataclasses.replace(XLNET, memory_length=SLOTS, num_layers=2, pooler=False)

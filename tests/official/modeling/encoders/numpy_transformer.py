@@ -70,7 +70,14 @@ def encode(config, variables, token_ids, segment_ids, allowed):
     def attention(x, name, depth):
         size = config.hidden_size // config.num_heads
         terms = 1 if far is None else 3
-        if far is None or not far.own_projections:
+        if config.num_key_value_heads not in (None, config.num_heads):
+            q = affine(x, f"{name}/query")
+            k, val = np.split(affine(x, f"{name}/key_value"), 2, axis=-1)
+            # Head n of the queries reads head n // (N / K) of the others.
+            heads = np.arange(config.num_heads) * config.num_key_value_heads // config.num_heads
+            columns = (heads[:, None] * size + np.arange(size)).reshape(-1)
+            k, val = k[:, columns], val[:, columns]
+        elif far is None or not far.own_projections:
             q, k, val = np.split(affine(x, f"{name}/query_key_value"), 3, axis=-1)
         else:
             q, k, val = np.split(x @ v[f"{name}/query_key_value/kernel"], 3, axis=-1)

@@ -22,7 +22,7 @@ DEBERTA = {"positions": "none", "disentangled": {"buckets": 8, "max_distance": 1
 MODERN = {
     "positions": "rotary", "local_attention": {"window": 4, "global_every": 2}, "norm": "pre",
     "norm_embeddings": True, "first_norm": False, "gated": True, "use_bias": False,
-    "pooler": False,
+    "pooler": False, "num_key_value_heads": 1,
 }  # fmt: skip
 DECODER = MaskedLMConfig(enhanced_mask_decoder=True)
 GDES = GeneratorConfig(size=1.0, num_layers=1, sharing="gdes", enhanced_mask_decoder=True)

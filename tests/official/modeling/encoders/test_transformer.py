@@ -106,6 +106,11 @@ def run(encoder, **options):
         {"positions": "relative_key"},
         {"positions": "relative_key_query", "norm": "pre", "layer_groups": 1},
         {"norm": "pre", "gated": True, "activation": "silu", "norm_type": "rms"},
+        {"num_heads": 6, "num_key_value_heads": 2, "positions": "rotary"},
+        {"num_heads": 6, "num_key_value_heads": 3, "positions": "relative_key_query"},
+        {"num_key_value_heads": 1, "use_bias": False, "norm": "pre", "causal": True},
+        {"num_key_value_heads": 1, "num_layers": 3, "local_attention": {"window": 2}},
+        {"num_key_value_heads": 3},
         {"use_bias": False, "norm_bias": False, "norm_embeddings": False},
         {**MODERN},
         {**MODERN, "num_layers": 3, "local_attention": {"window": 3, "global_every": 2}},
@@ -351,6 +356,9 @@ def test_global_layers_of_the_released_sizes():
         ({"rotary_theta": 0.0}, "rotary_theta: 0.0 is not above 0"),
         ({"attention_output_dropout": 1.0}, "attention_output_dropout: 1.0 is not in"),
         ({"norm_type": "batch"}, "norm_type: 'batch' is not one of"),
+        ({"num_key_value_heads": 2}, "num_key_value_heads: 2 heads do not divide the 3 of num_h"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads: 0 is less than 1"),
+        ({"num_key_value_heads": 1, "disentangled": DEBERTA}, "not supported with disentangled"),
     ],
     ids=str,
 )
@@ -533,6 +541,10 @@ def test_paths_of_other_forms():
     shared = {v.path for v in make(num_layers=4, layer_groups=2, inner_layers=2).weights}
     blocks = {p.split("/")[1] for p in shared if "layer" in p}
     assert blocks == {f"group_{g}_layer_{i}" for g in range(2) for i in range(2)}
+    grouped = {v.path: v.shape for v in make(num_key_value_heads=1, use_bias=False).weights}
+    found = {p.rpartition("attention/")[2]: s for p, s in grouped.items() if "/attention/" in p}
+    sizes = {"query/kernel": (12, 12), "key_value/kernel": (12, 8), "output/kernel": (12, 12)}
+    assert found == sizes
 
 
 def count(**sizes):
@@ -593,6 +605,7 @@ NEO = {
     "first_norm": True,
     "local_attention": None,
 }
+EURO = {**NEO, "vocab_size": 128_256}
 MODERN_SIZES = {
     "ModernBERT base": (modern(768, 22, 12, 1152), 149_014_272),
     "ModernBERT large": (modern(1024, 28, 16, 2624), 394_781_696),
@@ -601,6 +614,16 @@ MODERN_SIZES = {
     "Ettin 68M": (modern(512, 19, 8, 768), 68_144_640),
     "Ettin 1B": (modern(1792, 28, 28, 3840), 1_028_050_688),
     "NeoBERT": (modern(768, 28, 12, 2048, **NEO), 221_665_536),
+    # Without the output of masked LM, which has as many weights as the token table.
+    "EuroBERT 210m": (modern(768, 12, 12, 3072, **EURO), 310_266_624 - 128_256 * 768),
+    "EuroBERT 610m": (
+        modern(1152, 26, 18, 4096, num_key_value_heads=6, **EURO),
+        755_625_600 - 128_256 * 1152,
+    ),
+    "EuroBERT 2.1B": (
+        modern(2304, 32, 18, 6144, num_key_value_heads=6, **EURO),
+        2_403_092_736 - 128_256 * 2304,
+    ),
 }
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
 
@@ -719,7 +742,9 @@ def cached(encoder, steps, **options):
 
 
 @pytest.mark.parametrize("steps", [(7,), (1,) * 7, (3, 1, 2, 1)], ids=str)
-@pytest.mark.parametrize("changes", [{"norm": "pre"}, {"layer_groups": 1, "num_layers": 3}])
+@pytest.mark.parametrize(
+    "changes", [{"norm": "pre", "num_key_value_heads": 1}, {"layer_groups": 1, "num_layers": 3}]
+)
 def test_a_cache_stands_for_the_tokens_before(steps, changes):
     encoder = make("float64", causal=True, **changes)
     whole = run(encoder)["sequence_output"].numpy()
@@ -862,7 +887,7 @@ SETTINGS = [
     {"norm": "pre", "segment_types": 0},
     {"layer_groups": 1, "num_layers": 3, "embedding_size": 5},
     {"num_layers": 1},
-    {"causal": True},
+    {"causal": True, "num_key_value_heads": 1},
 ]
 
 

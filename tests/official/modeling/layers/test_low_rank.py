@@ -25,6 +25,7 @@ ENCODERS = {
         "type": "transformer", **SIZES, "positions": "rotary", "gated": True, "use_bias": False,
         "local_attention": {"window": 2, "global_every": 2}, "norm": "pre", "segment_types": 0,
     },
+    "grouped": {"type": "transformer", **SIZES, "num_heads": 4, "num_key_value_heads": 2},
     "transformer_xl": {
         "type": "transformer_xl",
         **SIZES,
@@ -76,6 +77,7 @@ def kernel_of(path):
         ("albert", ["query", "value"]),
         ("deberta", ["query", "key"]),  # which map the distances as well
         ("modernbert", ["query", "value", "gate"]),
+        ("grouped", ["query", "value", "output"]),
         ("transformer_xl", ["query", "key", "value", "outer"]),
         ("encoder_decoder", ["query", "value", "gate"]),
     ],

@@ -197,6 +197,9 @@ def test_sizes_are_shares_of_the_encoders():
     actual = THIRD.network(base)
     assert (actual.hidden_size, actual.num_heads, actual.intermediate_size) == (256, 4, 1024)
     assert (actual.num_layers, actual.embedding_size, actual.pooler) == (12, 768, False)
+    assert actual.num_key_value_heads is None
+    grouped = dataclasses.replace(base, num_key_value_heads=3)
+    assert THIRD.network(grouped).num_key_value_heads == 1
     small = dataclasses.replace(base, embedding_size=128)
     assert GeneratorConfig().network(small).embedding_size == 128
     alone = GeneratorConfig(sharing="none", num_layers=3)

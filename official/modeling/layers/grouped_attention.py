@@ -1,0 +1,38 @@
+"""Attention whose keys and values have fewer heads than its queries (Ainslie et al. 2023).
+
+Shapes: B batch, T length, P query positions, N heads of queries, K heads of keys and values, H head
+size, D hidden.
+"""
+
+from keras import ops
+
+from official.modeling.layers.attention import Attention
+from official.modeling.types import Tensor
+
+
+class GroupedAttention(Attention):
+    """Attention where N / K heads of queries, which follow one another, share keys and values.
+
+    Its keys and values are repeated for the heads that share them as soon as they are made, so that
+    position schemes, caches and all that reads `Attended` find N heads. The variables are `query`
+    and `key_value` in the place of `query_key_value`.
+    """
+
+    def make_projections(self) -> tuple[str, ...]:
+        """See the base class."""
+        self.query = self.projection("query")
+        self.key_value = self.projection("key", "value", heads=self.parts.heads.key_values)
+        return "query", "key_value"
+
+    def project(self, x: Tensor, queries: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """See the base class."""
+        (query,) = self.split(self.query(x if queries is None else queries), 1)
+        key, value = (self._repeated(each) for each in self.split(self.key_value(x), 2))
+        return query, key, value
+
+    def _repeated(self, x: Tensor) -> Tensor:
+        """Returns x [B, K, T, H] with each head as often as it is read: [B, N, T, H]."""
+        batch, heads, length, size = ops.shape(x)
+        shape = (batch, heads, self.num_heads // heads, length, size)
+        copies = ops.broadcast_to(ops.expand_dims(x, 2), shape)
+        return ops.reshape(copies, (batch, self.num_heads, length, size))
