@@ -1,4 +1,4 @@
-"""The code of CONTRIBUTING's walk-throughs, added to a copy of the packages, trains."""
+"""The code of docs/extending.md, added to a copy of the packages, trains."""
 
 import json
 import os
@@ -15,12 +15,17 @@ from tests import ROOT
 PLACES = {
     "config": "PARTS = (",
     "config/blocks.py": "NAMED = (",
+    "config/recipe.py": "# Settings that have",
+    "training/optimizers": "def make(",
     "tokenizers": "def load(",
     "tasks": "GENERIC = ",
 }
+PAGE = ROOT / "docs" / "extending.md"
+NUMBERS = {word: n for n, word in enumerate(("three", "four", "five", "six"), start=3)}
 FIELDS = "    adapter_size: int | None = omitted()\n"  # before it, fields of a transformer
 PROGRAM = """
 import dataclasses, json, pathlib, sys
+import keras
 import numpy as np
 import official
 import tensorflow as tf
@@ -68,6 +73,21 @@ for before, after in zip(plain.dataset(8).take(2), hidden.dataset(8).take(2)):
         assert after["token_ids"][i].numpy().tolist() == row
 train(config, shards, root / "pretrained", evaluate=False, report=lambda line: None)
 
+# The optimizer: two updates of a matrix, and of a bias, which has no weight decay.
+from official.training.optimizers.lion import Lion
+values = [np.array([[0.5, -1.0]], np.float32), np.array([2.0], np.float32)]
+variables = [keras.Variable(x, name=name) for x, name in zip(values, ("kernel", "bias"))]
+lion = Lion(0.1, beta_1=0.9, beta_2=0.5, weight_decay=0.25, no_decay=("bias",))
+lion.build(variables)
+means = [np.zeros_like(x) for x in values]
+for gradients in ([[[1.0, -2.0]], [0.25]], [[[-8.0, 0.5]], [-3.0]]):
+    lion.apply([tf.constant(g) for g in gradients])
+    for i, (g, decay) in enumerate(zip(gradients, (0.25, 0.0))):
+        update = np.sign(0.9 * means[i] + 0.1 * np.array(g)) + decay * values[i]
+        values[i], means[i] = values[i] - 0.1 * update, 0.5 * (means[i] + np.array(g))
+for variable, expected in zip(variables, values):
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
+
 # The form of a layer: the weights of its attention, and pretraining with it.
 from official.config.encoders import TransformerConfig
 part = TransformerConfig(
@@ -88,6 +108,7 @@ np.testing.assert_allclose(some[:, 0], whole[[0, 1], [2, 1]], atol=1e-6)
 sloped = small.config(
     encoder__positions="alibi", encoder__alibi_base=4.0, corruption={"type": "suffix_masks"},
     objectives=[{"type": "masked_lm"}], recipe__steps=5, recipe__report_every=1,
+    recipe__optimizer={"type": "lion", "learning_rate": 1e-3, "beta_2": 0.99},
 )
 train(sloped, shards, root / "sloped", evaluate=False, report=lambda line: None)
 
@@ -134,14 +155,26 @@ print(json.dumps([(root / name / "metrics.jsonl").read_text() for name in names]
 """
 
 
-def walk_throughs():
-    """The code blocks of CONTRIBUTING that name their file in the first line, by file."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+def sections():
+    """The sections of the page that add a part, by their headings."""
+    parts = re.split(r"^## (.*)$", PAGE.read_text(encoding="utf-8"), flags=re.M)[1:]
+    return {
+        heading: text
+        for heading, text in zip(parts[::2], parts[1::2], strict=True)
+        if heading.startswith("Add a")
+    }
+
+
+def path_of(name):
+    """The path of a file as the first line of a block names it."""
+    new = re.fullmatch(r"New file (\S+) of (\S+)", name)
+    return f"{new[2].replace('.', '/')}/{new[1]}" if new else name
+
+
+def listings(text):
+    """The code blocks that name their file in the first line, with the file."""
     blocks = re.findall(r"```python\n# (\S+\.py|New file [^\n]*)\n(.*?)```", text, re.S)
-    new = re.compile(r"New file (\S+) of (\S+)")
-    return [
-        (new.sub(lambda m: f"{m[2].replace('.', '/')}/{m[1]}", name), code) for name, code in blocks
-    ]
+    return [(path_of(name), code) for name, code in blocks]
 
 
 def add(folder, name, code):
@@ -155,24 +188,42 @@ def add(folder, name, code):
         assert FIELDS in text
         path.write_text(text.replace(FIELDS, code + FIELDS, 1))
         return
-    place = PLACES.get("/".join((package, *rest)), PLACES[package])
+    place = next(
+        PLACES[each]
+        for each in ("/".join((package, *rest)), f"{package}/{rest[0]}", package)
+        if each in PLACES
+    )
     before, found, after = text.partition(f"\n{place}")
     assert found, f"{name} has no {place!r}"
     listed = "".join(f"{cls}, " for cls in re.findall(r"^class (\w+)", code, re.M))
     path.write_text(f"{before}\n{code}\n\n{place}{listed}{after}")
 
 
+def test_an_addition_has_the_files_that_the_page_counts():
+    """Source files of the listings, and a test. A kind of task has the files of its head too."""
+    text, counts = PAGE.read_text(encoding="utf-8"), {}
+    for heading, section in sections().items():
+        # Also the blocks that show what is there already.
+        names = re.findall(r"```python\n# (New file [^\n]*|\S+\.py)", section)
+        counts[heading] = len({path_of(name) for name in names}) + 1
+    whole = "Add a kind of task in five files"
+    counts[whole] += counts["Add a head in three files"] - 1
+    for heading, count in counts.items():
+        word = re.fullmatch(r"Add .* in (\w+) files", heading)[1]
+        assert count == NUMBERS[word], heading
+        row = re.search(rf"\(#{heading.lower().replace(' ', '-')}\).*\| (\d) \| (\d) \|", text)
+        assert (int(row[1]), int(row[2])) == (count - 1, count), heading
+
+
 @pytest.mark.slow  # Not `long`: the page changes whenever a base class does.
-def test_what_contributing_shows_trains(tmp_path):
+def test_what_the_page_adds_trains(tmp_path):
     for package in ("official", "tfrecords_tools"):
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
         )
-    blocks = walk_throughs()
-    touched = {"corruption": 2, "encoder": 2, "form": 3, "tokenizer": 2, "kind": 4}  # and a test
-    assert len(blocks) == sum(touched.values())
-    for name, code in blocks:
-        add(tmp_path, name, code)
+    for section in sections().values():
+        for name, code in listings(section):
+            add(tmp_path, name, code)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
