@@ -218,16 +218,27 @@ def _title(study: Study) -> str:
     return f"{study.about[0].upper()}{study.about[1:]}"
 
 
-def _summary(study: Study, results: Sequence[Result]) -> list[str]:
-    """Returns a row for each claim of a study, with a link to its section."""
+def _summary(study: Study, results: Sequence[Result]) -> tuple[list[str], list[str]]:
+    """Returns a row for each claim of a study, with a link to its section.
+
+    Returns:
+      Rows of the claims that a test has decided, with the difference of each step, and rows of the
+      others, with the reason.
+    """
     values = measured(study, chosen(study, results))
     # The anchor that Markdown gives to the title of the section.
     anchor = re.sub(r"[^\w -]", "", study.about.lower()).replace(" ", "-")
-    judged = claims.judge(study.claims, values, study.higher())
-    return [
-        f"| [{study.name}](#{anchor}) | {_order(claim)} | {claim.by} | {verdict.verdict} |"
-        for claim, (verdict, _) in zip(study.claims, judged, strict=True)
-    ]
+    decided, others = [], []
+    for claim, (verdict, parts) in zip(
+        study.claims, claims.judge(study.claims, values, study.higher()), strict=True
+    ):
+        row = f"| [{_title(study)}](#{anchor}) | {_order(claim)} | {claim.by} |"
+        if verdict.verdict == claims.OPEN:
+            others.append(f"{row} {verdict.reason} |")
+        else:
+            steps = ", ".join(_interval(part.difference) for part in parts if part.difference)
+            decided.append(f"{row} {verdict.verdict} | {steps} |")
+    return decided, others
 
 
 def findings(folder: Path) -> str:
@@ -240,22 +251,28 @@ def findings(folder: Path) -> str:
     if not files:
         raise UserError(f"{folder}: there are no results (NAME.jsonl) in it")
     sections = []
-    summary = ["| study | claim | by | verdict |", "|---|---|---|---|"]
+    decided = ["| study | claim | by | verdict | difference (95%) |", "|---|---|---|---|---|"]
+    others = ["| study | claim | by | why |", "|---|---|---|---|"]
     for file in files:
         study = study_page.load(_PAGES / f"{file.stem}.yaml")
         results = read_results(file)
         sections.append(markdown(study, results))
-        summary += _summary(study, results)
+        for table, rows in zip((decided, others), _summary(study, results), strict=True):
+            table += rows
     intro = (
         "# Findings\n\n"
         "What papers report, beside what this project measures at the size that each section "
-        "names. Tables have the mean of the runs ± its standard error, and the paired difference "
-        "to the first variant with its 95% interval. A claim *holds*, or *the reverse holds*, if a "
-        f"two-sided paired t-test over the seeds says so (p < {claims.LEVEL}, corrected by Holm "
-        "over all claims of a study); else it is *not resolved*. "
-        "`python -m experiments.report` makes this page from `experiments/results`.\n"
+        f"names. {len(decided) - 2} claims are decided by a test, which the first table has, and "
+        f"{len(others) - 2} are not, which the [last table](#not-resolved) has. Tables of variants "
+        "have the mean of the runs ± its standard error, and the paired difference to the first "
+        "variant with its 95% interval. A claim *holds*, or *the reverse holds*, if a two-sided "
+        f"paired t-test over the seeds says so (p < {claims.LEVEL}, corrected by Holm over all "
+        "claims of a study); else it is *not resolved*: it may be true, and these runs do not say. "
+        "[Studies](studies.md) explains the tests; `python -m experiments.report` makes this page "
+        "from `experiments/results`.\n"
     )
-    return "\n".join([intro, *summary, "", *sections])
+    end = ["## Not resolved", "", *others, ""]
+    return "\n".join([intro, "## What is decided", "", *decided, "", *sections, *end])
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -96,13 +97,16 @@ def test_the_curves_have_a_line_and_a_band_for_each_variant(study, tmp_path):
     assert not (tmp_path / "none.png").exists()
 
 
-def test_findings_begin_with_all_verdicts(study, tmp_path, monkeypatch):
+def test_findings_begin_with_what_is_decided_and_end_with_the_rest(study, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "_PAGES", tmp_path)
     lines = "".join(json.dumps(dataclasses.asdict(r)) + "\n" for r in results())
     (tmp_path / "made.jsonl").write_text(lines)
     page = report.findings(tmp_path)
-    assert "| [made](#a-study) | two > one | loss | holds |\n| [made](#a-study) | three" in page
-    assert page.index("| [made]") < page.index("## A study\n")
+    first, section, last = re.split(r"^## A study\n|^## Not resolved\n", page, flags=re.M)
+    link = "[A study](#a-study)"
+    assert f"| {link} | two > one | loss | holds | +0.497 (+0.482 to +0.511) |\n" in first
+    assert last.endswith(f"| {link} | three > one | sst2 | three > one: p = 0.074 |\n")
+    assert page.count(link) == 2 and link not in section
 
 
 def test_the_page_of_findings_is_made_of_the_results():
