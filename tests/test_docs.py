@@ -140,6 +140,9 @@ def test_flags_that_stand_alone_are_of_some_command(page):
     modules = [
         *FLAGS,
         "experiments.augment",
+        "experiments.candidate_lm",
+        "experiments.compared_labels",
+        "experiments.compared_rows",
         "experiments.downstream",
         "experiments.study",
         "benchmarks.preprocess",

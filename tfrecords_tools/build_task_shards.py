@@ -13,12 +13,6 @@ each split:
       --queries=queries.tsv --documents=documents.tsv --qrels=qrels \
       --train_file=train.run --validation_file=dev.run --tokenizer=DIR \
       --output=DIR --max_length=256
-A classification of pairs as a ranking: of the pairs with one first text, the best has a label:
-  python -m tfrecords_tools.build_task_shards --task=qnli \
-      --rank_pairs=entailment --input=DIR --tokenizer=DIR --output=DIR
-A classification of candidates for a pronoun, which a masked LM compares:
-  python -m tfrecords_tools.build_task_shards --task=wnli \
-      --fill_pronouns=entailment --input=DIR --tokenizer=DIR --output=DIR
 Questions and spans of a context (SQuAD 1.1 and 2.0, and other files of their form):
   python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR \
       --tokenizer=DIR --output=DIR --max_length=384 --doc_stride=128
@@ -57,7 +51,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.tasks import GENERIC, KINDS, SPLITS, Task, best_rows, choice, find
+from official.tasks import GENERIC, KINDS, SPLITS, Task, choice, find
 from official.utils import (
     command_help,
     command_line,
@@ -89,7 +83,6 @@ if TYPE_CHECKING:
 # What messages call the tasks of a kind; others by the name of the kind.
 _TASKS = {
     "ranking": "--task=ranking",
-    **best_rows.FLAGS,
     "span": "squad1 and squad2",
     "choice": "race, swag, dream and choice",
 }
@@ -111,7 +104,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
         task = _plan_columns(options, names)
     else:
         task, names = _plan_named(options, given)
-    task = embedding.embedded(ranking.compared(task, options), options)
+    task = embedding.embedded(task, options)
     # As vectors of texts, a named task may be without some of its files.
     names = {split: name for split, name in names.items() if given[split] or split in task.files}
     _check_kind(options, task)

@@ -15,8 +15,7 @@ from official.utils.errors import UserError
 # The batch fields of the shards of a fine-tuning task.
 TASK_FIELDS = frozenset(
     "token_ids segment_ids padding_mask text_mask text_hashes row context_start context_length "
-    "window_start own_start own_end target_mask word_ids tag_ids candidate_positions "
-    "candidate_ids".split()
+    "window_start own_start own_end target_mask word_ids tag_ids".split()
 ).union(*(kind.targets for kind in KINDS.values()))
 # The batch fields that the reader adds to every batch, or if an objective reads them.
 READER_FIELDS = frozenset({"example_weights", "row_seeds"})

@@ -6,13 +6,7 @@ over either.
 
 import dataclasses
 
-from official.config.objectives import (
-    MASKED_LM_FORMS,
-    check_alone,
-    check_decodes,
-    check_token_table,
-)
-from official.config.parts import Config, EncoderConfig, ObjectiveConfig
+from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, keys, labels_agree, omitted, one_of
 
@@ -263,7 +257,7 @@ class MultipleChoiceConfig(PooledConfig):
         return frozenset({"answer"})
 
 
-@keys("loss margin threshold dropout pooling mix bilstm weight")
+@keys("loss margin dropout pooling mix bilstm weight")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankingConfig(PooledConfig):
     """The relevance of a document to a query.
@@ -273,8 +267,6 @@ class RankingConfig(PooledConfig):
         'pointwise' = the mean of the binary cross-entropies of both; 'softmax' = the cross-entropy
         of the softmax over the documents (MT-DNN; Liu et al., 2019, section 3.1).
       margin: the margin of the pairwise loss.
-      threshold: of pairs that are ranked, the score above which a pair that has no other to be
-        compared with is the best one; None = 0.
     """
 
     type = "ranking"
@@ -282,7 +274,6 @@ class RankingConfig(PooledConfig):
 
     loss: str = "pairwise"
     margin: float = 1.0
-    threshold: float | None = omitted()
 
     def __post_init__(self):
         super().__post_init__()
@@ -330,65 +321,6 @@ class KernelRankingConfig(ObjectiveConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"text_mask"})
-
-
-@dataclasses.dataclass(frozen=True)
-class CandidateLMConfig(ObjectiveConfig):
-    """The log probability of a candidate for a pronoun, by the head of masked LM.
-
-    Attributes:
-      loss: 'margin' = - right + margin_weight * max(0, other - right + margin), of the mean log
-        probabilities of two candidates (Kocijan et al., 2019); 'softmax' = the cross-entropy of
-        their softmax.
-      margin_weight: the factor of the margin, alpha in the paper.
-      margin: the margin, beta in the paper.
-      threshold: the score above which a candidate that has no other to be compared with is the
-        right one; None = 0, which no log probability exceeds.
-      enhanced_mask_decoder: that of the masked LM, from which a run takes it with the head.
-      form: that of the masked LM, 'tied' or 'linear', which a run takes in the same way.
-      weight: factor of this loss in the sum.
-    """
-
-    type = "candidate_lm"
-
-    loss: str = "margin"
-    margin_weight: float = 20.0
-    margin: float = 0.2
-    threshold: float | None = omitted()
-    enhanced_mask_decoder: bool = omitted(False)
-    form: str = omitted("tied")
-    weight: float = 1.0
-
-    def __post_init__(self):
-        one_of("loss", self.loss, ("margin", "softmax"))
-        one_of("form", self.form, MASKED_LM_FORMS)
-        above(self, 0, "margin")
-        at_least(self, 0, "margin_weight")
-
-    @property
-    def name(self) -> str:
-        """That of `masked_lm`, whose variables the head has."""
-        return "masked_lm"
-
-    def needs(self) -> frozenset[str]:
-        """Returns the batch fields that the objective reads."""
-        return frozenset({"candidate_positions", "candidate_ids"})
-
-    def check(self, whole: Config) -> None:
-        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
-        if self.enhanced_mask_decoder:
-            check_alone(whole)
-
-    def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError if the encoder has no token table, or another layout of texts."""
-        check_token_table(encoder)
-        if self.enhanced_mask_decoder:
-            check_decodes(encoder)
-        if encoder.layout != "cls_first":
-            raise ValueError(
-                f"not supported for encoder.type: {encoder.type}, which reads texts in the layout "
-                f"{encoder.layout}: take an encoder of a masked LM, such as transformer"
-            )
 
 
 @keys(
@@ -495,7 +427,6 @@ PARTS = (
     RegressionConfig,
     RankingConfig,
     KernelRankingConfig,
-    CandidateLMConfig,
     SpanAnswerConfig,
     MultipleChoiceConfig,
     TokenClassificationConfig,

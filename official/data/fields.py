@@ -24,7 +24,6 @@ from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
 from official.data import shared_rows
 from official.shards import features, layer_states, parsing
-from official.shards.features import NO_CANDIDATE
 from official.tokenizers import pair_packing, windows, word_characters
 from official.utils import seeding
 
@@ -38,7 +37,7 @@ LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
     | {"token_ids", "segment_lengths", "part_lengths", "sequence_lengths", "target_ids"}
-    | {"masked_positions", "masked_ids", "label_flags", "candidate_ids", "text_hashes"}
+    | {"masked_positions", "masked_ids", "label_flags", "text_hashes"}
     | set(TAG_FEATURES)
 )
 
@@ -286,30 +285,6 @@ class Targets(FieldMaker):
         lengths = tf.cast(targets.row_lengths(), tf.int32)
         ids = targets.to_tensor(shape=shape)
         return {"target_ids": ids, "target_mask": tf.range(shape[1]) < lengths[:, None]}
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidates(FieldMaker):
-    """The masks of candidates for pronouns, and the tokens that they hide; see `candidate_fields`.
-
-    Attributes:
-      length: P.
-      sequences: C.
-    """
-
-    length: int
-    sequences: int
-    needs = frozenset({"token_ids", "candidate_ids"})
-    gives = frozenset({"candidate_positions", "candidate_ids"})
-
-    def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`; int32 [B, C, P] each."""
-        rows = examples.parsed["token_ids"]  # of one sequence each
-        ids = rows.with_flat_values(examples.parsed["candidate_ids"].flat_values)
-        shape = [examples.size * self.sequences, examples.length]
-        made = candidate_fields(ids.to_tensor(NO_CANDIDATE, shape=shape), self.length)
-        size = [examples.size, self.sequences, self.length]
-        return {name: tf.reshape(value, size) for name, value in made.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -657,24 +632,6 @@ def text_mask(
         tf.expand_dims(token_ids, -1) == tf.constant(special_ids, tf.int32), axis=-1
     )
     return tf.cast(padding_mask, tf.bool) & ~special
-
-
-def candidate_fields(ids: tf.Tensor, length: int | tf.Tensor) -> Batch:
-    """Returns the positions and the tokens of candidates.
-
-    Args:
-      ids: the token of a candidate at each position of its row, -1 elsewhere, int32 [N, T].
-      length: P, the largest number of tokens of a candidate.
-
-    Returns:
-      `candidate_positions` and `candidate_ids`, int32 [N, P]: first the tokens of the candidate in
-      their order, then position 0 with the id -1.
-    """
-    spare = tf.maximum(length - tf.shape(ids)[1], 0)
-    ids = tf.pad(ids, [[0, 0], [0, spare]], constant_values=NO_CANDIDATE)
-    order = tf.argsort(tf.cast(ids < 0, tf.int32), axis=1, stable=True)[:, :length]
-    chosen = tf.gather(ids, order, batch_dims=1)
-    return {"candidate_positions": tf.where(chosen < 0, 0, order), "candidate_ids": chosen}
 
 
 def padded_tags(

@@ -152,8 +152,6 @@ class ShardDataset:
             makers.append(fields.SharedRows(self.tokenizer, shards.parts))
         if task is not None and task.max_target_length:
             makers.append(fields.Targets(task.max_target_length, "target_ids" in features))
-        if task is not None and task.max_candidate_length and shards.sequences:
-            makers.append(fields.Candidates(task.max_candidate_length, shards.sequences))
         if "text_hashes" in features and shards.sequences:
             makers.append(fields.TextHashes(shards.sequences))
         if "label_flags" in features:

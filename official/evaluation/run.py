@@ -16,7 +16,6 @@ from official.data.checks import check_labels
 from official.data.mixture import Data, Paths, open_data
 from official.distribution import numerics, strategies
 from official.evaluation import (
-    best_rows,
     generated_texts,
     glue_submission,
     language_models,
@@ -150,9 +149,8 @@ def write_predictions(
     regression has the number of the row and the score. Tasks of text to text have the text that is
     generated, and the label that it is. `.tsv` has a header line; in `.jsonl` every
     line is an object. A ranking is written as a TREC run with the best candidates of each query
-    first. Rows that are compared have the number of the row, the label and the score. Of texts
-    whose vectors are compared, the cosines of the first text with the others are written. Answers
-    to questions are written to a folder: see `span_answers.Scorer.write`.
+    first. Of texts whose vectors are compared, the cosines of the first text with the others are
+    written. Answers to questions are written to a folder: see `span_answers.Scorer.write`.
 
     Args:
       evaluator: the evaluator of the model, or of an ensemble. All workers call this function, the
@@ -202,11 +200,7 @@ def write_submission(evaluator: Predictor, source: ShardDataset, folder: str | o
     glue_submission.check(source.task.name, source.split)
     scorer = evaluator.scorer(source)
     outputs = evaluator.predict(source, scorer.outputs)
-    if isinstance(scorer, best_rows.Scorer):
-        numbers, classes = scorer.classes(outputs)
-        outputs = {"probabilities": classes}
-    else:
-        numbers, outputs = rows.in_order(outputs, source)
+    numbers, outputs = rows.in_order(outputs, source)
     if isinstance(scorer, generated_texts.Scorer):
         outputs = scorer.classes_or_scores(outputs)
     if strategies.is_chief(evaluator.strategy):

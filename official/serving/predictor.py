@@ -8,7 +8,6 @@ Shapes: N texts, questions or documents, K choices.
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,13 +18,10 @@ from official.modeling.objectives.base import Objective
 from official.saving import served_model
 from official.saving.served_model import ServedModel
 from official.serving.compute.precision import Weights
-from official.serving.signatures.candidates import BLANK
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
 from official.tasks import KINDS, no_such_head
-from official.tokenizers import Tokenizer
 from official.tokenizers.base import characters
-from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 
 
@@ -185,10 +181,6 @@ class Predictor:
     ) -> np.ndarray:
         """Scores documents for a query with the objective `ranking` or `kernel_ranking`.
 
-        With the objective `candidate_lm` the query is a sentence with a blank, a run of
-        underscores, in the place of a pronoun, and the documents are candidates for it. The score
-        is the mean log probability of the tokens of a candidate.
-
         Args:
           query: a query for all documents, or one for each document.
           documents: any number of documents. Documents longer than `max_length` are cut.
@@ -199,15 +191,13 @@ class Predictor:
 
         Raises:
           UserError: the model has no such objective; a single document is given instead of a list;
-            the lists have different lengths; a sentence does not have one blank, or is too long.
+            the lists have different lengths.
         """
         head = self._objective("rank")
         served_model.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
         query, documents = served_model.same_length(query=queries, documents=documents)
         pairs = [query, documents]
-        if head.config.type == "candidate_lm":
-            _check_candidates(pairs, self.tokenizer, self.max_length)
         (name,) = module_of(head.config.type).DEFAULT
         return self._rows(head, pairs, batch_size, name).get("scores", _NO_ROWS)
 
@@ -394,41 +384,6 @@ class Predictor:
             context = ServingContext(**vars(source), weights=weights, head=head)
             self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
-
-
-def _check_candidates(
-    pairs: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
-) -> None:
-    """Refuses sentences that do not have one blank, or are too long, and empty candidates.
-
-    Args:
-      pairs: the sentences, and a candidate for each.
-      tokenizer: the tokenizer.
-      max_length: the maximum length of a sequence in tokens.
-
-    Raises:
-      UserError: see above.
-    """
-    room = max_length - num_specials(1, tokenizer)
-    sentences, candidates = pairs
-    wholes = []
-    for number, (sentence, candidate) in enumerate(zip(sentences, candidates, strict=True)):
-        parts = re.split(BLANK, sentence)
-        if len(parts) != 2:
-            raise UserError(
-                f"query: text {number} has {len(parts) - 1} blanks: write one, a run of "
-                f"underscores, in the place of the pronoun: {sentence[:60]!r}"
-            )
-        wholes.append(candidate.join(parts))
-    lengths = (map(len, tokenizer.encode(texts)) for texts in (candidates, wholes))
-    for number, (own, whole) in enumerate(zip(*lengths, strict=True)):
-        if not own:
-            raise UserError(f"documents: text {number} has no tokens: {candidates[number]!r}")
-        if whole > room:
-            raise UserError(
-                f"query: text {number} has {whole} tokens with its candidate, and {room} fit into "
-                f"max_length={max_length} with the special tokens: shorten it"
-            )
 
 
 def signature_of(texts: Sequence) -> str:

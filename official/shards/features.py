@@ -15,7 +15,6 @@ from official.shards import example_bytes
 from official.utils.errors import UserError
 
 HASH_BITS = 31  # of `text_hashes`, which are read as int32
-NO_CANDIDATE = -1  # in `candidate_ids`, for tokens outside candidates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +132,6 @@ FEATURES: dict[str, Feature] = {
     ),
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"
-    ),
-    "candidate_ids": Feature(
-        "ints",
-        "pronouns: id of the candidate's token at each of its masks; -1 elsewhere",
-        "ids",
-        low=NO_CANDIDATE,
-        as_many_as="token_ids",
     ),
     "row": Feature("int", "number of the example's row in its source file, from 0"),
     "context_start": Feature(

@@ -3,10 +3,9 @@
   questions-SPLIT.jsonl   a span task: one paragraph per line, with its questions and their answers
   references-SPLIT.jsonl  text to text: one example per line, with its right answers
   words-SPLIT.jsonl       tagging: one text per line, with its words and tags
-  compared-SPLIT.jsonl    rows that are compared: one row per line, with its group and its label
   SPLIT.run, SPLIT.qrels  a ranking: the candidates of each query, and their grades if any are known
 
-The manifest has the SHA-256 of each file: of the first four under `files`, and of those of a
+The manifest has the SHA-256 of each file: of the first three under `files`, and of those of a
 ranking under `candidates` of its config.
 """
 
@@ -203,47 +202,6 @@ def read_tagged(folder: str | os.PathLike, split: str, content: Manifest) -> lis
     ]
 
 
-class ComparedRow(NamedTuple):
-    """A row that is compared with others of its file, or a candidate that is not a row of the file.
-
-    Attributes:
-      row: the number of the row in its source file; None = a candidate without a row of its own,
-        which a row of another file names.
-      group: the number of the group of rows and candidates that are compared with each other; None
-        = the row has nothing to be compared with, and no example. Rows with a group have examples,
-        in the same order.
-      best: whether the row has the label of the best one; None = unknown.
-    """
-
-    row: int | None
-    group: int | None
-    best: bool | None
-
-
-def write_compared(
-    folder: str | os.PathLike, split: str, rows: Iterable[ComparedRow]
-) -> dict[str, str]:
-    """Writes rows in their order.
-
-    Returns:
-      The SHA-256 of the file by its name, for `files` of the manifest.
-    """
-    return _write(folder, f"compared-{split}.jsonl", map(_known, rows))
-
-
-def read_compared(folder: str | os.PathLike, split: str, content: Manifest) -> list[ComparedRow]:
-    """Reads the rows of a split.
-
-    Raises:
-      UserError: the file is missing or has changed.
-    """
-    advice = "a split with rows to compare; name another one, such as --split=validation"
-    return [
-        ComparedRow(each.get("row"), each.get("group"), each.get("best"))
-        for each in _read(folder, f"compared-{split}.jsonl", content, advice)
-    ]
-
-
 @dataclasses.dataclass(frozen=True)
 class Candidates:
     """The candidates of a split of a ranking.
@@ -317,7 +275,7 @@ def _pairs(path: AnyPath) -> tuple[tuple[str, str], ...]:
         raise UserError(f"{path} is not a run in TREC's format ({error}): {ADVICE}") from None
 
 
-def _known(row: Reference | ComparedRow) -> dict[str, Any]:
+def _known(row: Reference) -> dict[str, Any]:
     """Returns the fields of a row that are not None."""
     return {name: value for name, value in row._asdict().items() if value is not None}
 

@@ -36,7 +36,6 @@ class Description:
       labels: the names of the classes, in the order of their ids.
       values: the value of each label in the source files.
       metrics: the metrics that are reported; the first one picks the best checkpoint.
-      best: of rows that are compared with each other, the label of the best row.
       no_answers: of spans, whether some questions have no answer.
       answer_rule: of questions with spans, how answers are compared; None = as SQuAD does. See
         `official.tasks.answer_rules`.
@@ -58,7 +57,6 @@ class Description:
       split_words: of tagging, the rule by which texts are split into words; None = that of the
         earliest folders. See `official.utils.word_rules`.
       columns: the column of each text and of the label in the source files.
-      max_candidate_length: of pronouns, the number of tokens of the longest candidate.
       doc_stride: of spans, tokens from the start of a window to the start of the next one.
       max_query_length: of spans, the largest number of tokens of a question.
       unlabelled: the splits without labels, scores or answers.
@@ -71,7 +69,6 @@ class Description:
     labels: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
-    best: str | None = omitted()
     no_answers: bool | None = omitted()
     answer_rule: str | None = omitted()
     span_bounds: str | None = omitted()
@@ -87,7 +84,6 @@ class Description:
     max_target_length: int | None = omitted()
     split_words: str | None = omitted()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    max_candidate_length: int | None = omitted()
     doc_stride: int | None = omitted()
     max_query_length: int | None = omitted()
     unlabelled: tuple[str, ...] = ()
@@ -203,8 +199,6 @@ class Task:
       skipped: the reasons for which rows of the files as distributed are left out and counted, as
         `tfrecords_tools.tasks.tables` names them. All rows of a test file are predicted.
       submissions: the submission file of each test split of GLUE.
-      best: of rows that are compared with each other, the label of the best one; see
-        `official.tasks.best_rows`.
       no_answers: of spans, whether some questions have no answer in their text.
       answer_rule: of questions with spans, how answers are compared; a key of
         `official.tasks.answer_rules.RULES`, "" = as SQuAD does.
@@ -238,7 +232,6 @@ class Task:
     line_break: str = ""
     skipped: tuple[str, ...] = ()
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
-    best: str = ""
     no_answers: bool = False
     answer_rule: str = ""
     blank: bool = False
@@ -307,7 +300,6 @@ class Task:
             labels=self.labels,
             values=self.values,
             metrics=self.metrics,
-            best=self.best or None,
             no_answers=self.no_answers if self.kind == "span" else None,
             answer_rule=self.answer_rule or None,
             blank=self.blank if self.kind == "choice" else None,

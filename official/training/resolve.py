@@ -13,8 +13,6 @@ from official.config.compatibility import (
     check_vocabulary,
     with_pooler,
 )
-from official.config.heads import CandidateLMConfig
-from official.config.objectives import MaskedLMConfig
 from official.config.parts import EncoderConfig, ObjectiveConfig, ResolvedConfig
 from official.data.checks import labels_for
 from official.data.mixture import Opened
@@ -102,8 +100,7 @@ def inherit(
                 "`encoder`, which then comes from --init"
             )
         inherited = _like(inherited, ours)
-    objectives = tuple(_begun(objective, config, initial) for objective in config.objectives)
-    return ResolvedConfig.of(config, encoder=_for_recipe(config, inherited), objectives=objectives)
+    return ResolvedConfig.of(config, encoder=_for_recipe(config, inherited))
 
 
 def fill_in(
@@ -196,18 +193,6 @@ def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
     if "max_positions" in both:
         changes["max_positions"] = max(initial.max_positions, encoder.max_positions)
     return dataclasses.replace(initial, **changes)
-
-
-def _begun(
-    objective: ObjectiveConfig, config: configs.Config, initial: ResolvedConfig
-) -> ObjectiveConfig:
-    """Returns an objective that begins with the head of a masked LM in the form of that head."""
-    heads = [o for o in initial.objectives if isinstance(o, MaskedLMConfig)]
-    if not isinstance(objective, CandidateLMConfig) or config.recipe.init_weights != "all":
-        return objective
-    keys = "enhanced_mask_decoder", "form"
-    changes = {key: getattr(head, key) for head in heads for key in keys}
-    return dataclasses.replace(objective, **changes)
 
 
 def _labelled(objective: ObjectiveConfig, labels: tuple[str, ...] | None) -> ObjectiveConfig:

@@ -208,13 +208,6 @@ def _tag(model: LoadedModel, text: str, task: str | None = None) -> list[Result]
 
 
 def _rank_fields(model: LoadedModel) -> list[Field]:
-    if model.config.of_types("candidate_lm"):
-        return [
-            Field(
-                "query", "Sentence with _", "text", "The cup is not in the bag, because _ is small."
-            ),
-            Field("documents", "Candidates", "lines", "the cup\nthe bag"),
-        ]
     return [
         Field("query", "Query", "line", "Where does the cat sleep?"),
         Field("documents", "Documents", "lines", _DOCUMENTS),

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from official.tasks import KINDS, Columns, Task, best_rows, missing_labels
+from official.tasks import KINDS, Columns, Task, missing_labels
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils.errors import UserError
@@ -121,8 +121,7 @@ def with_labels_of_train_file(
       report: takes a line about values that are no labels.
 
     Raises:
-      UserError: there is no train file, or it has less than two labels or too many, or not those
-        that rows that are compared need.
+      UserError: there is no train file, or it has less than two labels or too many.
     """
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
@@ -174,10 +173,7 @@ def with_labels_of_train_file(
         labels = sorted(values, key=lambda value: (int(value), value))
     except ValueError:
         labels = sorted(values)
-    task = dataclasses.replace(task, labels=tuple(labels), values=())
-    if task.best:
-        best_rows.check_labels(task)
-    return task
+    return dataclasses.replace(task, labels=tuple(labels), values=())
 
 
 def _cells(label: str | None, several: bool) -> Sequence[str]:

@@ -51,65 +51,10 @@ class SplitCounts(splits.SplitCounts):
 
 
 @dataclasses.dataclass
-class TripleBuilder(builder.Builder["Row", SplitCounts]):
-    """Builds triples to learn from, and the candidates of the other splits.
+class Builder(builder.Builder["Row", SplitCounts]):
+    """Builds triples to learn from, and the candidates of the other splits, whose files are runs.
 
     A sequence that is too long is cut, one token at a time, from the text that is longer then.
-
-    Attributes:
-      negatives: the number of triples of each relevant document, each with another candidate.
-    """
-
-    negatives: int = NEGATIVES
-
-    counts_type = SplitCounts
-
-    def examples(self) -> Make["Row", SplitCounts]:
-        """See `builder.Builder`."""
-        return functools.partial(_examples, max_length=self.max_length)
-
-    def nothing(self, split: str, counts: SplitCounts) -> str:
-        """See `builder.Builder`."""
-        reasons = {**counts.bad.counts, **counts.queries_left_out}
-        return (
-            f"{self.files[split]}: nothing to {'learn from' if split == 'train' else 'rank'}: "
-            f"{', '.join(f'{n:,} {why}' for why, n in sorted(reasons.items()))}"
-        )
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
-        return "token_ids", "segment_lengths", "sequence_lengths", "row"
-
-    def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
-        return {"queries": counts.queries, "left_out": dict(counts.queries_left_out)}
-
-    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        """See `builder.Builder`."""
-        sequences = {split: 2 if split == "train" else 1 for split in counts}
-        return dataclasses.replace(self.task.description(), sequences=sequences)
-
-    def settings(self) -> dict[str, Any]:
-        """See `builder.Builder`."""
-        return {"negatives": self.negatives}
-
-    def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
-        examples = "triples" if split == "train" else "candidates"
-        return [
-            f"{split}: {counts.queries:,} queries, {counts.examples:,} {examples}",
-            f"{counts.tokens:,} tokens",
-            f"{counts.truncated:,} cut at {self.max_length} tokens",
-            *(f"{count:,} {reason}" for reason, count in sorted(counts.queries_left_out.items())),
-            *counts.left_out(),
-            *([] if counts.labelled else ["no judgments"]),
-        ]
-
-
-@dataclasses.dataclass
-class Builder(TripleBuilder):
-    """Builds the shards of a ranking; the files of its splits are runs.
 
     Attributes:
       queries: the file with the texts of the queries.
@@ -117,6 +62,7 @@ class Builder(TripleBuilder):
       qrels: judgments in TREC's format; None = there are none.
       input: the folder of these files.
       header: whether TSV and CSV files name their columns.
+      negatives: the number of triples of each relevant document, each with another candidate.
     """
 
     queries: str | os.PathLike = ""
@@ -124,6 +70,9 @@ class Builder(TripleBuilder):
     qrels: str | os.PathLike | None = None
     input: str = ""
     header: bool = True
+    negatives: int = NEGATIVES
+
+    counts_type = SplitCounts
 
     def prepare(self) -> None:
         """See `builder.Builder`."""
@@ -172,12 +121,50 @@ class Builder(TripleBuilder):
 
     def settings(self) -> dict[str, Any]:
         """See `builder.Builder`."""
-        return {"candidates": self._digests, **super().settings()}
+        return {"candidates": self._digests, "negatives": self.negatives}
 
     @property
     def skipped(self) -> Mapping[str, int]:
         """See `builder.Builder`."""
         return self._skipped
+
+    def examples(self) -> Make["Row", SplitCounts]:
+        """See `builder.Builder`."""
+        return functools.partial(_examples, max_length=self.max_length)
+
+    def nothing(self, split: str, counts: SplitCounts) -> str:
+        """See `builder.Builder`."""
+        reasons = {**counts.bad.counts, **counts.queries_left_out}
+        return (
+            f"{self.files[split]}: nothing to {'learn from' if split == 'train' else 'rank'}: "
+            f"{', '.join(f'{n:,} {why}' for why, n in sorted(reasons.items()))}"
+        )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """See `builder.Builder`."""
+        return "token_ids", "segment_lengths", "sequence_lengths", "row"
+
+    def totals(self, counts: SplitCounts) -> dict[str, Any]:
+        """See `builder.Builder`."""
+        return {"queries": counts.queries, "left_out": dict(counts.queries_left_out)}
+
+    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
+        """See `builder.Builder`."""
+        sequences = {split: 2 if split == "train" else 1 for split in counts}
+        return dataclasses.replace(self.task.description(), sequences=sequences)
+
+    def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        """See `builder.Builder`."""
+        examples = "triples" if split == "train" else "candidates"
+        return [
+            f"{split}: {counts.queries:,} queries, {counts.examples:,} {examples}",
+            f"{counts.tokens:,} tokens",
+            f"{counts.truncated:,} cut at {self.max_length} tokens",
+            *(f"{count:,} {reason}" for reason, count in sorted(counts.queries_left_out.items())),
+            *counts.left_out(),
+            *([] if counts.labelled else ["no judgments"]),
+        ]
 
 
 @dataclasses.dataclass(frozen=True)

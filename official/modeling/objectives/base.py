@@ -338,7 +338,6 @@ class LanguageModel(Objective):
 
 # Fields with an axis of sequences, if an example has several sequences.
 _SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask", "character_ids")
-_CANDIDATE_FIELDS = ("candidate_positions", "candidate_ids")
 
 
 def sequences_apart(batch: Batch) -> Batch:
@@ -356,7 +355,7 @@ def sequences_apart(batch: Batch) -> Batch:
     rows, count, _ = ops.shape(batch["token_ids"])
     flat = {
         name: ops.reshape(batch[name], (rows * count, *ops.shape(batch[name])[2:]))
-        for name in (*_SEQUENCE_FIELDS, *_CANDIDATE_FIELDS)
+        for name in _SEQUENCE_FIELDS
         if name in batch
     }
     rows_of = ops.reshape(ops.arange(rows * count, dtype="int32"), (rows, count))

@@ -13,7 +13,6 @@ from typing import Any
 
 from keras import ops
 
-from official.config.heads import CandidateLMConfig
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
@@ -36,7 +35,7 @@ class MaskedLM(base.LanguageModel):
 
     def __init__(
         self,
-        config: MaskedLMConfig | AllTokensLMConfig | CandidateLMConfig,
+        config: MaskedLMConfig | AllTokensLMConfig,
         encoder_config: EncoderConfig,
         **options: Any,
     ):

@@ -16,27 +16,19 @@ DEFAULT = {"rank": "a query and documents"}
 LONG = "cut at"
 
 Score = Callable[[length_groups.Tensors], length_groups.Tensors]
-Read = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, inputs.ServingContext], length_groups.Tensors]
 
 
 def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of a ranking."""
     scored = context.scorer(_score(context))
     return {
-        "rank": of_texts(context, _read, scored),
+        "rank": _of_texts(context, scored),
         "tokens": inputs.of_ids(context, scored),
     }
 
 
-def of_texts(context: inputs.ServingContext, read: Read, scored: Score) -> inputs.Signature:
-    """Makes a signature that takes `query` and `documents` and returns `scores` [B].
-
-    Args:
-      context: the model.
-      read: makes the rows from the queries, the documents, and the number of the query of each
-        document.
-      scored: scores rows.
-    """
+def _of_texts(context: inputs.ServingContext, scored: Score) -> inputs.Signature:
+    """Makes a signature that takes `query` and `documents` and returns `scores` [B]."""
 
     def rank(query, documents):
         num_queries, num_documents = tf.size(query), tf.size(documents)
@@ -48,7 +40,7 @@ def of_texts(context: inputs.ServingContext, read: Read, scored: Score) -> input
         with tf.control_dependencies([fits]):
             # A single query is tokenized once.
             numbers = tf.minimum(tf.range(num_documents), num_queries - 1)
-        return scored(read(query, documents, numbers, context))
+        return scored(_read(query, documents, numbers, context))
 
     return inputs.signature(rank, *inputs.texts("query", "documents"))
 

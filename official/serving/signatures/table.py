@@ -6,7 +6,6 @@
 | token_classification | tag, tag_words, tokens | tag |
 | multiple_choice | choose, tokens | choose |
 | ranking, kernel_ranking | rank, tokens | rank |
-| candidate_lm | rank_candidates | rank_candidates |
 | classification, regression, any other | single, pair, tokens | single or pair |
 | seq2seq_lm | generate, sample | generate |
 | causal_lm | generate, sample beside those of the encoder | as those of the encoder |

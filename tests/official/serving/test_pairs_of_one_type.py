@@ -23,7 +23,7 @@ from official.utils.errors import UserError
 from tests import choices, small, squads
 from tests.official.data.test_shared_rows import make_config
 from tests.official.serving.test_predictor import BERT, CLOSE, SECOND, TEXTS, XLNET, load
-from tests.tfrecords_tools.tasks import test_pair_ranking
+from tests.tfrecords_tools.tasks import test_ranking
 
 CLASSES = {"type": "classification", "labels": ["bad", "good", "neither"]}
 SIZES = {"doc_stride": 4, "max_query_length": 5}
@@ -163,8 +163,7 @@ def folder_of(types):
 
 
 def ranked(folder):
-    folder.mkdir(parents=True)
-    test_pair_ranking.build(folder, negatives=2)
+    test_ranking.build(test_ranking.write(folder), folder / "out", negatives=2)
     return folder / "out"
 
 

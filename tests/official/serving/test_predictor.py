@@ -203,7 +203,7 @@ def test_what_a_model_cannot_say_is_refused(tmp_path):
     loaded = load(tmp_path / "labels", {"type": "classification", "num_labels": 2})
     for call, name in (
         (lambda: loaded.score(["a"]), "score: this model has no objective regression"),
-        (lambda: loaded.rank("a", ["a"]), "no objective ranking, kernel_ranking or candidate_lm"),
+        (lambda: loaded.rank("a", ["a"]), "no objective ranking or kernel_ranking"),
         (lambda: loaded.answer(["a"], ["a"]), "no objective span_answer"),
         (lambda: loaded.choose(["a"], ["a"], [["a"]]), "no objective multiple_choice"),
     ):

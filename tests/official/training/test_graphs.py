@@ -29,7 +29,6 @@ from official.config.encoders import (
     TransformerXLConfig,
 )
 from official.config.heads import (
-    CandidateLMConfig,
     ClassificationConfig,
     KernelRankingConfig,
     Mix,
@@ -158,7 +157,7 @@ CASES = {
         ),
     ),
     "albert_heads": Case(ALBERT, HEADS),
-    "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS, CandidateLMConfig()), ("sequences",)),
+    "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS), ("sequences",)),
     "deberta": Case(DEBERTA, PAIRS),
     "deberta_v1": Case(DEBERTA_V1, PAIRS),
     "modern": Case(
@@ -193,7 +192,7 @@ CASES = {
         ),
     ),
     "vaswani": Case(VASWANI, (Seq2SeqLMConfig(), REGROUPED)),
-    "t5_sequences": Case(T5, (*SEQUENCES, VECTORS, CandidateLMConfig()), ("sequences",)),
+    "t5_sequences": Case(T5, (*SEQUENCES, VECTORS), ("sequences",)),
     "elmo": Case(
         ELMO, (BidirectionalLMConfig(samples=9),),
         (*MEMORY, "character_ids", "backward_character_ids"),
@@ -277,8 +276,6 @@ def sequences() -> dict[str, np.ndarray]:
         "text_mask": real & (np.arange(T) != 2),
         "answer": np.array([1, 0], "int32"),
         "label": np.array([2, 0], "int32"),
-        "candidate_positions": np.array([[[1, 2], [3, 0]], [[4, 5], [1, 2]]], "int32"),
-        "candidate_ids": np.array([[[7, 9], [8, -1]], [[4, 4], [20, 6]]], "int32"),
         "example_weights": np.array([1, 0.5], "float32"),
     }
 

@@ -69,16 +69,6 @@ def test_the_recipe_may_set_all_dropout_rates_of_a_stage():
         tuned(recipe={"epochs": 1, "dropout": 1})
 
 
-def test_candidates_are_scored_by_the_head_in_the_form_of_init():
-    head = {"enhanced_mask_decoder": True, "form": "linear"}
-    initial = small.config(objectives=[{"type": "masked_lm", **head}])
-    given = {"objectives": [{"type": "candidate_lm", "margin": 0.1}]}
-    config = tuned(recipe={"epochs": 1, "init_weights": "all"}, **given)
-    (actual,) = resolve.inherit(config, initial).objectives
-    assert configs.to_dict(actual) == {**configs.to_dict(config.objectives[0]), **head}
-    assert resolve.inherit(tuned(**given), initial).objectives[0].form == "tied"  # a fresh one
-
-
 @pytest.mark.parametrize("kind", ["encoder_decoder", "bilm"])
 def test_an_encoder_that_cannot_have_a_pooler_is_refused(kind):
     initial = configs.from_dict({"name": "x", "encoder": {"type": kind, "vocab_size": 9}})

@@ -5,14 +5,15 @@ import json
 
 import numpy as np
 import pytest
+from absl import flags
 
 from official import tasks, tokenizers
 from official.shards import manifest
 from official.tasks import Columns, embeddings
 from official.utils.errors import UserError
 from tests import small
-from tests.tfrecords_tools.tasks.test_pair_ranking import planned
 from tests.tfrecords_tools.tasks.test_ranking import examples, spelled
+from tfrecords_tools import build_task_shards
 from tfrecords_tools.tasks import builder as task_builder
 
 NLI = [
@@ -20,6 +21,13 @@ NLI = [
     ("ba be", "do", "contradiction"), ("ba be", "du", "neutral"), ("bi", "fa", "entailment"),
     ("bo", "fo", "contradiction"), ("bu", "bu", "entailment"), ("bu", "ga", "contradiction"),
 ]  # fmt: skip
+
+
+def planned(*options):
+    values = flags.FlagValues()
+    build_task_shards.define_flags(values)
+    values(["build_task_shards", *options])
+    return build_task_shards.plan(values)
 
 
 def tsv(path, *rows, header=("a", "b", "c")):

@@ -1,11 +1,11 @@
-"""Flags of rankings, and of classifications of pairs whose rows are compared."""
+"""Flags of rankings."""
 
 from collections.abc import Collection
 
 from absl import flags
 
 from official import tasks
-from official.tasks import Task, best_rows
+from official.tasks import Task
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.flag_table import Flag
@@ -22,20 +22,6 @@ FLAGS = (
         NEGATIVES,
         "ranking: number of triples of each relevant document",
         least=1,
-    ),
-    Flag(
-        "rank_pairs",
-        str,
-        None,
-        "classification of pairs (qnli): the label that the best of the pairs with the same first "
-        "text has; the pairs are ranked",
-    ),
-    Flag(
-        "fill_pronouns",
-        str,
-        None,
-        "classification of sentences and of their clauses with a candidate in place of a pronoun "
-        "(wnli): the label of the right candidate; a masked LM compares the candidates",
     ),
 )
 
@@ -71,13 +57,3 @@ def check_files(options: flags.FlagValues) -> None:
         path = paths.join(options.input, options[name].value or "")
         if not path.exists():
             raise UserError(f"--{name}: there is no file {path}")
-
-
-def compared(task: Task, options: flags.FlagValues) -> Task:
-    """Returns the task, or with --rank_pairs or --fill_pronouns that of comparing its rows."""
-    for kind, flag in best_rows.FLAGS.items():
-        if (best := options[flag.removeprefix("--")].value) is not None:
-            if options.metrics:
-                raise UserError(f"--metrics is not supported with {flag}: remove it")
-            task = best_rows.of_task(task, kind, best)
-    return task

@@ -22,7 +22,6 @@ from official.config.encoders import (
     TransformerXLConfig,
 )
 from official.config.heads import (
-    CandidateLMConfig,
     ClassificationConfig,
     KernelRankingConfig,
     MultiLabelConfig,
@@ -75,7 +74,6 @@ MODELS = {
     "regression": (XLNET, RegressionConfig()),
     "ranking": (BERT, RankingConfig()),
     "kernel_ranking": (BERT, KernelRankingConfig()),
-    "candidate_lm": (BERT, CandidateLMConfig()),
     "span_answer": (BERT, SpanAnswerConfig()),
     "conditional": (XLNET, SpanAnswerConfig(form="conditional")),
     "multiple_choice": (ALBERT, MultipleChoiceConfig()),
@@ -142,12 +140,6 @@ def given(name: str, spec: tf.TensorSpec) -> np.ndarray:
         return examples(text=[text for text in RAW.tolist() if text]).numpy().astype("S")
     if spec.name == "state":
         return np.random.default_rng(1).standard_normal((len(RAW), *spec.shape[1:]))
-    if name == "rank_candidates":
-        texts = {
-            "query": ["The __ sat.", "猫 _", "_ ran on a"],
-            "documents": ["cat", "a", "big dog"],
-        }
-        return np.array([text.encode() for text in texts[spec.name]])
     if name == "fill_mask" and spec.name == "text":
         return np.array([b"[MASK] " + text + b" the [MASK]" for text in RAW.tolist()])
     return INPUTS.get(spec.name, RAW)

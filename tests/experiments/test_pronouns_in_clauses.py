@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfrecords_tools.tasks import pronouns_in_clauses
+from experiments import pronouns_in_clauses
 
 JUG = "I poured water from the jug into the cup until it was full."
 
