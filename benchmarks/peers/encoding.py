@@ -139,11 +139,11 @@ def random(settings: dict) -> None:
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     output = Path(settings["output"])
-    learnt = BertWordPieceTokenizer(lowercase=True)
-    learnt.train([settings["text"]], vocab_size=2000, show_progress=False)
+    learned = BertWordPieceTokenizer(lowercase=True)
+    learned.train([settings["text"]], vocab_size=2000, show_progress=False)
     encoder = output.with_name("random-encoder")
     encoder.mkdir(exist_ok=True)
-    learnt.save_model(str(encoder))
+    learned.save_model(str(encoder))
     BertTokenizerFast(str(encoder / "vocab.txt"), model_max_length=128).save_pretrained(encoder)
     torch.manual_seed(0)
     config = BertConfig(

@@ -1,4 +1,4 @@
-"""Configs of the objectives of labelled tasks, each with a head of its own.
+"""Configs of the objectives of labeled tasks, each with a head of its own.
 
 A head reads the last layer of the encoder, or a `Mix` of all layers, or the outputs of a BiLSTM
 over either.

@@ -66,7 +66,7 @@ DELTA = f"{_WORDS}._weight"
 _POSITIONS = f"{_PREFIX}embeddings.position_embeddings"
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
 # The code of the release spells the last layer of its head in this way, and its files do not.
-_MISSPELT = "mask_predictions.classifer."
+_MISSPELLED = "mask_predictions.classifer."
 # The head of the masked LM, and what transformers calls its parts where `legacy` is true.
 _HEAD = "lm_predictions.lm_head"
 _LEGACY = {
@@ -435,7 +435,7 @@ class OneForm(LazyTensors):
                 "that has it"
             )
         self._index: dict[str, str] = {
-            _LEGACY.get(name, name).replace(_MISSPELT, "mask_predictions.classifier."): name
+            _LEGACY.get(name, name).replace(_MISSPELLED, "mask_predictions.classifier."): name
             for name in tensors
         }
 

@@ -86,8 +86,8 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
     if embedding is not None:
         converted = dataclasses.replace(converted, embedding=embedding)
-        learnt = sentence_transformers.objective(folder, embedding)
-        converted = _with_objective(converted, *learnt)
+        learned = sentence_transformers.objective(folder, embedding)
+        converted = _with_objective(converted, *learned)
     return converted
 
 
@@ -211,7 +211,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """
     source = ModelFolder.open(model_dir, checkpoint)
     whole, tokenizer, model = source.config, source.tokenizer, source.model()
-    learnt = text_vectors.objective_of(whole)
+    learned = text_vectors.objective_of(whole)
     config = without(without_distillation(whole), SentenceEmbeddingConfig)
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
@@ -228,10 +228,10 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
     embedding = dense = None
-    if source.has_embedding or learnt is not None:
+    if source.has_embedding or learned is not None:
         embedding = source.embedding
-        if learnt is not None and learnt.poolings == embedding.pooling:
-            dense = learnt.kept_projection
+        if learned is not None and learned.poolings == embedding.pooling:
+            dense = learned.kept_projection
     length = (embedding and embedding.max_length) or source.max_length
     continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
     start_id = generation_settings.ends(config, tokenizer)[0] if continues else None

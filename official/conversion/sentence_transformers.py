@@ -166,7 +166,7 @@ def write(
     encoder: EncoderConfig,
     max_length: int,
     folder: AnyPath,
-    learnt: Projection | None = None,
+    learned: Projection | None = None,
     variables: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Writes the files of sentence-transformers beside those of transformers.
@@ -176,7 +176,7 @@ def write(
       encoder: the encoder of the model.
       max_length: longer texts are cut to this number of tokens.
       folder: the folder of `save_pretrained`.
-      learnt: the projection of the vectors; None = there is none.
+      learned: the projection of the vectors; None = there is none.
       variables: the variables of the model by path, for the projection.
 
     Raises:
@@ -189,7 +189,7 @@ def write(
             f"in this order, and this model has {', '.join(settings.pooling)}"
         )
     kinds = {"Transformer": "", "Pooling": _POOLING}
-    kinds |= {"Dense": _DENSE} if learnt is not None else {}
+    kinds |= {"Dense": _DENSE} if learned is not None else {}
     kinds |= {"Normalize": f"{len(kinds)}_Normalize"} if settings.normalize else {}
     modules = [
         {
@@ -214,8 +214,8 @@ def write(
     }
     for path in filter(None, kinds.values()):
         (folder / path).mkdir()
-    if learnt is not None:
-        _write_dense(learnt, variables or {}, folder / _DENSE)
+    if learned is not None:
+        _write_dense(learned, variables or {}, folder / _DENSE)
     for name, value in {
         MODULES: modules,
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
@@ -235,23 +235,23 @@ def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
     return prompts
 
 
-def _write_dense(learnt: Projection, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:
+def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:
     """Writes the files of a Dense."""
     names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
-    if learnt.activation not in names:
+    if learned.activation not in names:
         raise UserError(
-            f"objectives: projection.activation: {learnt.activation}: sentence-transformers has "
+            f"objectives: projection.activation: {learned.activation}: sentence-transformers has "
             "none of this name"
         )
     weight = variables[f"{_VARIABLES}kernel"].T  # [O, I]
     tensors = {"linear.weight": np.ascontiguousarray(weight)}
-    if learnt.bias:
+    if learned.bias:
         tensors["linear.bias"] = variables[f"{_VARIABLES}bias"]
     config = {
         "in_features": weight.shape[1],
         "out_features": weight.shape[0],
-        "bias": learnt.bias,
-        "activation_function": names[learnt.activation],
+        "bias": learned.bias,
+        "activation_function": names[learned.activation],
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})

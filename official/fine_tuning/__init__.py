@@ -96,7 +96,7 @@ def finetune(
         on.
     """
     data = rows.read(("text", "label"), (texts, labels), columns)
-    return _train(rows.labelled(data, task), init, model_dir, columns, Settings(**settings))
+    return _train(rows.labeled(data, task), init, model_dir, columns, Settings(**settings))
 
 
 def finetune_pairs(
@@ -136,7 +136,7 @@ def finetune_pairs(
       **settings: as in `finetune`.
     """
     data = rows.read(("text", "text_b", "label"), (first, second, labels), columns)
-    return _train(rows.labelled(data, task), init, model_dir, columns, Settings(**settings))
+    return _train(rows.labeled(data, task), init, model_dir, columns, Settings(**settings))
 
 
 def finetune_tags(

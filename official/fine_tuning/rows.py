@@ -87,7 +87,7 @@ class Examples:
         return {}
 
 
-class Labelled(Examples):
+class Labeled(Examples):
     """Texts or pairs of texts with labels or scores."""
 
     by_family = True
@@ -121,7 +121,7 @@ class Labelled(Examples):
         raise NotImplementedError
 
 
-class Classes(Labelled):
+class Classes(Labeled):
     """Texts with a label each: a text, a whole number or a boolean."""
 
     kind = "classification"
@@ -154,7 +154,7 @@ class Classes(Labelled):
         return (ids[str(label).strip()] for label in self.columns["label"])
 
 
-class LabelLists(Labelled):
+class LabelLists(Labeled):
     """Texts with any number of labels each."""
 
     kind = "multi_label"
@@ -201,7 +201,7 @@ class LabelLists(Labelled):
             yield [int(label in own) for label in ids]
 
 
-class Scores(Labelled):
+class Scores(Labeled):
     """Texts with a number each."""
 
     kind = "regression"
@@ -313,7 +313,7 @@ class Questions(Examples):
         }
 
 
-_LABELLED = {form.kind: form for form in (Classes, LabelLists, Scores)}
+_LABELED = {form.kind: form for form in (Classes, LabelLists, Scores)}
 
 
 def read(names: Sequence[str], values: Sequence[Any], columns: Sequence[str]) -> dict[str, list]:
@@ -359,18 +359,18 @@ def read(names: Sequence[str], values: Sequence[Any], columns: Sequence[str]) ->
     return lists
 
 
-def labelled(columns: Mapping[str, list], task: str | None) -> Labelled:
+def labeled(columns: Mapping[str, list], task: str | None) -> Labeled:
     """Returns texts or pairs with labels of the kind that a user names, or that the labels show.
 
     Raises:
       UserError: there is no such kind, the labels may be of two, or they cannot be used.
     """
-    if task not in (None, *_LABELLED):
-        raise UserError(f"task: {task!r} is none of {', '.join(map(repr, _LABELLED))}")
+    if task not in (None, *_LABELED):
+        raise UserError(f"task: {task!r} is none of {', '.join(map(repr, _LABELED))}")
     labels = columns["label"]
     _check_present(labels)
     if task is not None:
-        return _LABELLED[task].of(columns)
+        return _LABELED[task].of(columns)
     if isinstance(labels[0], _LISTS):
         return LabelLists.of(columns)
     numbers = [label for label in labels if isinstance(label, float)]

@@ -47,41 +47,41 @@ BOOKKEEPING = frozenset(
 
 
 def objects(
-    path: AnyPath, bad: BadRows, labelled: bool = True, read: Collection[str] = ()
+    path: AnyPath, bad: BadRows, labeled: bool = True, read: Collection[str] = ()
 ) -> Iterator[tuple[int, int, dict]]:
     """Yields the number, the line and the object of each row to use.
 
     Args:
       path: a file of JSON Lines, or of one list of JSON.
       bad: counts what is left out, and is called with what cannot be used.
-      labelled: whether the rows must have labels.
+      labeled: whether the rows must have labels.
       read: the keys that are read as texts or labels, which are not marks.
     """
     for number, line, value in json_rows.objects(path, bad):
         row: dict | None = value
         if label_studio.is_task(value):
-            row = label_studio.row_of(value, f"{path}, line {line}", bad, labelled)
+            row = label_studio.row_of(value, f"{path}, line {line}", bad, labeled)
         if row is None:
             continue
-        if reason := mark(row, labelled, read):
+        if reason := mark(row, labeled, read):
             bad.leave_out(reason)
             continue
         yield number, line, row
 
 
-def mark(row: Mapping[str, Any], labelled: bool = True, read: Collection[str] = ()) -> str:
+def mark(row: Mapping[str, Any], labeled: bool = True, read: Collection[str] = ()) -> str:
     """Returns the mark by which a row is left out; "" if it has none.
 
     Args:
       row: the values of a row by their keys, texts of a table or values of JSON.
-      labelled: whether the row must have labels.
+      labeled: whether the row must have labels.
       read: the keys that are read as texts or labels.
     """
     for key, values in MARKS.items():
         if key in row and key not in read and _is_one_of(row[key], values):
             return f"marked {key}={row[key]}"
     # Label Studio exports a task without an annotation as a row whose annotation has no id.
-    if labelled and ANNOTATION in row and row[ANNOTATION] in (None, "") and ANNOTATION not in read:
+    if labeled and ANNOTATION in row and row[ANNOTATION] in (None, "") and ANNOTATION not in read:
         return label_studio.WITHOUT
     return ""
 

@@ -43,9 +43,9 @@ def blocks(path: AnyPath) -> Iterator[list[Line]]:
         yield block
 
 
-def read(path: AnyPath, columns: Columns, labelled: bool, bad: BadRows) -> Iterator[TaggedWords]:
+def read(path: AnyPath, columns: Columns, labeled: bool, bad: BadRows) -> Iterator[TaggedWords]:
     """Yields the texts of a file: see `tag_files.read`."""
-    table = _Table(path, columns, labelled)
+    table = _Table(path, columns, labeled)
     for block in blocks(path):
         try:
             record = table.record(block)
@@ -58,11 +58,11 @@ def read(path: AnyPath, columns: Columns, labelled: bool, bad: BadRows) -> Itera
 class _Table:
     """The columns of a CoNLL file, whose first line tells how many there are."""
 
-    def __init__(self, path: AnyPath, columns: Columns, labelled: bool):
+    def __init__(self, path: AnyPath, columns: Columns, labeled: bool):
         self._path = path
         self._names = columns.text, columns.label or "-1"
         self._indices = [_index(column) for column in self._names]
-        self._has_tags: bool | None = labelled or None  # None = the first line tells
+        self._has_tags: bool | None = labeled or None  # None = the first line tells
         self._first: tuple[int, str, int] | None = None  # line, separator and number of columns
         self._tags: set[str] = set()  # those that are checked
 

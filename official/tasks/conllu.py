@@ -58,7 +58,7 @@ def is_conllu(path: AnyPath) -> bool:
 
 
 def read(
-    path: AnyPath, columns: Columns, labelled: bool, bad: BadRows, multiword: str = WORDS
+    path: AnyPath, columns: Columns, labeled: bool, bad: BadRows, multiword: str = WORDS
 ) -> Iterator[TaggedWords]:
     """Yields the texts of a file.
 
@@ -66,7 +66,7 @@ def read(
       path: the file.
       columns: the columns of the word and of the tag: names, or indices. "0" is the form and "-1"
         the universal part of speech, because these are the columns of plain CoNLL.
-      labelled: whether the file must have tags.
+      labeled: whether the file must have tags.
       bad: is called with texts that cannot be used.
       multiword: `WORDS`: the words of a range are read; `SURFACE`: a range is one word.
     """
@@ -83,11 +83,11 @@ def read(
             given = columns.text, columns.label or "-1"
             indices = [_index(path, _DEFAULTS.get(column, column), names) for column in given]
         try:
-            record = _record(path, block[start:], names, indices, labelled, multiword)
+            record = _record(path, block[start:], names, indices, labeled, multiword)
         except Unusable as fault:
             bad(*fault.args)
             continue
-        if record.tags is None and labelled:
+        if record.tags is None and labeled:
             bad.leave_out(missing_labels.WITHOUT_TAGS)
             continue
         yield record
@@ -113,7 +113,7 @@ def _record(
     block: Sequence[Line],
     names: Sequence[str],
     indices: Sequence[int],
-    labelled: bool,
+    labeled: bool,
     multiword: str,
 ) -> TaggedWords:
     """Returns the text of some lines; its tags are None if no word has one."""

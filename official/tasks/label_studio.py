@@ -24,7 +24,7 @@ def is_task(value: dict) -> bool:
     )
 
 
-def row_of(task: dict, where: str, bad: BadRows, labelled: bool = True) -> dict | None:
+def row_of(task: dict, where: str, bad: BadRows, labeled: bool = True) -> dict | None:
     """Returns the row of a task; None if it is left out, which is counted.
 
     Annotations that were skipped or canceled do not count. If some of the others are marked as
@@ -34,10 +34,10 @@ def row_of(task: dict, where: str, bad: BadRows, labelled: bool = True) -> dict 
       task: the task.
       where: its file and line, for messages.
       bad: counts tasks without an annotation, and is called with those that cannot be used.
-      labelled: whether tasks must have an annotation.
+      labeled: whether tasks must have an annotation.
     """
     given = task.get("annotations", task.get("completions"))
-    if not given and not labelled:
+    if not given and not labeled:
         return dict(task["data"])
     if not given:
         bad.leave_out(WITHOUT)

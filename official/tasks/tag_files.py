@@ -36,7 +36,7 @@ def read(
     path: AnyPath,
     columns: Columns,
     format: str | None = None,
-    labelled: bool = True,
+    labeled: bool = True,
     bad: BadRows | None = None,
     labels: Sequence[str] = (),
     multiword: str = conllu.WORDS,
@@ -49,7 +49,7 @@ def read(
         Of CoNLL-U, indices or names; see `conllu.read`. Of JSON, the key of the text or the words,
         and that of the spans or the tags, in the place of the known ones.
       format: "conll", "conllu" or "jsonl"; None = by the name and content of the file.
-      labelled: whether the file must have tags.
+      labeled: whether the file must have tags.
       bad: is called with texts that cannot be used.
       labels: the names of the tags that are numbers.
       multiword: of CoNLL-U, how several words that stand as one in the text are read; one of
@@ -62,11 +62,11 @@ def read(
     format = file_format(path, format)
     rows: Iterator[Record]
     if format == "jsonl":
-        rows = tagged_objects.read(path, columns, labelled, bad, labels)
+        rows = tagged_objects.read(path, columns, labeled, bad, labels)
     elif format == "conllu":
-        rows = conllu.read(path, columns, labelled, bad, multiword)
+        rows = conllu.read(path, columns, labeled, bad, multiword)
     else:
-        rows = conll.read(path, columns, labelled, bad)
+        rows = conll.read(path, columns, labeled, bad)
     number = 0
     for number, record in enumerate(rows, 1):  # noqa: B007
         yield record

@@ -45,7 +45,7 @@ class _Row(NamedTuple):
       value: the object.
       names: the keys of the text or the words, and of the spans or the tags, that the user names.
       labels: the names of the tags that are numbers.
-      labelled: whether there must be tags or spans.
+      labeled: whether there must be tags or spans.
       where: the file and the line.
       line: the line.
       read: the keys that are read.
@@ -54,7 +54,7 @@ class _Row(NamedTuple):
     value: dict
     names: tuple[str, str]
     labels: Sequence[str]
-    labelled: bool
+    labeled: bool
     where: str
     line: int
     read: set[str]
@@ -70,19 +70,19 @@ class _Row(NamedTuple):
 
 
 def read(
-    path: AnyPath, columns: Columns, labelled: bool, bad: BadRows, labels: Sequence[str]
+    path: AnyPath, columns: Columns, labeled: bool, bad: BadRows, labels: Sequence[str]
 ) -> Iterator[Record]:
     """Yields the texts of a file: see `tag_files.read`."""
     # The indices of CoNLL's columns are keys of no object.
     names = columns.text, columns.label or ""
-    for _, line, value in annotations.objects(path, bad, labelled):
-        row = _Row(value, names, labels, labelled, location(path, line), line, set())
+    for _, line, value in annotations.objects(path, bad, labeled):
+        row = _Row(value, names, labels, labeled, location(path, line), line, set())
         try:
             record = _record(row)
         except Unusable as fault:
             bad(*fault.args)
             continue
-        if labelled and (record.tags if isinstance(record, TaggedWords) else record.spans) is None:
+        if labeled and (record.tags if isinstance(record, TaggedWords) else record.spans) is None:
             bad.leave_out(missing_labels.WITHOUT_TAGS)
             continue
         bad.unread.update(annotations.unread(value, row.read))
@@ -127,7 +127,7 @@ def _words_and_tags(row: _Row) -> TaggedWords:
     check_words(words, where)
     lines = (row.line,) * len(words)
     key = row.key("tags")
-    if row.value[key] is None if key else not row.labelled:
+    if row.value[key] is None if key else not row.labeled:
         return TaggedWords(tuple(map(_clean, words)), None, where, lines)
     tags = _list(row.value, key or "tags", str | int, where)
     if len(tags) != len(words):
@@ -181,7 +181,7 @@ def _text_with_spans(row: _Row) -> TextWithSpans:
     tokens = _token_objects(value)
     row.read.update(("tokens", "words", "tags", "options") if tokens or "words" in value else ())
     key = row.key("spans") or _regions(row)
-    if value[key] is None if key else not row.labelled:
+    if value[key] is None if key else not row.labeled:
         return TextWithSpans(text, None, where, row.line)
     if key is None and (value.get("answer") == "accept" or annotations.ANNOTATION in value):
         return TextWithSpans(text, (), where, row.line)  # An annotator found no span.

@@ -124,7 +124,7 @@ def fill_in(
     check_vocabulary(encoder, vocab_size)
     if encoder.vocab_size is None:
         encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
-    objectives = tuple(_labelled(o, labels_for(o, labels)) for o in config.objectives)
+    objectives = tuple(_labeled(o, labels_for(o, labels)) for o in config.objectives)
     check_encoder(objectives, encoder, config.name)
     check_trainable(config.recipe, encoder, config.name)
     return ResolvedConfig.of(config, encoder=encoder, objectives=objectives)
@@ -195,7 +195,7 @@ def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
     return dataclasses.replace(initial, **changes)
 
 
-def _labelled(objective: ObjectiveConfig, labels: tuple[str, ...] | None) -> ObjectiveConfig:
+def _labeled(objective: ObjectiveConfig, labels: tuple[str, ...] | None) -> ObjectiveConfig:
     """Returns the objective with the labels of the data, if it has labels."""
     if not hasattr(objective, "labels") or not labels:
         return objective

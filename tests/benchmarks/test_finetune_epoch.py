@@ -4,11 +4,11 @@ import pytest
 from benchmarks import finetune_epoch
 from tests import commands, small
 
-LABELLED = (("hi", 0), ("lo", 1))
+LABELED = (("hi", 0), ("lo", 1))
 ROWS = [
     f"{word} {' '.join(small.WORDS[i : i + 3])} \t{label}"
     for i in range(20)
-    for word, label in LABELLED
+    for word, label in LABELED
 ]
 
 

@@ -41,7 +41,7 @@ def train(folder, name, data, silent=lambda line: None, **changes):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_triples_are_learnt_and_measured_by_scores(folder):
+def test_triples_are_learned_and_measured_by_scores(folder):
     """A run on triples, whose best checkpoint is that of another task's measure."""
     model = train(folder, "model", ("triples", {"validation_data": folder / "scores"}))
     measured = [each for each in metrics_log.read(model) if each.split == "validation"]
@@ -109,7 +109,7 @@ def test_the_best_checkpoint_is_that_of_a_search(folder):
 
 
 @pytest.mark.slow
-def test_texts_alone_are_learnt(folder):
+def test_texts_alone_are_learned(folder):
     """SimCSE without labels; a run cannot be measured by texts alone."""
     embedding_tasks.shards(folder / "alone", embedding_tasks.ALONE, train=90)
     data = "alone", {"validation_data": folder / "scores"}
@@ -122,7 +122,7 @@ def test_texts_alone_are_learnt(folder):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_labels_and_margins_are_learnt(folder):
+def test_labels_and_margins_are_learned(folder):
     """The classifier is in no other model that is made of the run."""
     data = "labels", {"validation_data": folder / "scores"}
     embedding_tasks.shards(folder / "labels", embedding_tasks.LABELS, train=90, validation=24)

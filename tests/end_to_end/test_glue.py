@@ -21,16 +21,16 @@ def run(*options):
     return commands.run("official.main", *options, status=0).stdout
 
 
-def pairs(path, count, seed, labels, labelled=True):
+def pairs(path, count, seed, labels, labeled=True):
     """A file of pairs whose words tell the label; returns the labels."""
     rng = np.random.default_rng(seed)
     chosen = [labels[i] for i in rng.integers(0, len(labels), count)]
     words = {"entailment": GOOD, "contradiction": BAD, "not_entailment": BAD, "neutral": NEITHER}
     column = "gold_label" if len(labels) == 3 else "label"
-    lines = ["index\tsentence1\tsentence2" + (f"\t{column}" if labelled else "")]
+    lines = ["index\tsentence1\tsentence2" + (f"\t{column}" if labeled else "")]
     for i, label in enumerate(chosen):
         first, second = (" ".join(rng.choice(words[label], rng.integers(2, 7))) for _ in "ab")
-        lines.append(f"{i}\t{first}\t{second}" + (f"\t{label}" if labelled else ""))
+        lines.append(f"{i}\t{first}\t{second}" + (f"\t{label}" if labeled else ""))
     path.write_text("\n".join(lines) + "\n")
     return chosen
 

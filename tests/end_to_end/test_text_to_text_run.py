@@ -88,7 +88,7 @@ def test_from_files_to_predictions(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_reversal_is_learnt(tmp_path):
+def test_reversal_is_learned(tmp_path):
     """A model that does not attend to the right word is right in a few of a hundred rows."""
     train, held_out = rows(8000, 4, 1), rows(300, 4, 2)
     arguments = "--task=generation", "--text_column=x", "--label_column=y", "--max_length=8"

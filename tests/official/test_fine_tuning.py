@@ -112,7 +112,7 @@ def test_any_number_of_labels(init, tmp_path):
 def built(init, output, splits, max_length, seed=0):
     """The shards that `finetune` makes of the columns of two splits."""
     train, validation = splits
-    train = rows.labelled(train, None)
+    train = rows.labeled(train, None)
     validation = train.of(validation)
     task = train.task(validation)
     given = {"train": train.rows(task, "train"), "validation": validation.rows(task, "validation")}
@@ -173,10 +173,10 @@ def test_scores_and_answers_that_mean_something_else(init, tmp_path):
     two = ["ba", "bo"]
     with pytest.raises(UserError, match="label 1: -1, and no other score is below 0"):
         official.finetune(two, [0.5, -1.0], init=init, model_dir=tmp_path / "model")
-    scores = rows.labelled({"text": two, "label": [-0.5, -1]}, None)
+    scores = rows.labeled({"text": two, "label": [-0.5, -1]}, None)
     assert [row[2] for row in scores.rows(scores.task(), "train")] == [-0.5, -1.0]
     # The labels of `validation` may be the floats of a column with gaps.
-    whole = rows.labelled({"text": two, "label": [3, 10]}, None)
+    whole = rows.labeled({"text": two, "label": [3, 10]}, None)
     floats = whole.of({"text": two, "label": [10.0, 3.0]})
     task = whole.task(floats)
     assert task.labels == ("3", "10")

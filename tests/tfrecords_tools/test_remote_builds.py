@@ -109,7 +109,7 @@ def test_vocabularies_and_phrases(root, tmp_path):
 PAIRS = [*zip(small.WORDS, reversed(small.WORDS), strict=True)]
 
 
-def labelled(there):
+def labeled(there):
     rows = "".join(f"{i % 2}\t{a} {b}\t{b}\n" for i, (a, b) in enumerate(PAIRS))
     (there / "train.tsv").write_text("label\ttext\tpair\n" + rows)
 
@@ -131,14 +131,14 @@ def collection(there):
 
 TASKS = {
     "classification": (
-        labelled,
+        labeled,
         ["--text_column=text", "--label_column=label", "--train_file=train.tsv"],
     ),
     "squad2": (questions, ["--train_file=train.json", "--validation_file="]),
     "choice": (questions, ["--train_file=train.jsonl"]),
     "tagging": (tagged, ["--train_file=train.conll"]),
     "generation": (
-        labelled,
+        labeled,
         ["--text_column=text", "--label_column=pair", "--train_file=train.tsv"],
     ),
     "ranking": (

@@ -1,1 +1,1 @@
-"""Shards of labelled tasks: texts, pairs, choices, questions and rankings."""
+"""Shards of labeled tasks: texts, pairs, choices, questions and rankings."""

@@ -250,7 +250,7 @@ class Builder(Generic[Row, AnyCounts]):
         left_out = sum((each.bad.counts for each in counts.values()), left_out)
         totals = {name: sum(getattr(each, name) for each in counts.values()) for name in SUMMED}
         names = {split: paths.path(path).name for split, path in self.files.items()}
-        unlabelled = tuple(split for split, each in counts.items() if not each.labelled)
+        unlabelled = tuple(split for split, each in counts.items() if not each.labeled)
         return manifest.Manifest(
             kind="task",
             features=self.features,

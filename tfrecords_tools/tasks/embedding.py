@@ -90,15 +90,15 @@ class Builder(builder.Builder["Row", SplitCounts]):
             return _of_columns(located, task, bad)
         if task.form in ("binary", "labels"):
             return _binary(located, task)
-        labelled = _labelled(located, bad)
+        labeled = _labeled(located, bad)
         if task.columns.text_pair is None:
-            return _of_one_label(labelled, seed, bad)
+            return _of_one_label(labeled, seed, bad)
         if task.form == "triples":
-            return _triples(labelled, task, seed, bad)
+            return _triples(labeled, task, seed, bad)
         positive = embeddings.positive(task)
         return (
             ((number, texts, None, None), where)
-            for number, texts, label, where in labelled
+            for number, texts, label, where in labeled
             if label == positive
         )
 
@@ -158,7 +158,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             f"{counts.tokens:,} tokens",
             f"{counts.truncated:,} cut at {self.max_length} tokens",
             *counts.left_out(),
-            *([] if counts.labelled else ["no scores"]),
+            *([] if counts.labeled else ["no scores"]),
         ]
 
 
@@ -195,7 +195,7 @@ def _binary(located: Iterator["Located"], task: Task) -> Iterator[tuple["Row", s
             yield (number, texts, None, None), where
 
 
-def _labelled(
+def _labeled(
     located: Iterator["Located"], bad: BadRows
 ) -> Iterator[tuple[int, list[str], int, str]]:
     """Yields the rows that have a label."""
@@ -207,13 +207,13 @@ def _labelled(
 
 
 def _of_one_label(
-    labelled: Iterator[tuple[int, list[str], int, str]], seed: int, bad: BadRows
+    labeled: Iterator[tuple[int, list[str], int, str]], seed: int, bad: BadRows
 ) -> Iterator[tuple["Row", str]]:
     """Yields each text with the next one of its label, in an order that is drawn.
 
     The last one is followed by the first one, so every text is twice in the pairs.
     """
-    rows = list(labelled)
+    rows = list(labeled)
     of_labels = collections.defaultdict[int, list[int]](list)
     for place, (_, _, label, _) in enumerate(rows):
         of_labels[label].append(place)
@@ -230,7 +230,7 @@ def _of_one_label(
 
 
 def _triples(
-    labelled: Iterator[tuple[int, list[str], int, str]], task: Task, seed: int, bad: BadRows
+    labeled: Iterator[tuple[int, list[str], int, str]], task: Task, seed: int, bad: BadRows
 ) -> Iterator[tuple["Row", str]]:
     """Yields each entailed pair with a contradiction of its first text.
 
@@ -239,7 +239,7 @@ def _triples(
     positive, negative = embeddings.positive(task), embeddings.negative(task)
     rows = []
     negatives = collections.defaultdict[str, list[str]](list)
-    for number, (first, second), label, where in labelled:
+    for number, (first, second), label, where in labeled:
         if label == positive:
             rows.append((number, first, second, where))
         elif label == negative:
@@ -278,7 +278,7 @@ def _examples(
         counts.truncated += any(len(each) + specials > max_length for each in encoded)
         known = dict(zip(("score", "label"), found, strict=True))
         if targets and known["score"] is None:
-            counts.labelled = False
+            counts.labeled = False
         elif targets:
             example |= {name: known[name] for name in targets}
         yield example

@@ -59,8 +59,8 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
 
     def parsed(self, split: str, counts: SplitCounts) -> Iterator["UsableRow"]:
         """See `builder.Builder`."""
-        labelled = split != "train" or not self.unlabelled_train
-        return usable(self.task, split, self.files[split], self.format, counts.bad, labelled)
+        labeled = split != "train" or not self.unlabelled_train
+        return usable(self.task, split, self.files[split], self.format, counts.bad, labeled)
 
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
         """See `builder.Builder`."""
@@ -82,7 +82,7 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
 
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
         """See `builder.Builder`."""
-        return {"labels": dict(counts.targets) if counts.labelled else {}}
+        return {"labels": dict(counts.targets) if counts.labeled else {}}
 
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
         """See `builder.Builder`."""
@@ -92,7 +92,7 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
             f"{counts.truncated:,} cut at {self.max_length} tokens",
             *counts.left_out(),
         ]
-        if not counts.labelled:
+        if not counts.labeled:
             parts.append("no labels")
         elif counts.targets:
             parts.append(counts.shares())
@@ -205,7 +205,7 @@ def _examples(
             own_words = words[i * parts : (i + 1) * parts]
             example |= pair_packing.pack_word_arrays(own_words, max_length, pairs=tokenizer.pairs)
         if target is None:
-            counts.labelled = False
+            counts.labeled = False
         elif isinstance(target, int):
             example["label"] = target
             counts.targets[task.labels[target]] += 1
@@ -224,7 +224,7 @@ def usable(
     path: AnyPath,
     format: str | None,
     bad: BadRows,
-    labelled: bool = True,
+    labeled: bool = True,
 ) -> Iterator[UsableRow]:
     """Yields the rows of a file whose texts and label or score can be used.
 
@@ -234,9 +234,9 @@ def usable(
       path: the file.
       format: "tsv", "csv" or "jsonl"; None = by the file name.
       bad: is called with rows that cannot be used.
-      labelled: whether the file has labels or scores.
+      labeled: whether the file has labels or scores.
     """
-    for row, _ in located(task, split, path, format, bad, labelled):
+    for row, _ in located(task, split, path, format, bad, labeled):
         yield row
 
 
@@ -246,7 +246,7 @@ def located(
     path: AnyPath,
     format: str | None,
     bad: BadRows,
-    labelled: bool = True,
+    labeled: bool = True,
 ) -> Iterator[tuple[UsableRow, str]]:
     """Yields the rows of `usable`, each with its place in the file, for messages."""
     columns = task.columns_for(split, tables.file_format(path, format))
@@ -257,7 +257,7 @@ def located(
     rows = tables.read(
         path,
         text_columns + title_columns,
-        columns.label if labelled else None,
+        columns.label if labeled else None,
         optional=test,
         header=columns.header,
         format=format,
@@ -265,7 +265,7 @@ def located(
         labels=task.labels,
         lists=_SEPARATORS.get(task.kind),
     )
-    requested = labelled and columns.label is not None
+    requested = labeled and columns.label is not None
     labels = Labels(task, test, lambda: _cells_of(task, columns, path, format))
     for number, line, cells, cell in rows:
         texts = list(cells[: len(text_columns)])

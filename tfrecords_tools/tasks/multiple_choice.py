@@ -345,7 +345,7 @@ def _lines(
     if path.with_suffix("" if path.suffix == ".gz" else path.suffix).suffix not in SUFFIXES:
         folder = "a folder of articles or " if race else ""
         raise UserError(f"{path}: expected {folder}a file of JSON Lines (.jsonl)")
-    for number, line, value in annotations.objects(path, bad, labelled=False, read=("answer",)):
+    for number, line, value in annotations.objects(path, bad, labeled=False, read=("answer",)):
         keys = ("example_id", "question_id") if race else ("id",)
         parts = [value.get(key) for key in keys]
         identity = None if None in parts else " ".join(map(str, parts))
@@ -414,7 +414,7 @@ class Builder(builder.Builder[Question, SplitCounts]):
 
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
         """See `builder.Builder`."""
-        return {"answers": dict(counts.targets) if counts.labelled else {}}
+        return {"answers": dict(counts.targets) if counts.labeled else {}}
 
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
         """See `builder.Builder`."""
@@ -433,7 +433,7 @@ class Builder(builder.Builder[Question, SplitCounts]):
             f"{counts.tokens:,} tokens",
             f"{counts.truncated:,} with their context cut, at {self.max_length} tokens",
             *counts.left_out(),
-            counts.shares() if counts.labelled else "no answers",
+            counts.shares() if counts.labeled else "no answers",
         ]
 
 
@@ -478,7 +478,7 @@ def _examples(
         counts.count(*example["sequence_lengths"])
         counts.truncated += len(context) + longest + specials > max_length
         if question.answer is None:
-            counts.labelled = False
+            counts.labeled = False
         else:
             example["answer"] = question.answer
             counts.targets[task.labels[question.answer]] += 1

@@ -115,7 +115,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             pairs, written = side_texts.write_candidates(writer.folder, split, run, qrels)
             wanted = ((query, (document,)) for query, document in pairs)
             counts.queries = len(run)
-            counts.labelled = f"{split}.qrels" in written
+            counts.labeled = f"{split}.qrels" in written
             self._digests |= written
         return self._texts.rows(wanted, writer)
 
@@ -163,7 +163,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
             f"{counts.truncated:,} cut at {self.max_length} tokens",
             *(f"{count:,} {reason}" for reason, count in sorted(counts.queries_left_out.items())),
             *counts.left_out(),
-            *([] if counts.labelled else ["no judgments"]),
+            *([] if counts.labeled else ["no judgments"]),
         ]
 
 

@@ -71,14 +71,14 @@ def read(
     """
     bad = bad or BadRows()
     seen: dict[str, str] = {}
-    labelled: bool | None = True if answered else None  # None = the first question tells
+    labeled: bool | None = True if answered else None  # None = the first question tells
     for context, raw, location in _questions(path, bad):
         try:
             key = _id(raw, location)
             location = f"{location}, question {key!r}"
-            if labelled is None:
-                labelled = "answers" in raw
-            question = _checked(key, raw, context, labelled, no_answers, location, seen)
+            if labeled is None:
+                labeled = "answers" in raw
+            question = _checked(key, raw, context, labeled, no_answers, location, seen)
         except Unusable as fault:
             bad(*fault.args)
             continue
@@ -91,7 +91,7 @@ def _checked(
     key: str,
     raw: dict,
     context: str,
-    labelled: bool,
+    labeled: bool,
     no_answers: bool,
     location: str,
     seen: dict[str, str],
@@ -106,7 +106,7 @@ def _checked(
         raise Unusable("empty context", f"{location}: the context is empty")
     if not text.strip():
         raise Unusable("empty question", f"{location}: the question is empty")
-    if not labelled:
+    if not labeled:
         return FileQuestion(Question(key, text, context, None), (), location)
     texts, starts = _answers(raw, context, no_answers, location)
     return FileQuestion(Question(key, text, context, texts), starts, location)
@@ -382,7 +382,7 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             f"{split}: {counts.questions:,} questions in {counts.examples:,} windows",
             f"{counts.tokens:,} tokens",
         ]
-        if counts.labelled:
+        if counts.labeled:
             parts.append(f"{counts.answered:,} windows with the answer")
         if counts.impossible:
             parts.append(f"{counts.impossible:,} questions without one")
@@ -394,7 +394,7 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
                 f"answers that begin or end inside a token: {counts.cut_answers:,} ({share:.1%}), "
                 f"so exact match cannot exceed {1 - share:.1%}"
             )
-        return [*parts, *counts.left_out(), *([] if counts.labelled else ["no answers"])]
+        return [*parts, *counts.left_out(), *([] if counts.labeled else ["no answers"])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -502,7 +502,7 @@ def _examples(
     if not items:
         return
     question_ids = tokenizer.encode([item.question.text for item in items])
-    counts.labelled = items[0].question.answers is not None
+    counts.labeled = items[0].question.answers is not None
     counts.questions += len(items)
     counts.cut_questions += sum(len(ids) > max_query_length for ids in question_ids)
     counts.impossible += sum(item.question.answers == () for item in items)
@@ -525,7 +525,7 @@ def _examples(
             "segment_lengths": packed["segment_lengths"][i],
             "row": items[number].row,
         }
-        if counts.labelled:
+        if counts.labeled:
             example |= _target(items[number].answer, example)
             counts.answered += example["answer_start"] >= 0
         counts.count(len(ids))

@@ -51,7 +51,7 @@ class SplitCounts:
       bad: what was left out.
       targets: the number of examples of each label, in the order of the labels; starts as
         `no_targets`.
-      labelled: whether the file has labels, scores or answers.
+      labeled: whether the file has labels, scores or answers.
       examples: the number of examples written.
       tokens: the number of tokens of all sequences, special tokens counted.
       truncated: the number of examples or sequences that were cut to the limit.
@@ -60,7 +60,7 @@ class SplitCounts:
 
     bad: BadRows = dataclasses.field(default_factory=BadRows)
     targets: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    labelled: bool = True
+    labeled: bool = True
     examples: int = 0
     tokens: int = 0
     truncated: int = 0

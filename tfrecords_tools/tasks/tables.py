@@ -1,4 +1,4 @@
-"""Reads the rows of labelled texts: TSV, CSV, JSON Lines, Parquet, folders, and TREC's questions.
+"""Reads the rows of labeled texts: TSV, CSV, JSON Lines, Parquet, folders, and TREC's questions.
 
 TSV is read as GLUE distributes it: tabs separate columns, line ends separate rows, and every other
 character is part of the text, quotation marks too. CSV is read with its quoting, so a quoted cell
@@ -199,11 +199,11 @@ def _mark(cells: Sequence[str], marks: Mapping[str, int], optional: bool) -> str
 
 
 def _unmarked(
-    rows: Iterable[tuple[int, int, dict]], read: Sequence[str], labelled: bool, bad: BadRows
+    rows: Iterable[tuple[int, int, dict]], read: Sequence[str], labeled: bool, bad: BadRows
 ) -> Iterator[tuple[int, int, dict]]:
     """Yields the rows that are not marked as not to be used."""
     for number, line, value in rows:
-        if reason := annotations.mark(value, labelled, read):
+        if reason := annotations.mark(value, labeled, read):
             bad.leave_out(reason)
         else:
             yield number, line, {key: value[key] for key in read if key in value}
@@ -324,7 +324,7 @@ def _objects(
         elif absent - missing:
             given = ", ".join(map(repr, sorted(absent - missing)))
             bad(
-                "labelled among unlabelled",
+                "labeled among unlabeled",
                 f"{where}: has {given}, which the first row lacks: give it in all rows or in none",
             )
         elif others := [c for c in wanted if not _is_cell(value.get(c))]:

@@ -123,9 +123,9 @@ class Builder(builder.Builder["Row", SplitCounts]):
 
     def parsed(self, split: str, counts: SplitCounts) -> Iterator[TaggedWords]:
         """See `builder.Builder`."""
-        labelled = not split.startswith("test")
+        labeled = not split.startswith("test")
         records = tag_files.read(
-            self.files[split], self.task.columns_for(split), self.format, labelled, counts.bad,
+            self.files[split], self.task.columns_for(split), self.format, labeled, counts.bad,
             self.task.labels, self.multiword_tokens,
         )  # fmt: skip
         return as_words(
@@ -185,7 +185,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
         if counts.labels:
             shown = ", ".join(f"{tag} {count:,}" for tag, count in sorted(counts.labels.items()))
             parts.append(f"tags {shown}")
-        elif counts.labelled:
+        elif counts.labeled:
             entities = sorted(counts.entities.items())
             shown = ", ".join(f"{kind} {count:,}" for kind, count in entities)
             parts.append(f"{counts.entities.total():,} entities" + (f" ({shown})" if shown else ""))
@@ -218,7 +218,7 @@ def _alike(texts: Iterable[TaggedWords], counts: SplitCounts) -> list[TaggedWord
             )
             continue
         result.append(text)
-    counts.labelled = not result or result[0].tags is not None
+    counts.labeled = not result or result[0].tags is not None
     return result
 
 

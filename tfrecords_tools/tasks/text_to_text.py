@@ -101,7 +101,7 @@ class Builder(builder.Builder["Pair", SplitCounts]):
 
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
         """See `builder.Builder`."""
-        return {"labels": dict(counts.targets) if counts.labelled else {}}
+        return {"labels": dict(counts.targets) if counts.labeled else {}}
 
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
         """See `builder.Builder`."""
@@ -117,7 +117,7 @@ class Builder(builder.Builder["Pair", SplitCounts]):
             f"{counts.truncated:,} cut at {self.max_length} tokens",
             *counts.left_out(),
         ]
-        if not counts.labelled:
+        if not counts.labeled:
             return [*parts, "no targets"]
         parts.append(f"targets of up to {counts.longest_target} tokens")
         return [*parts, counts.shares()] if counts.targets else parts
@@ -217,10 +217,10 @@ def pairs(
         return _choices(task, split, path, bad)
     if task.answers == "generation":
         return _generation(task, split, path, format, bad)
-    return _labelled(task, split, path, format, bad)
+    return _labeled(task, split, path, format, bad)
 
 
-def _labelled(
+def _labeled(
     task: Task, split: str, path: AnyPath, format: str | None, bad: BadRows
 ) -> Iterator[Pair]:
     """Yields rows with a label or a score."""
@@ -325,7 +325,7 @@ def _examples(
         example = {"token_ids": token_ids, "segment_lengths": [len(token_ids)], "row": pair.row}
         counts.count(len(token_ids))
         if pair.target is None:
-            counts.labelled = False
+            counts.labeled = False
         else:
             example["target_ids"] = np.append(target, end)
             counts.longest_target = max(counts.longest_target, length)

@@ -24,7 +24,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
     """Vectors of words, and a stack of LSTMs for each direction. The directions share the vectors.
 
     For features, a row is a sentence between its marks, and the backward LSTMs read its real words
-    from the end. For language modelling, the batch has rows of its own for the backward LSTMs.
+    from the end. For language modeling, the batch has rows of its own for the backward LSTMs.
 
     Call arguments beside those of `base.Encoder`, of which `token_ids` are read if `config.tokens`
     is `words`, `attention_mask` is [B, 1, 1, T], False for padding at the end of rows, and

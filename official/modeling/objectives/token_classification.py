@@ -146,5 +146,5 @@ class Objective(heads.Reader):
 
     def _weights(self, batch: Batch) -> Tensor:
         """[B, T]."""
-        labelled = self.as_loss(batch["tag_ids"] >= 0)
-        return labelled * self.example_weights(batch)[:, None]
+        labeled = self.as_loss(batch["tag_ids"] >= 0)
+        return labeled * self.example_weights(batch)[:, None]

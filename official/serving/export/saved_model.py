@@ -198,11 +198,11 @@ def restore(
     given = defaults.values(search, task if of_generation else None)
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
-    learnt = head or text_vectors.head_of_texts(model)  # a projection is stored, too
+    learned = head or text_vectors.head_of_texts(model)  # a projection is stored, too
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     encoder, masked_lm = mask_filler.masked_head(model) or (None, None)
     fills = tokenizer.mask_id is not None and encoder is model.encoder
-    stored = (model.encoder, learnt, masked_lm if fills else None)
+    stored = (model.encoder, learned, masked_lm if fills else None)
     weights = Weights([layer for layer in stored if layer is not None], precision)
     context = ServingContext(
         config, tokenizer, model, max_length, about, embedding=embedding, weights=weights,

@@ -79,9 +79,9 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
-    learnt = text_vectors.head_of_texts(context.model)
+    learned = text_vectors.head_of_texts(context.model)
     # An ELMo that has learned no vectors of texts has the output `default`.
-    if context.head is None and (learnt or not context.config.encoder.mixes_layers):
+    if context.head is None and (learned or not context.config.encoder.mixes_layers):
         by_name |= _embedding(context)
     # No ids stand for the characters of a word.
     if context.tokenizer.reads_words:

@@ -35,7 +35,7 @@ def test_other_names_are_paths(tmp_path, monkeypatch, name):
         config.load(name)
 
 
-def test_a_misspelt_name_is_told_the_nearest(tmp_path, monkeypatch):
+def test_a_misspelled_name_is_told_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="such config file; is it configs/pretrain/bert_mini.yaml"):
         config.load("configs/pretrain/bert_mimi.yaml")

@@ -106,15 +106,15 @@ def pair(folder, delta=True):
         if not name.startswith("mask_") and not name.endswith("._weight")
         and ".layer.1." not in name and ".layer.2." not in name
     }  # fmt: skip
-    learnt = main.pop(f"{WORDS}._weight")
-    main[f"{WORDS}.weight"] = small[f"{WORDS}.weight"] + learnt
+    learned = main.pop(f"{WORDS}._weight")
+    main[f"{WORDS}.weight"] = small[f"{WORDS}.weight"] + learned
     if delta:
-        main[f"{WORDS}._weight"] = learnt
+        main[f"{WORDS}._weight"] = learned
         main["deberta.embeddings.position_embeddings._weight"] = np.zeros((13, 21), "float32")
     systems.write(folder, config, main)
-    for spelt in list(main):
-        if spelt.startswith("lm_") or "position_emb" in spelt:
-            main.pop(spelt)  # They are not those of the generator.
+    for spelled in list(main):
+        if spelled.startswith("lm_") or "position_emb" in spelled:
+            main.pop(spelled)  # They are not those of the generator.
     file = folder / "model.generator.safetensors"
     safetensors.numpy.save_file(small, file, metadata={"format": "pt"})
     return main, small

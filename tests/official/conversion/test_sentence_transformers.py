@@ -72,9 +72,9 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
     converted_model.write(huggingface.read(folder), tmp_path / "model")
     modes, normalize, include_prompt, default = about["cases"][name]
     config = model_folder.config_of(tmp_path / "model")
-    (learnt,) = config.objectives
-    assert learnt.poolings == tuple(OURS[mode] for mode in modes)
-    assert (learnt.normalize, learnt.weight, learnt.projection) == (normalize, 0, None)
+    (learned,) = config.objectives
+    assert learned.poolings == tuple(OURS[mode] for mode in modes)
+    assert (learned.normalize, learned.weight, learned.projection) == (normalize, 0, None)
     assert text_vectors.read(tmp_path / "model", config) == text_vectors.EmbeddingSettings(
         tuple(OURS[mode] for mode in modes), normalize, 12,
         {"query": "the dog: ", "document": ""}, default, include_prompt,

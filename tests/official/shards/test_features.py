@@ -56,8 +56,8 @@ def test_the_bytes_are_a_tf_train_example_without_padding():
 
 
 def test_neighbors_may_have_different_features():
-    labelled = {"token_ids": [2, 3], "label": 1}
-    mixed = [labelled, {"token_ids": [2]}, {"token_ids": [4]}, {**labelled, "answer_start": -1}]
+    labeled = {"token_ids": [2, 3], "label": 1}
+    mixed = [labeled, {"token_ids": [2]}, {"token_ids": [4]}, {**labeled, "answer_start": -1}]
     written = features.serialize(mixed)
     assert written == [features.serialize([example])[0] for example in mixed]
     last = tf.train.Example.FromString(written[-1]).features.feature

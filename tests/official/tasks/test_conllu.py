@@ -91,7 +91,7 @@ def test_texts_without_tags_are_counted(tmp_path):
     (first, _), second = ITALIAN.split("\n\n", 1), blank.split("\n\n", 1)[1]
     assert len(read(tmp_path, f"{first}\n\n{second}", bad=bad)) == 1
     assert bad.counts == {"without tags": 1}
-    (untagged,) = read(tmp_path, second, labelled=False)
+    (untagged,) = read(tmp_path, second, labeled=False)
     assert untagged.tags is None and len(untagged.words) == 6
 
 

@@ -148,7 +148,7 @@ def test_label_studio(tmp_path):
     other = task(7, "Ada ran.", annotation(ADA), annotation())
     with pytest.raises(UserError, match="line 1: 2 annotations differ: mark one as ground truth"):
         read(tmp_path, other)
-    untagged = read(tmp_path, task(3, "Ada ran."), labelled=False)
+    untagged = read(tmp_path, task(3, "Ada ran."), labeled=False)
     assert untagged[0].text == "Ada ran." and untagged[0].spans is None
     two = annotation({**ADA, "labels": ["PER", "ORG"]})
     with pytest.raises(
@@ -215,7 +215,7 @@ def test_texts_without_tags_are_counted(tmp_path):
     bad = BadRows()
     assert spans(read(tmp_path, *rows, bad=bad)) == [[("PER", "Ada")]]
     assert bad.counts == {"without tags": 2}
-    first, second = read(tmp_path, *rows[:2], labelled=False)
+    first, second = read(tmp_path, *rows[:2], labeled=False)
     assert first.spans is None and second.tags is None
     with pytest.raises(UserError, match="line 1: 'spans' is None, expected a list of objects"):
         read(tmp_path, {"text": "Ada ran"})

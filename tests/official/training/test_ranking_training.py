@@ -84,8 +84,8 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
     finally:
         numerics.set_precision("float32")
     moved = [path for path, value in result["one"].items() if abs(value - start[path]).max() > 1e-4]
-    learnt = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
-    assert any(path.startswith(learnt) for path in moved)
+    learned = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
+    assert any(path.startswith(learned) for path in moved)
     assert_close(result["parts"], result["one"])
 
 

@@ -277,12 +277,12 @@ def test_data_with_other_classes_than_the_model_is_refused(capsys):
 def test_heads_of_several_tasks_get_the_task_labels_theirs():
     heads = [{"type": "classification", "task": name} for name in ("abc", "xy")]
     heads.append({"type": "regression", "task": "score"})
-    learnt = (
+    learned = (
         Description("abc", "classification", labels=("a", "b", "c")),
         Description("xy", "classification", labels=("x", "y")),
         Description("score", "regression"),
     )
-    data = Manifest(MixtureDescription(("average",), {task.name: task for task in learnt}))
+    data = Manifest(MixtureDescription(("average",), {task.name: task for task in learned}))
     labels = task_labels(data)
     config = resolve.fill_in(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
     assert [o.labels for o in config.objectives[:2]] == [("a", "b", "c"), ("x", "y")]

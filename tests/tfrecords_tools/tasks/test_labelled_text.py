@@ -576,7 +576,7 @@ def _objects(tmp_path, *rows, name="train.jsonl"):
     return path
 
 
-def _labelled(*labels):
+def _labeled(*labels):
     return [{"text": f"the {i}", "label": label} for i, label in enumerate(labels)]
 
 
@@ -595,7 +595,7 @@ def test_rows_without_a_label_are_left_out_and_counted(
 ):
     """-1 and - are what `datasets` and SNLI write; a list of one label is that of doccano."""
     lines = []
-    files = {"train": _objects(tmp_path, *_labelled(*labels))}
+    files = {"train": _objects(tmp_path, *_labeled(*labels))}
     built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", report=lines.append)
     assert built.task.labels == classes
     if skipped is None:
@@ -607,7 +607,7 @@ def test_rows_without_a_label_are_left_out_and_counted(
 
 
 def test_labels_that_are_named_are_labels(tmp_path, tokenizer):
-    files = {"train": _objects(tmp_path, *_labelled(-1, 0, 1, 1))}
+    files = {"train": _objects(tmp_path, *_labeled(-1, 0, 1, 1))}
     with pytest.raises(UserError, match="the labels are -1, 0 and 1: name them. --labels=-1,0,1"):
         _build(SENTIMENT, files, tokenizer, tmp_path / "out")
     for labels, skipped in [(["-1", "0", "1"], {}), (["0", "1"], {"without a label (-1)": 1})]:
@@ -618,18 +618,18 @@ def test_labels_that_are_named_are_labels(tmp_path, tokenizer):
 
 def test_a_test_file_without_labels_is_predicted(tmp_path, tokenizer):
     """GLUE's test splits, as `datasets` writes them; of a file with some labels these count."""
-    train = _objects(tmp_path, *_labelled("a", "b"))
-    test = _objects(tmp_path, *_labelled(-1, -1, -1), name="test.jsonl")
+    train = _objects(tmp_path, *_labeled("a", "b"))
+    test = _objects(tmp_path, *_labeled(-1, -1, -1), name="test.jsonl")
     built = _build(SENTIMENT, {"train": train, "test": test}, tokenizer, tmp_path / "out")
     assert built.task.unlabelled == ("test",) and built.totals.splits["test"].examples == 3
-    test = _objects(tmp_path, *_labelled(-1, "a", None), name="test.jsonl")
+    test = _objects(tmp_path, *_labeled(-1, "a", None), name="test.jsonl")
     built = _build(SENTIMENT, {"train": train, "test": test}, tokenizer, tmp_path / "out2")
     assert built.task.unlabelled == () and built.totals.splits["test"].examples == 1
     assert built.totals.skipped == {"without a label": 1, "without a label (-1)": 1}
 
 
 def test_scores_of_minus_one(tmp_path, tokenizer):
-    files = {"train": _objects(tmp_path, *_labelled(3.2, -1.0, 5, 0))}
+    files = {"train": _objects(tmp_path, *_labeled(3.2, -1.0, 5, 0))}
     task = tasks.generic("regression", "text", label="label")
     message = r"line 2: '-1.0' in column 'label': no other score .* --score_range=LOWEST,HIGHEST"
     with pytest.raises(UserError, match=message):
@@ -637,12 +637,12 @@ def test_scores_of_minus_one(tmp_path, tokenizer):
     ranged = dataclasses.replace(task, score_range=(0, 5))
     built = _build(ranged, files, tokenizer, tmp_path / "out")
     assert built.totals.skipped == {"without a label (-1.0)": 1}
-    below = {"train": _objects(tmp_path, *_labelled(3.2, -1.0, -0.5))}
+    below = {"train": _objects(tmp_path, *_labeled(3.2, -1.0, -0.5))}
     assert _build(task, below, tokenizer, tmp_path / "out2").totals.examples == 3
     with pytest.raises(UserError, match="line 3: '-0.5' in column 'label' is not from 0 to 5"):
         _build(ranged, below, tokenizer, tmp_path / "out3")
-    test = {"train": _objects(tmp_path, *_labelled(3.2, 0))}
-    test["test"] = _objects(tmp_path, *_labelled(-1.0, -1.0), name="test.jsonl")
+    test = {"train": _objects(tmp_path, *_labeled(3.2, 0))}
+    test["test"] = _objects(tmp_path, *_labeled(-1.0, -1.0), name="test.jsonl")
     built = _build(ranged, test, tokenizer, tmp_path / "out4")
     assert built.task.unlabelled == ("test",)
 
@@ -678,7 +678,7 @@ def test_numbers_of_labels_that_are_named(tmp_path, tokenizer):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_labels_and_texts_that_are_no_numbers(tmp_path, tokenizer, value):
     for row in ({"text": "a", "label": value}, {"text": value, "label": "x"}):
-        files = {"train": _objects(tmp_path, *_labelled("x", "y"), row)}
+        files = {"train": _objects(tmp_path, *_labeled("x", "y"), row)}
         with pytest.raises(UserError, match=r"line 3: '\w+' is (nan|inf), which is no number"):
             _build(SENTIMENT, files, tokenizer, tmp_path / "out")
 

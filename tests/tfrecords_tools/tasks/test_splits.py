@@ -64,7 +64,7 @@ def tables_of(folder, pair=False):
     return files
 
 
-def build_labelled(folder, tokenizer, output, pair=False, **options):
+def build_labeled(folder, tokenizer, output, pair=False, **options):
     task = tasks.generic("classification", "text", "other" if pair else None, "label")
     return task_builder.build(task, tables_of(folder, pair), tokenizer, output, **options)
 
@@ -134,8 +134,8 @@ def build_ranking(folder, tokenizer, output, **options):
 
 
 KINDS = {
-    "labelled": build_labelled,
-    "pairs": functools.partial(build_labelled, pair=True),
+    "labeled": build_labeled,
+    "pairs": functools.partial(build_labeled, pair=True),
     "embedding": build_embedding,
     "choices": build_choices,
     "spans": build_spans,
@@ -216,7 +216,7 @@ def test_the_size_of_chunks_does_not_matter(tmp_path, tokenizer, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bytes_from_any_runner(tmp_path, tokenizer, kind):
     runners = {"here": Execution(), "two": Execution(2), "beam": Execution(beam=())}
-    if kind == "labelled":
+    if kind == "labeled":
         runners |= {"one": Execution(1), "four": Execution(4)}
     for name, where in runners.items():
         KINDS[kind](tmp_path, tokenizer, tmp_path / name, execution=where, **SILENT)
@@ -271,12 +271,12 @@ def test_counts_of_parts_are_those_of_the_whole():
         part.bad("reason", "message")
         part.longest_target = length
         part.references.append(side_texts.Reference(length, "", (label,)))
-        part.labelled = label == "a"
+        part.labeled = label == "a"
         total.add(part)
     assert (total.examples, total.tokens, total.longest_target) == (3, 11, 5)
     assert list(total.targets.items()) == [("a", 2), ("b", 1)]
     assert total.lengths == {3: 2, 5: 1} and total.bad.counts == {"reason": 3}
-    assert [each.row for each in total.references] == [3, 5, 3] and total.labelled is False
+    assert [each.row for each in total.references] == [3, 5, 3] and total.labeled is False
 
 
 @pytest.mark.parametrize("kind", ["spans", "ranking"])

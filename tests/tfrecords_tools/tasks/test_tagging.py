@@ -61,7 +61,7 @@ def test_conll(tmp_path):
 
 
 def test_conll_without_tags(tmp_path):
-    (text,) = read(tmp_path / "test.conll", "ba\nbe\n", labelled=False)
+    (text,) = read(tmp_path / "test.conll", "ba\nbe\n", labeled=False)
     assert (text.words, text.tags) == (("ba", "be"), None)
 
 

@@ -175,7 +175,7 @@ def test_long_inputs_are_cut_and_end_like_others(tmp_path, tokenizer):
          "and --max_target_length=3: set it to at least 4"),
     ],
 )  # fmt: skip
-def test_targets_that_cannot_be_learnt_are_refused(tmp_path, tokenizer, text, message):
+def test_targets_that_cannot_be_learned_are_refused(tmp_path, tokenizer, text, message):
     task = forms.generation("x", "y")
     options = {"max_target_length": 3}
     with pytest.raises(UserError, match=message):

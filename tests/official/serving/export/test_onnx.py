@@ -17,8 +17,8 @@ from tests.official.serving.test_predictor import BERT, XLNET, load
 
 CRF = {"type": "token_classification", "labels": ["O", "B-X", "I-X"], "crf": True}
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("deberta", "modernbert")]
-LABELLED = {"type": "multi_label", "labels": ["a", "b"], "thresholds": [0.5, 0.4]}
-OWN = {"crf": (CRF, BERT), "multi_label": (LABELLED, BERT)}
+LABELED = {"type": "multi_label", "labels": ["a", "b"], "thresholds": [0.5, 0.4]}
+OWN = {"crf": (CRF, BERT), "multi_label": (LABELED, BERT)}
 NAMES = ("roberta", "xlnet", *OWN, "bare", *LONG)
 
 
@@ -40,7 +40,7 @@ def test_outputs(tmp_path, monkeypatch, name):
         outputs = dict(zip(names, session.run(names, given), strict=True))
         assert outputs.keys() - {"label", "has_label"} == wanted.keys()
         if name == "multi_label":
-            has = np.asarray(wanted["probabilities"]) >= LABELLED["thresholds"]
+            has = np.asarray(wanted["probabilities"]) >= LABELED["thresholds"]
             assert 0 < has.mean() < 1
             np.testing.assert_array_equal(outputs["has_label"], has)
         mask = given["input_mask"].astype(bool)

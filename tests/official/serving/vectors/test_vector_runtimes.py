@@ -19,7 +19,7 @@ from official.utils.errors import UserError
 from tests import commands
 from tests.official.serving.test_predictor import BERT, MODERN, XLNET, load
 from tests.official.serving.test_tagging import ELMO
-from tests.official.serving.vectors.test_learnt_vectors import write as write_learnt
+from tests.official.serving.vectors.test_learned_vectors import write as write_learned
 
 # Large enough that the converter stores integers: it leaves small matrices as they are.
 SIZES = {"hidden_size": 96, "num_heads": 4, "intermediate_size": 192, "initializer_range": 0.08}
@@ -136,7 +136,7 @@ def test_threads(monkeypatch):
 @pytest.mark.parametrize("precision", litert.PRECISIONS)
 def test_an_export_has_pooling_projection_and_norm_inside(tmp_path, texts, precision):
     """Ids in, and out the vectors that were learned."""
-    write_learnt(tmp_path / "model", pooling="mean,last", projection=Projection(size=5))
+    write_learned(tmp_path / "model", pooling="mean,last", projection=Projection(size=5))
     model = official.load(tmp_path / "model")
     wanted = model.encode(texts)
     litert.export(tmp_path / "model", tmp_path / "lite", precision=precision)
