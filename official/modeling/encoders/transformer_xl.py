@@ -23,7 +23,12 @@ from official.modeling.layers.kernels import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.positions import distance_vectors
 from official.modeling.layers.random import Draws, Initializers, RandomWeights
-from official.modeling.layers.relative_attention import AttentionStream, RelativeBiases, by_stream
+from official.modeling.layers.relative_attention import (
+    AttentionStream,
+    RelativeBiases,
+    RelativePositions,
+    by_stream,
+)
 from official.modeling.types import DType, Size, Tensor
 from official.utils.errors import UserError
 
@@ -198,9 +203,9 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
             self._embed(token_ids, query_positions, rng),
             streams,
             memory=memory,
-            distances=distances,
-            backward=backward,
-            key_segments=one_hot_segments(segment_ids, remembered, dtype=dtype),
+            positions=RelativePositions(
+                distances, backward, one_hot_segments(segment_ids, remembered, dtype=dtype)
+            ),
             rng=rng,
         )
 

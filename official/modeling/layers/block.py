@@ -20,7 +20,7 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.local_attention import Blocks
 from official.modeling.layers.norm import make_norm
 from official.modeling.layers.random import Draws, Initializers, RandomWeights
-from official.modeling.layers.relative_attention import RelativeAttention
+from official.modeling.layers.relative_attention import RelativeAttention, RelativePositions
 from official.modeling.types import Size, Tensor
 
 _ADAPTER_STDDEV = 0.01  # Houlsby et al. 2019, section 3.6
@@ -306,11 +306,9 @@ class RelativeBlock(_Sublayers):
         x: Tensor,
         *,
         streams=None,
-        distances: Tensor | None = None,
-        backward: Tensor | None = None,
+        positions: RelativePositions | None = None,
         content: Tensor | None = None,
         memory: Tensor | None = None,
-        key_segments: Tensor | None = None,
         cache: Any | None = None,
         slot: Size = 0,
         rng: Draws | None = None,
@@ -325,11 +323,9 @@ class RelativeBlock(_Sublayers):
         attended, weights, cache = self.attention(
             x,
             streams=streams,
-            distances=distances,
-            backward=backward,
+            positions=positions,
             content=content,
             memory=memory,
-            key_segments=key_segments,
             cache=cache,
             slot=slot,
             rng=rng,

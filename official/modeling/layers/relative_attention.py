@@ -39,6 +39,21 @@ class AttentionStream(NamedTuple):
     first: Any = None
 
 
+class RelativePositions(NamedTuple):
+    """The distances between the rows and the keys, and the segments of the keys.
+
+    Attributes:
+        distances: [1, R, D], or [2, R, D] with `backward`; not used with a cache. None = those in
+            both directions.
+        backward: bool [B], True for rows whose distances have the opposite sign; None = no row.
+        key_segments: [B, S, G], one-hot segment ids; None if the streams have none.
+    """
+
+    distances: Any = None
+    backward: Any = None
+    key_segments: Any = None
+
+
 def by_stream(x: Tensor, streams, axis: int):
     """Splits the rows of one or two streams, which `x` has along an axis."""
     if len(streams) == 1:
@@ -78,13 +93,10 @@ class RelativeAttention(Layer):
         x: [B, rows, D], the rows of all streams, one stream after the other.
         streams: one or two `AttentionStream`s; of two, the second has `first`, and the layer gets
             `content`. None = the rows of the content, which attend to all keys.
-        distances: [1, R, D], or [2, R, D] with `backward`; not used with a cache. None = those in
-            both directions.
-        backward: bool [B], True for rows whose distances have the opposite sign; None = no row.
+        positions: `RelativePositions`; None = the defaults of all three.
         content: [B, T, D], the content that is attended to; None = `x`. The padding mask that Keras
             keeps with it is combined with those of the streams.
         memory: [B, M, D], the memory before the content, or None.
-        key_segments: [B, S, G], one-hot segment ids; None if the streams have none.
         cache: the result of `empty_cache`, or the cache that an earlier call returned; the keys
             are then its S slots. None = no cache.
         slot: int, the slot of the first row of `x`.
@@ -138,11 +150,9 @@ class RelativeAttention(Layer):
         x: Tensor,
         *,
         streams=None,
-        distances: Tensor | None = None,
-        backward: Tensor | None = None,
+        positions: RelativePositions | None = None,
         content: Tensor | None = None,
         memory: Tensor | None = None,
-        key_segments: Tensor | None = None,
         cache: Any | None = None,
         slot: Size = 0,
         rng: Draws | None = None,
@@ -152,6 +162,7 @@ class RelativeAttention(Layer):
         rng = self.draws(rng, training)
         # Keras loads a saved call with lists in the place of these tuples.
         streams = [AttentionStream(*each) for each in streams or [AttentionStream()]]
+        distances, backward, key_segments = RelativePositions(*positions or ())
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
         if cache is None:
             cache, implied = (), self._implied(x if content is None else content, memory)

@@ -305,7 +305,7 @@ def test_two_streams_in_a_functional_model(tmp_path):
             relative_attention.AttentionStream(inputs["seen"], inputs["asked"], inputs["first"]),
         ],
         content=rows,
-        key_segments=inputs["segments"],
+        positions=relative_attention.RelativePositions(key_segments=inputs["segments"]),
     )
     assert states.shape == (None, None, 12) and asked.shape == (None, 3, None, None)
     model = keras.Model(inputs, [states, own, asked, rows])

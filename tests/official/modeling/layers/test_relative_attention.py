@@ -6,7 +6,11 @@ from official.config.encoders import TransformerXLConfig
 from official.modeling.layers import positions
 from official.modeling.layers.positions import distance_vectors
 from official.modeling.layers.random import Initializers
-from official.modeling.layers.relative_attention import AttentionStream, RelativeAttention
+from official.modeling.layers.relative_attention import (
+    AttentionStream,
+    RelativeAttention,
+    RelativePositions,
+)
 
 
 def by_distance(rng, rows, keys, length, bidirectional):
@@ -84,7 +88,7 @@ def test_one_product_or_two_make_the_same():
     rng = np.random.default_rng(2)
     x = tf.constant(rng.standard_normal((2, 5, 8)), tf.float32)
     distances = distance_vectors(5, 5, 8, bidirectional=True, dtype="float32")
-    options = {"streams": [AttentionStream()], "distances": distances}
+    options = {"streams": [AttentionStream()], "positions": RelativePositions(distances)}
     fused, weights, _ = layer(x, **options)
     apart, again, _ = layer(x, content=x, **options)
     np.testing.assert_allclose(fused, apart, atol=1e-6)
@@ -94,7 +98,10 @@ def test_one_product_or_two_make_the_same():
     longer = distance_vectors(5, 7, 8, bidirectional=True, dtype="float32")
     mask = np.arange(7)[None, None, None] >= 2
     masked, weights, _ = layer(
-        x, streams=[AttentionStream(mask)], distances=longer, memory=tf.ones((2, 2, 8))
+        x,
+        streams=[AttentionStream(mask)],
+        positions=RelativePositions(longer),
+        memory=tf.ones((2, 2, 8)),
     )
     np.testing.assert_allclose(masked, fused, atol=1e-6)
     np.testing.assert_array_equal(weights[0][..., :2], np.zeros((2, 2, 5, 2)))
