@@ -266,5 +266,8 @@ def _is_one(unlike: Sequence[str], blocks: bool) -> bool:
     if blocks and len({place.partition(":")[0] for place in unlike}) == 1:
         return True
     heads = [place.split("/")[1] for place in unlike]
+    # Of two equal lines of a vocabulary, the last one is the piece (as in transformers).
+    if heads == ["pieces", "pieces"] and any("'[line" in place for place in unlike):
+        return True
     # A piece with another spelling may no longer be a special token.
     return {*heads} == {"config"} or heads in (["pieces", "tokenizer"], heads[:1])

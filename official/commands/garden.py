@@ -13,9 +13,9 @@ from absl import flags
 
 from official.commands.modes import embed, evaluate, fill_mask, generate, predict, search, train
 from official.commands.modes.mode import Mode
-from official.tasks import listed, nearest
 from official.utils import command_line, errors, flag_table, runner_flags
 from official.utils.flag_table import Values
+from official.utils.names import listed, nearest
 
 _MODES: dict[str, tuple[ModuleType, Mode]] = {
     "train": (train, train.COMMAND),

@@ -55,7 +55,7 @@ def check(config: Config, source: str) -> None:
         pooling = config.encoder if config.segments else with_pooler(config.encoder, config)
         check_encoder(config.objectives, pooling, source)
         check_trainable(config.recipe, config.encoder, source)
-    frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
+    frozen = any(objective.frozen for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(
             f"{source}: recipe.init_weights: {config.recipe.init_weights}, and "
@@ -128,7 +128,7 @@ def with_pooler(encoder: EncoderConfig, config: Config) -> EncoderConfig:
 
     An encoder whose config has no such setting stays as it is.
     """
-    pools = any(getattr(objective, "reads_pooler", False) for objective in config.objectives)
+    pools = any(objective.reads_pooler for objective in config.objectives)
     if not pools or "pooler" not in {field.name for field in dataclasses.fields(encoder)}:
         return encoder
     return dataclasses.replace(encoder, pooler=True)
@@ -236,7 +236,7 @@ def _check_layer_states(config: Config, source: str) -> None:
                 f"{source}: recipe.layer_states: objectives.{i}: {objective.type} reads more than "
                 "the states of single rows of one task: remove recipe.layer_states"
             )
-        if getattr(objective, "reads_pooler", False):
+        if objective.reads_pooler:
             raise UserError(
                 f"{source}: recipe.layer_states: has no output of a pooler: set "
                 f"objectives.{i}.pooling to first or mean"
@@ -277,4 +277,4 @@ def _hides(config: Config) -> bool:
     if corruption is None or "permutation_mask" in corruption.gives():
         return False
     needed = {f for o in config.objectives for f in o.needs()}
-    return "masked_ids" in needed and getattr(corruption, "block_size", None) is None
+    return "masked_ids" in needed and corruption.block_size is None

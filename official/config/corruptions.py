@@ -356,11 +356,6 @@ class TextToTextConfig(CorruptionConfig):
 
     static = False  # drawn each time a row is read
 
-    @property
-    def sentinels(self) -> int:
-        """The number of sentinels of the vocabulary."""
-        raise NotImplementedError
-
     def gives(self) -> frozenset[str]:
         """Returns the batch fields that `corrupt` adds."""
         return TEXT_TO_TEXT_FIELDS

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from official.config.heads import SpanAnswerConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
-from official.utils.strict import above, at_least, nearest, one_of
+from official.utils.names import nearest
+from official.utils.strict import above, at_least, one_of
 
 # The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
 # for each example, over the tokens of a row, and the vector of each text.

@@ -167,7 +167,7 @@ class LabelsConfig(ObjectiveConfig):
         Raises:
           UserError: it is left to the data.
         """
-        if count := self.num_labels or len(self.labels):
+        if count := self.num_outputs:
             return count
         raise UserError(f"{self.name}: neither labels nor num_labels is set")
 
@@ -210,7 +210,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
     def __post_init__(self):
         super().__post_init__()
         at_least(self, 1, "num_labels")
-        count = self.num_labels or len(self.labels)
+        count = self.num_outputs
         labels_agree(self)
         if any(not 0 <= threshold <= 1 for threshold in self.thresholds):
             raise ValueError(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 from official.config.blocks import Norm
 from official.config.recipe import Recipe
 from official.config.segments import Segments
+from official.tokenizers.word_starts import RULES as WORD_START_RULES
 from official.utils.errors import UserError
 from official.utils.strict import Tagged, above, omitted
 
@@ -199,11 +200,26 @@ class CorruptionConfig(Part):
       packs: whether several sequences may share a row.
       max_predictions: P, the largest number of predicted tokens in a sequence, of a corruption
         that is static or packs.
+      unit: what is selected as a whole; empty = there are no units.
+      word_starts: the rule for the SentencePiece pieces that begin a word.
+      mask_prob: the share of the predicted tokens that become [MASK].
+      random_tokens: the distribution of random tokens; empty = there are none.
+      block_size: tokens of a block, beyond which a position attends to nothing; None = no blocks.
     """
 
     static: ClassVar[bool] = True
     packs: ClassVar[bool] = False
     max_predictions: int
+    unit: str = ""
+    word_starts: str = WORD_START_RULES[0]
+    mask_prob: float = 0.0
+    random_tokens: str = ""
+    block_size: int | None = None
+
+    @property
+    def sentinels(self) -> int:
+        """The number of sentinels that the vocabulary needs."""
+        return 0
 
     def row_predictions(self, length: int, parts: int) -> int:
         """Returns P of a row that several sequences share, of a corruption that packs.
@@ -267,6 +283,12 @@ class ObjectiveConfig(Part):
       weight: factor of the loss in the sum of all losses.
       decides_weights: whether `prepare` of its layer decides which rows or tokens count.
       layer: the class of the layer in its module.
+      labels: the names of the labels, in the order of their ids; empty = there are none, or they
+        are not known.
+      num_labels: the number of labels; None = as many as `labels`.
+      cached_rows: the number of examples whose vectors are made at once; None = all.
+      frozen: whether the layers of the objective keep the weights given with --init.
+      decoupled: whether they are updated before the encoder, in a stage of the step of their own.
     """
 
     packs: ClassVar[bool] = False
@@ -275,11 +297,31 @@ class ObjectiveConfig(Part):
     layer: ClassVar[str] = "Objective"
     task: str = ""
     weight: float
+    labels: tuple[str, ...] = ()
+    num_labels: int | None = None
+    cached_rows: int | None = None
+    frozen: bool = False
+    decoupled: bool = False
 
     @property
     def name(self) -> str:
         """The name of the term, and the first part of the variables' paths."""
         return self.task or self.type
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of labels, or 0 if it is not known."""
+        return self.num_labels or len(self.labels)
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether it reads the output of the encoder's pooler."""
+        return False
+
+    @property
+    def takes_labels(self) -> bool:
+        """Whether the labels of the data are those of the objective."""
+        return True
 
     def optional(self) -> frozenset[str]:
         """Returns the fields of `needs` that an evaluation may lack; it then has no term."""

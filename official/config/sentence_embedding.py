@@ -4,7 +4,8 @@ import dataclasses
 
 from official.config.heads import ReaderConfig
 from official.config.parts import Config, EncoderConfig
-from official.utils.strict import above, at_least, keys, nearest, omitted, one_of
+from official.utils.names import nearest
+from official.utils.strict import above, at_least, keys, omitted, one_of
 
 # How the states of the tokens become a vector; see `official.modeling.layers.pooling`.
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")

@@ -13,8 +13,8 @@ from official.saving.generation_settings import GenerationDefaults, Settings
 from official.tokenizers import Tokenizer
 from official.utils import json_files, strict
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
-from official.utils.strict import nearest
 
 FILE = "generation_config.json"
 TASKS = "task_specific_params"

@@ -5,7 +5,7 @@ Shapes: V pieces of the vocabulary.
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from official.tokenizers.word_starts import RULES
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
+    from official.config.parts import CorruptionConfig
     from official.tokenizers.base import Tokenizer
 
 
@@ -49,7 +50,10 @@ class Vocabulary:
 
     @classmethod
     def from_tokenizer(
-        cls, tokenizer: "Tokenizer", counts: np.ndarray | None = None, corruption: Any = None
+        cls,
+        tokenizer: "Tokenizer",
+        counts: np.ndarray | None = None,
+        corruption: "CorruptionConfig | None" = None,
     ) -> "Vocabulary":
         """Returns the vocabulary of a tokenizer.
 
@@ -59,7 +63,7 @@ class Vocabulary:
           corruption: a config with the rule for pieces that begin a word; None = the first of
             `RULES`.
         """
-        rule = getattr(corruption, "word_starts", RULES[0])
+        rule = corruption.word_starts if corruption is not None else RULES[0]
         # A vocabulary may have one token for several purposes, as GPT-2's has.
         markers = (i for i, token in tokenizer.added.items() if token.special)
         others = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
@@ -107,7 +111,7 @@ class Vocabulary:
         return ~np.isin(np.arange(self.size), self.never_masked)
 
 
-def check_tokens(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:
+def check_tokens(corruption: "CorruptionConfig | None", tokenizer: "Tokenizer", where: str) -> None:
     """Checks that a vocabulary has the mask token or the sentinels that a corruption needs.
 
     Args:
@@ -118,14 +122,16 @@ def check_tokens(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:
     Raises:
       UserError: there is no mask token, or there are too few sentinels.
     """
-    needed, there = getattr(corruption, "sentinels", 0), len(tokenizer.sentinel_ids)
+    if corruption is None:
+        return
+    needed, there = corruption.sentinels, len(tokenizer.sentinel_ids)
     if needed > there:
         raise UserError(
             f"{where} has {there} sentinels (<extra_id_0>, ...), and corruption.type: "
             f"{corruption.type} needs {needed}: build the vocabulary with --sentinels={needed}, or "
             "lower corruption.sentinels"
         )
-    share = getattr(corruption, "mask_prob", 0)
+    share = corruption.mask_prob
     if share > 0 and tokenizer.mask_id is None:
         raise UserError(
             f"{where} has no mask token, and corruption.mask_prob is {share}: add one to the "

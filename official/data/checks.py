@@ -167,8 +167,7 @@ def _drawn_masks(shards: Shards, config: configs.Config) -> None:
     if (corruption := config.corruption) is None:
         return
     for name in sorted(corruption.needs() - shards.features):
-        unit = getattr(corruption, "unit", None)
-        who = f"type: {corruption.type}" if unit is None else f"unit: {unit}"
+        who = f"unit: {corruption.unit}" if corruption.unit else f"type: {corruption.type}"
         raise UserError(
             f"{shards.folder} has no {name}, which corruption.{who} needs: make "
             f"the shards again with the lexicon ({features.LEXICONS[name]}=FILE)"
@@ -233,7 +232,7 @@ def batch_parts(batch_size: int, replicas: int, accumulation: int) -> None:
 
 def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
     """Returns the labels that an objective learns: those of its task, or those of all tasks."""
-    if not getattr(objective, "takes_labels", True):
+    if not objective.takes_labels:
         return ()
     labels = labels or {}
     if task := objective.task:
@@ -262,7 +261,7 @@ def check_labels(config: configs.Config, content: manifest.Manifest, folder: str
       UserError: the labels differ.
     """
     for objective in config.objectives:
-        ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(content))
+        ours, labels = objective.labels, labels_for(objective, task_labels(content))
         if not ours or not labels or ours == labels:
             continue
         pairs = list(zip(ours, labels, strict=False))

@@ -43,7 +43,7 @@ class TeacherOutputs:
                 f"{self.folder}: outputs of {self.record.objective}, and the student learns "
                 f"{head.type}: take a teacher of the same task"
             )
-        labels, count = getattr(head, "labels", ()), self.outputs.shape[-1]
+        labels, count = head.labels, self.outputs.shape[-1]
         if labels and len(labels) != count:
             raise UserError(
                 f"{self.folder}: {count} outputs for each example, and the student has the labels "

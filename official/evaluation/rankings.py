@@ -14,9 +14,10 @@ from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import rows
 from official.shards import side_texts
-from official.tasks import METRICS, nearest, trec
+from official.tasks import METRICS, trec
 from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
 
 # Measures of ir-measures by our names. Documents of grade 1 or more are relevant, and the gain of a

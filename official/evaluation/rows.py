@@ -16,12 +16,13 @@ import numpy as np
 from official import config as configs
 from official.config.heads import MultiLabelConfig
 from official.data import ShardDataset
-from official.tasks import Description, nearest
+from official.tasks import Description
 from official.tasks.kinds import KINDS, Kind
 from official.tasks.task import SEPARATOR
 from official.tasks.text_to_text import WRONG
 from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
 
 SUFFIXES = (".tsv", ".jsonl")
@@ -70,8 +71,8 @@ class Scorer:
         """Returns the names of the classes, from the model or else from the data."""
         for objective in self._config.objectives:
             mine = objective.task in ("", self._source.task_name)
-            if mine and (labels := getattr(objective, "labels", ())):
-                return list(labels)
+            if mine and objective.labels:
+                return list(objective.labels)
         return list(self._source.task.labels)
 
 

@@ -85,10 +85,7 @@ def _head(config: configs.ResolvedConfig, folder: str) -> ObjectiveConfig:
 
 def _check_alike(heads: Mapping[str, ObjectiveConfig]) -> None:
     """Refuses teachers whose outputs cannot be averaged, before any of them runs."""
-    kinds = {
-        (head.type, getattr(head, "num_labels", None) or len(getattr(head, "labels", ())) or 1)
-        for head in heads.values()
-    }
+    kinds = {(head.type, head.num_outputs or 1) for head in heads.values()}
     if len(kinds) > 1:
         shown = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds))
         raise UserError(

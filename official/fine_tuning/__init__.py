@@ -32,9 +32,10 @@ from official.fine_tuning.rows import Examples
 from official.fine_tuning.settings import FEW, Report, Settings
 from official.saving import checkpoints, metrics_log, model_folder
 from official.serving import loaded_model
-from official.tasks import KINDS, answer_rules, listed, nearest
+from official.tasks import KINDS, answer_rules
 from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.names import listed, nearest
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import builder
 

@@ -20,8 +20,8 @@ from official.config.objectives import CausalLMConfig
 from official.saving import LENGTH_RULES
 from official.utils import json_files, paths, strict
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
-from official.utils.strict import nearest
 
 # The settings that are whole numbers.
 _WHOLE = (

@@ -82,8 +82,8 @@ def _facts(
             facts.append((f"labels of {name}" if "tasks" in task else "labels", _listed(labels)))
     if not task:
         for objective in config.objectives:
-            if labels := getattr(objective, "labels", ()):
-                facts.append(("labels", _listed(labels)))
+            if objective.labels:
+                facts.append(("labels", _listed(objective.labels)))
     sizes = f"{encoder.num_layers} layers, hidden size {encoder.hidden_size}"
     facts.append(("encoder", f"{encoder.type}, {sizes}, vocabulary {encoder.vocab_size:,}"))
     if config.objectives:

@@ -187,8 +187,7 @@ def _check_heads(head: ObjectiveConfig, other: ObjectiveConfig, folder: str) -> 
                 f"distillation.teachers: {folder} has {head.type}.{key}: {getattr(other, key)}, "
                 f"and the student {getattr(head, key)}: take the same"
             )
-    ours, theirs = getattr(head, "labels", ()), getattr(other, "labels", ())
-    count = getattr(other, "num_labels", None) or len(theirs)
+    ours, theirs, count = head.labels, other.labels, other.num_outputs
     if not ours or not count:
         return
     if len(ours) != count or (ours != theirs and set(ours) == set(theirs)):

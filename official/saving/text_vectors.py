@@ -26,8 +26,8 @@ from official.modeling.objectives.base import Objective
 from official.tokenizers import Tokenizer
 from official.utils import json_files, paths, strict
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
-from official.utils.strict import nearest
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 # The prompts of each kind of text in embedding.json, as in sentence-transformers.

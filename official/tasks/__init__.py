@@ -23,12 +23,10 @@ from official.tasks.task import (
     Submission,
     Task,
     description_from_dict,
-    listed,
-    look_alike,
-    nearest,
     no_such_head,
 )
 from official.utils.errors import UserError
+from official.utils.names import listed, nearest
 
 __all__ = [
     "AVERAGE",
@@ -49,9 +47,6 @@ __all__ = [
     "description_from_dict",
     "find",
     "generic",
-    "listed",
-    "look_alike",
-    "nearest",
     "no_such_head",
     "ranking",
 ]

@@ -15,9 +15,9 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 
 from official.tasks import text_files, trec
-from official.tasks.task import listed
 from official.utils import atomic, paths, text_lines
 from official.utils.errors import UserError
+from official.utils.names import listed
 from official.utils.paths import AnyPath
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"

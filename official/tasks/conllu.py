@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from official.tasks import missing_labels, nearest, tags
+from official.tasks import missing_labels, tags
 from official.tasks.conll import Line, blocks
 from official.tasks.tagged_texts import TaggedWords
 from official.tasks.task import Columns
 from official.utils import text_lines
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable, location
 

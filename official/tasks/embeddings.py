@@ -21,8 +21,9 @@ import dataclasses
 from collections.abc import Iterable
 
 from official.tasks.kinds import METRICS
-from official.tasks.task import Columns, Task, listed
+from official.tasks.task import Columns, Task
 from official.utils.errors import UserError
+from official.utils.names import listed
 
 # The kind of the tasks that can have each form. Tasks of a user's columns have one of the other
 # forms, or `scores`.

@@ -4,8 +4,6 @@
 """
 
 import dataclasses
-import difflib
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +11,7 @@ from official.tasks import answer_rules, metric_settings
 from official.tasks.kinds import KINDS, METRICS
 from official.utils import strict, word_rules
 from official.utils.errors import UserError
+from official.utils.names import listed, nearest
 from official.utils.strict import omitted, one_of
 
 # The splits. The mismatched ones are MNLI's texts of genres that are not in the training file.
@@ -316,43 +315,6 @@ class Task:
                 if name != "header" and column is not None
             },
         )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns the part of a message that suggests the member of `known` nearest to `name`."""
-    known = list(known)
-    for other in known:
-        if other != name and _composed(other) == _composed(name):
-            return f" ({ascii(name)} in Unicode, where {ascii(other)} looks alike)"
-    by_lower = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
-
-
-def look_alike(names: Iterable[str]) -> str:
-    """Returns a line about names that are equal after NFC; "" if there are none.
-
-    An accented letter is one character, or a letter and an accent, by the system that wrote a text.
-    """
-    forms: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
-        forms.setdefault(_composed(name), []).append(name)
-    shown = ["; ".join(map(ascii, same)) for same in forms.values() if len(same) > 1]
-    if not shown:
-        return ""
-    return (
-        f"labels that look alike and are not the same characters: {', '.join(shown)}: if they are "
-        "one label, write the files in NFC, Unicode's composed form"
-    )
-
-
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Returns names for a message, quoted and separated by commas."""
-    return ", ".join(repr(n) for n in names)
 
 
 def no_such_head(

@@ -14,8 +14,9 @@ import numpy as np
 
 from official.tasks import metric_settings
 from official.tasks.kinds import METRICS
-from official.tasks.task import Columns, Task, listed, nearest
+from official.tasks.task import Columns, Task
 from official.utils.errors import UserError
+from official.utils.names import listed, nearest
 
 # The kinds of tasks that have a form of text to text. Their answers are labels, numbers, parts of a
 # text, or choices by number.

@@ -14,9 +14,10 @@ from official.data import ShardDataset
 from official.data.collection import Measured
 from official.modeling.model import make_objectives
 from official.saving import checkpoints
-from official.tasks import Description, MixtureDescription, nearest
+from official.tasks import Description, MixtureDescription
 from official.training.train_step import Steps, TrainStep
 from official.utils.errors import Diverged, UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
 
 _LOSS = "loss"

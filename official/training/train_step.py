@@ -82,7 +82,7 @@ class Stage:
 
 def stages_of(model: Model) -> list[Stage]:
     """Returns the stages of a step."""
-    first = [o for o in model.objectives if getattr(o.config, "decoupled", False)]
+    first = [o for o in model.objectives if o.config.decoupled]
     if not first:
         return [Stage(0, model.objectives, model.trainable_variables)]
     (generator,) = first
@@ -148,7 +148,7 @@ class TrainStep:
         self.statistics = Statistics()
         self.stages = stages_of(model)
         strategies.compare_all_rows(model)
-        cached = [o for o in model.objectives if getattr(o.config, "cached_rows", None)]
+        cached = [o for o in model.objectives if o.config.cached_rows]
         self._cached = cached[0] if cached else None  # It is then the only objective.
         compare = any(objective.compares_rows for objective in model.objectives)
         # XLA does not compile what replicas exchange. With cached rows, it is between the passes.

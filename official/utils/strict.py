@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from official.utils.errors import UserError
+from official.utils.names import nearest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -135,7 +136,7 @@ def build_tagged(table: Mapping[str, type[T]], values: Any, source: str, place: 
             meant = difflib.get_close_matches("type", map(str, values), n=1)
             reason = "no `type` is given"
             if meant:
-                reason = f"unknown key {meant[0]!r}; did you mean 'type'?"
+                reason = f"unknown key {meant[0]!r} (did you mean 'type'?)"
         raise UserError(f"{source}: {place}: {reason} (known: {', '.join(table)})")
     rest = {key: value for key, value in values.items() if key != "type"}
     return build(table[name], rest, source, place)
@@ -198,12 +199,6 @@ def to_dict(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [to_dict(item) for item in value]
     return value
-
-
-def nearest(name: Any, known: Iterable[str]) -> str:
-    """Returns the end of a message that suggests the known name nearest to `name`, or ""."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def one_of(field: str, value: Any, choices: Iterable[Any]) -> None:

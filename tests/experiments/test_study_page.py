@@ -48,7 +48,7 @@ def test_a_page_and_its_defaults(tmp_path):
     "old, new, message",
     [
         ("order: rate_40 > rate_15", "order: rate_41 > rate_15",
-         "claims.0.order: 'rate_41' is not one of rate_15, rate_40; did you mean 'rate_40'"),
+         "claims.0.order: 'rate_41' is not one of rate_15, rate_40 (did you mean 'rate_40'"),
         ("by: average", "by: mean", "claims.0.by: 'mean' is not one of"),
         ("{order: rate_40 > rate_15,", "{order: rate_40,", "claims.0.order: 'rate_40': expected"),
         ("[sst2, mrpc]", "[sst2, qqp]", "measures.average.mean_of: 'qqp' is not one of"),
@@ -60,7 +60,7 @@ def test_a_page_and_its_defaults(tmp_path):
          "only a measure with `evaluation` has them"),
         ("{task: sst2}", "{task: sst2, evaluation: {seed: 1}}",
          "is of the held-out text; a task has"),
-        ("seeds: 2", "seed: 2", "sizes.mini.seed: unknown key; did you mean 'seeds'"),
+        ("seeds: 2", "seed: 2", "sizes.mini.seed: unknown key (did you mean 'seeds'"),
         ("steps: 1000", "steps: 1000, tokens: 5", "expected one of steps, tokens and flops"),
         ("steps: 1000, ", "", "expected one of steps, tokens and flops, got none"),
         ("{rate_15: 82.2}", "{rate_16: 82.2}", "'rate_16' is not one of rate_15, rate_40"),
@@ -77,7 +77,7 @@ def test_a_page_and_its_defaults(tmp_path):
         ("{corruption.mask_rate: 0.4}", "{like: rate_40}",
          "variants.rate_40.like: 'rate_40' is not a variant that stands before it (rate_15)"),
         ("seeds: 2,", "seeds: 2, text: 0,", "sizes.mini.text"),
-        ("about:", "aboot:", "aboot: unknown key; did you mean 'about'"),
+        ("about:", "aboot:", "aboot: unknown key (did you mean 'about'"),
     ],
 )  # fmt: skip
 def test_what_is_not_valid_is_named(tmp_path, old, new, message):

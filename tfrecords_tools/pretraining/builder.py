@@ -165,7 +165,7 @@ class _Build:
         copied = str(self.folder / manifest.TOKENIZER_FOLDER)
         settings = dataclasses.replace(self.settings, tokenizer=copied)
         groups = self.corpus.groups(settings.seed)
-        if getattr(settings.corruption, "random_tokens", "") == "unigram":
+        if settings.corruption is not None and settings.corruption.random_tokens == "unigram":
             settings = self._with_token_counts(settings, groups)
         written, counts = self._shards(settings, groups, facts)
         built = manifest.Manifest(

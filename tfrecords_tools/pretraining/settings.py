@@ -115,11 +115,12 @@ class Settings:
 
         Masks that are drawn later are those of the config.
         """
-        corruption: Any = self.corruption
+        corruption = self.corruption
         if corruption is None and self.config is not None:
             corruption = self.config.corruption
-        unit = getattr(corruption, "unit", "")
-        return (unit, corruption.word_starts) if unit in OF_WORDS else None
+        if corruption is None or corruption.unit not in OF_WORDS:
+            return None
+        return corruption.unit, corruption.word_starts
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -171,7 +172,7 @@ def _lexicons(
         (name, str(paths.path(path).resolve())) for name, path in files.items() if path
     )
     needed = corruption.needs() if corruption else frozenset()
-    unit = getattr(corruption, "unit", "")
+    unit = corruption.unit if corruption else ""
     if segments.format == "stream" and (lexicons or needed):
         flag = LEXICONS[lexicons[0][0]] if lexicons else f"unit: {unit}"
         raise UserError(

@@ -17,11 +17,12 @@ import numpy as np
 
 from official.shards import manifest
 from official.shards.manifest import TaskSettings, TaskTotals
-from official.tasks import KINDS, SPLITS, Description, Task, kinds, look_alike
+from official.tasks import KINDS, SPLITS, Description, Task, kinds
 from official.tokenizers import Tokenizer, pair_packing
 from official.utils import input_files, paths
 from official.utils.errors import UserError
 from official.utils.input_files import Inputs
+from official.utils.names import look_alike
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import splits

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from official.tasks import Task, missing_labels, nearest
+from official.tasks import Task, missing_labels
 from official.tasks.task import SEPARATOR
+from official.utils.names import nearest
 
 
 class Labels:

@@ -21,9 +21,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from official.tasks import annotations, label_studio, nearest
+from official.tasks import annotations, label_studio
 from official.utils import input_files, packed_files, text_lines
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, location
 

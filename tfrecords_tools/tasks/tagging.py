@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.shards import side_texts
-from official.tasks import Task, conllu, nearest, tag_files
+from official.tasks import Task, conllu, tag_files
 from official.tasks import tags as tag_rules
 from official.tasks.tagged_texts import Record, Span, TaggedWords, TextWithSpans
 from official.tokenizers import Tokenizer, pair_packing, text_words, windows
@@ -25,6 +25,7 @@ from official.tokenizers.base import characters, chunks
 from official.utils import word_rules
 from official.utils.batched import batched
 from official.utils.errors import UserError
+from official.utils.names import nearest
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows, Unusable
 from tfrecords_tools.tasks import builder, splits

@@ -12,6 +12,8 @@ from official.saving import checkpoints
 from official.utils import flag_table
 from official.utils.flag_table import Flag, Values
 from tests import commands, small
+from tests.official.serving.generation import test_generator_of_prompts as generator
+from tests.official.training.test_frozen_encoder import task_shards
 from tests.official.utils import test_command_help
 from tests.official.utils.test_command_help import GARDEN
 
@@ -119,3 +121,17 @@ def test_each_command_does_what_its_mode_does(tmp_path):
         tmp_path, "search", "found.run", model, f"--queries={texts}", f"--texts={texts}", to
     )
     assert vectors and len(found.splitlines()) == 4
+    folder = tmp_path / "task"
+    folder.mkdir()
+    tuned, settings = tmp_path / "tuned", tmp_path / "tuned.yaml"
+    recipe = {"recipe__steps": 2, "objectives": [{"type": "classification", "pooling": "mean"}]}
+    configs.save(small.config(segments=None, corruption=None, **recipe), settings)
+    task = f"--data={task_shards(folder)}"
+    commands.run(GARDEN, "train", f"--config={settings}", task, f"--model_dir={tuned}", status=0)
+    _, rows = same(
+        tmp_path, "predict", "rows.tsv", task, "--split=test", f"--model_dir={tuned}", to
+    )
+    assert len(rows.splitlines()) == 9 + 1
+    speaker = f"--model_dir={generator.make(tmp_path / 'generator')}"
+    said, _ = same(tmp_path, "generate", "none", speaker, "--prompt=the", "--max_new_tokens=6")
+    assert said.strip()

@@ -119,7 +119,7 @@ def test_overrides(tmp_path):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("recipe.optimizer.lerning_rate=1", "recipe.optimizer.lerning_rate: unknown key; did you "
+        ("recipe.optimizer.lerning_rate=1", "recipe.optimizer.lerning_rate: unknown key (did you "
          "mean 'learning_rate'?"),
         ("recipe.steps", "--override=recipe.steps: expected key.subkey=value"),
         ("recipe.steps.more=1", "steps is a value and has no keys below it"),
@@ -136,8 +136,8 @@ def test_bad_overrides(tmp_path, override, message):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("encodr", {}, "encodr: unknown key; did you mean 'encoder'"),
-        ("segments.max_lenght", 1, "segments.max_lenght: unknown key; did you mean 'max_length'"),
+        ("encodr", {}, "encodr: unknown key (did you mean 'encoder'"),
+        ("segments.max_lenght", 1, "segments.max_lenght: unknown key (did you mean 'max_length'"),
         ("segments.max_length", "long", "segments.max_length: expected a whole number, got 'long'"),
         ("segments.max_length", True, "segments.max_length: expected a whole number, got True"),
         ("segments.max_length", 2, "segments.max_length: 2 is less than 8"),
@@ -173,15 +173,19 @@ def test_bad_overrides(tmp_path, override, message):
         ("segments.random_negatives", True, "not supported for relation: next_sentence, only for"),
         ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not between 0 and 1"),
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
-        ("encoder.type", "transformr", "unknown type 'transformr'; did you mean 'transformer'"),
+        ("encoder.type", "transformr", "unknown type 'transformr' (did you mean 'transformer'"),
         ("encoder", {"hidden_size": 8}, "encoder: no `type` is given"),
-        ("encoder", {"tpye": "transformer"}, "unknown key 'tpye'; did you mean 'type'? (known: tr"),
+        (
+            "encoder",
+            {"tpye": "transformer"},
+            "unknown key 'tpye' (did you mean 'type'?) (known: tr",
+        ),
         ("encoder.type", ["transformer"], "encoder: unknown type ['transformer']"),
-        ("encoder.norm", "psot", "norm: 'psot' is not one of post, pre; did you mean 'post'?"),
+        ("encoder.norm", "psot", "norm: 'psot' is not one of post, pre (did you mean 'post'?)"),
         ("encoder.num_layers", 2**40, "num_layers: 1099511627776 is more than 1000"),
         ("encoder.norm_epsilon", -1.0, "encoder.norm_epsilon: -1.0 is negative"),
-        ("corruption.unit", "wrod", "entity, ngram, span; did you mean 'word'"),
-        ("objectives.1.relation", "next_sent", "sentence_order; did you mean 'next_sentence'?"),
+        ("corruption.unit", "wrod", "entity, ngram, span (did you mean 'word'"),
+        ("objectives.1.relation", "next_sent", "sentence_order (did you mean 'next_sentence'?)"),
         ("encoder", [1], "encoder: expected a mapping with a `type`"),
         ("objectives", {}, None),
         ("objectives", "masked_lm", "objectives: expected a list"),

@@ -63,13 +63,13 @@ def test_a_schedule_may_be_longer_than_all_phases():
             [{"share": 1.0, "change": {"recipe.schedule.type": "xlnet"}}], {},
             "phases.0.change: recipe.schedule.type: it is that of the whole run: remove it",
         ),
-        ([{"share": 1.0, "change": {"recipe.step": 3}}], {}, "recipe.step: unknown key; did you"),
+        ([{"share": 1.0, "change": {"recipe.step": 3}}], {}, "recipe.step: unknown key (did you"),
         ([{"share": 1.0, "change": {"objectives.2.weight": 3}}], {}, "change: no item '2': there"),
         (
             [{"share": 0.5}, {"share": 0.5, "change": {"segments.max_length": 64}}], {},
             "phases.1: segments.max_length: 64 tokens do not fit encoder.max_positions: 32",
         ),
-        ([{"share": 1.0, "chance": {}}], {}, "phases.0.chance: unknown key; did you mean 'change'"),
+        ([{"share": 1.0, "chance": {}}], {}, "phases.0.chance: unknown key (did you mean 'change'"),
         (
             [{"share": 0.5}, {"share": 0.01}, {"share": 0.5}], {},
             "phases.1.share: 0.01 of 6 steps is no step: raise it or recipe.steps, or remove",

@@ -139,7 +139,7 @@ def test_a_task_step_reads_no_labels():
         ),
         (
             {"cross_entropy": 1.0, "head": "clasification"},
-            "head: 'clasification': the outputs .*; did you mean 'classification'?",
+            r"head: 'clasification': the outputs .* \(did you mean 'classification'\?\)",
         ),
     ],
 )

@@ -234,7 +234,7 @@ def test_word_spans_take_words_whole_but_for_the_last():
     [
         (
             {"unit": "span"},
-            "unit: 'span' is not one of token, token_span, word_span; did you mean 'word_span'?",
+            "unit: 'span' is not one of token, token_span, word_span (did you mean 'word_span'?)",
         ),
         ({"word_starts": "a"}, "word_starts: 'a' is not one of xlnet, albert, blank"),
         ({"k": 0}, "k: 0 is less than 1"),

@@ -109,7 +109,7 @@ def test_each_copy_of_a_text_has_draws_of_its_own():
             {"num_return_sequences": 3, "temperature": 0.0},
             "num_return_sequences: 3: greedy search finds one text; remove it, or give num_",
         ),
-        ({"num_beam": 2}, "num_beam: not a setting of generation; did you mean 'num_beams'"),
+        ({"num_beam": 2}, r"num_beam: not a setting of generation \(did you mean 'num_beams'"),
         ({"do_sample": True}, "do_sample: not a setting of generation: give temperature: above 0"),
         ({"max_length": 9}, "max_length: not a setting of generation: give max_new_tokens, the n"),
     ],

@@ -159,15 +159,15 @@ def test_not_json(tmp_path):
             "features: 'token_idz' is not one of .*did you mean 'token_ids'",
         ),
         ({"shards": [{"name": "a"}]}, "shards.0.records: missing, and it has no default"),
-        ({"sed": 5}, "sed: unknown key; did you mean 'seed'"),
+        ({"sed": 5}, r"sed: unknown key \(did you mean 'seed'"),
         (
             {"config": {"segments": {"packing": "x"}}},
             "config.segments.packing: expected a whole number, got 'x' .text.: make the shards",
         ),
-        ({"config": {"segment": {}}}, "config.segment: unknown key; did you mean 'segments'"),
+        ({"config": {"segment": {}}}, r"config.segment: unknown key \(did you mean 'segments'"),
         (
             {"config": {"corruption": {"type": "token_mask"}}},
-            "config.corruption: unknown type 'token_mask'; did you mean 'token_masks'",
+            r"config.corruption: unknown type 'token_mask' \(did you mean 'token_masks'",
         ),
         ({"totals": {"skipped": {"x": "1"}}}, "totals.skipped.x: expected a whole number, got '1'"),
         ({"task": {"name": "a", "kind": "b"}}, "task.kind: 'b' is not one of classification, "),

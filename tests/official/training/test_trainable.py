@@ -150,7 +150,7 @@ def test_the_share_of_weights_that_learn():
 @pytest.mark.parametrize(
     ("settings", "encoder", "message"),
     [
-        ({"layer": 1}, {}, "recipe.trainable.layer: unknown key; did you mean 'layers'"),
+        ({"layer": 1}, {}, r"recipe.trainable.layer: unknown key \(did you mean 'layers'"),
         ({"layers": -1}, {}, "recipe.trainable.layers: -1 is negative"),
         ({"layers": 4}, {}, "recipe.trainable.layers: 4, and the encoder has 3 layers"),
         (

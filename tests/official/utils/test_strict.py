@@ -85,7 +85,7 @@ def test_values_that_are_ready_are_kept():
     [
         ([1], "file: expected a mapping, got [1] (a list)"),
         ({}, "file: name: missing, and it has no default"),
-        ({"name": "a", "naem": 1}, "file: naem: unknown key; did you mean 'name'? (known: name, "),
+        ({"name": "a", "naem": 1}, "file: naem: unknown key (did you mean 'name'?) (known: name, "),
         ({"name": 5}, "file: name: expected text, got 5 (a whole number)"),
         ({"name": "a", "rate": "x"}, "file: rate: expected a number, got 'x' (text)"),
         ({"name": "a", "rate": True}, "file: rate: expected a number, got True (true or false)"),
@@ -93,7 +93,7 @@ def test_values_that_are_ready_are_kept():
         ({"name": "a", "flag": 1}, "file: flag: expected true or false, got 1 (a whole number)"),
         ({"name": "a", "inner": None}, "file: inner: expected a mapping, got None (null)"),
         ({"name": "a", "inner": {"size": 1.5}}, "inner.size: expected a whole number, got 1.5 (a "),
-        ({"name": "a", "inner": {"siz": 1}}, "inner.siz: unknown key; did you mean 'size'?"),
+        ({"name": "a", "inner": {"siz": 1}}, "inner.siz: unknown key (did you mean 'size'?)"),
         ({"name": "a", "inner": {"size": -1}}, "file: inner.size: -1 is negative"),
         ({"name": "a", "items": {}}, "file: items: expected a list, got {} (a mapping)"),
         ({"name": "a", "items": [{}, {"size": "2"}]}, "file: items.1.size: expected a whole num"),
@@ -123,9 +123,9 @@ def test_the_type_picks_the_dataclass():
     for plain, message in (
         (7, "file: a.b: expected a mapping with a `type`, got 7 (a whole number)"),
         ({}, "file: a.b: no `type` is given (known: small)"),
-        ({"tpye": "small"}, "file: a.b: unknown key 'tpye'; did you mean 'type'? (known: small)"),
-        ({"type": "smal"}, "file: a.b: unknown type 'smal'; did you mean 'small'? (known: small)"),
-        ({"type": "small", "sise": 3}, "file: a.b.sise: unknown key; did you mean 'size'?"),
+        ({"tpye": "small"}, "file: a.b: unknown key 'tpye' (did you mean 'type'?) (known: small)"),
+        ({"type": "smal"}, "file: a.b: unknown type 'smal' (did you mean 'small'?) (known: small)"),
+        ({"type": "small", "sise": 3}, "file: a.b.sise: unknown key (did you mean 'size'?)"),
     ):
         with pytest.raises(UserError) as error:
             strict.build_tagged(TABLE, plain, "file", "a.b")
