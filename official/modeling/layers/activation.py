@@ -90,11 +90,13 @@ def relu(x, kept=None, rate=0.0, fused=True):
 
 
 # The backend's own functions, for inference: a backend may fuse them with the product before them.
+# TensorFlow's own SiLU comes with a gradient that a SavedModel keeps, and which names a constant of
+# each call: in a graph whose equal constants are merged it names what is gone.
 PLAIN = {
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "gelu": functools.partial(ops.gelu, approximate=False),
     "relu": ops.relu,
-    "silu": ops.silu,
+    "silu": lambda x: x * ops.sigmoid(x),
 }
 
 ACTIVATIONS = {

@@ -2,6 +2,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.saved_model import loader_impl
 
+from official.modeling.layers import activation, kernels
 from official.serving.export import graph_size
 
 
@@ -45,3 +46,27 @@ def test_equal_nodes_are_merged_and_unread_ones_removed(tmp_path):
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value)
     assert loaded.count.numpy() == 2
+
+
+class Activations(tf.Module):
+    """Each activation as an export computes it, twice in one inner function."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = tf.function(
+            lambda x: {name: f(f(x)) for name, f in activation.ACTIVATIONS.items()}, autograph=False
+        )
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None])], autograph=False)
+    def __call__(self, x):
+        return self.inner(x)
+
+
+def test_a_shrunk_graph_of_every_activation_is_loaded(tmp_path):
+    module, x = Activations(), tf.constant([[-2.0, 0.0, 3.0]])
+    with kernels.using(gradients=False):
+        tf.saved_model.save(module, str(tmp_path))
+    graph_size.shrink(tmp_path)
+    actual = tf.saved_model.load(str(tmp_path)).signatures["serving_default"](x)
+    for name, value in module(x).items():
+        np.testing.assert_allclose(actual[name], value, rtol=1e-6, atol=1e-7)
