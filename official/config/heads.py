@@ -12,6 +12,7 @@ from official.utils.strict import above, at_least, dropout_rate, keys, labels_ag
 
 POOLINGS = ("pooled", "first", "mean")
 LOSSES = ("pairwise", "pointwise", "softmax")
+DENSE = ("vector", "states")
 NORMS = ("none", "layer", "token")  # of a mix
 ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
 EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
@@ -110,11 +111,15 @@ class PooledConfig(ReaderConfig):
         the last output of each direction; 'first' = the first position; 'mean' = the mean over
         positions.
       activation: the activation of the vector: 'relu' (TinyBERT's release); None = none.
+      dense: where there is a linear layer and the erf form of GELU, in the place of `transform`:
+        'vector' = on the vector; 'states' = on each position, before their mean (EuroBERT's late
+        pooling); None = nowhere.
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
     pooling: str = "pooled"
     activation: str | None = omitted()
+    dense: str | None = omitted()
     task: str = ""
 
     def __post_init__(self):
@@ -128,6 +133,12 @@ class PooledConfig(ReaderConfig):
             )
         if self.activation is not None:
             one_of("activation", self.activation, ("relu",))
+        if self.dense is not None:
+            one_of("dense", self.dense, DENSE)
+            if self.transform:
+                raise ValueError("dense: not supported with transform: remove one of them")
+            if self.dense == "states" and self.pooling != "mean":
+                raise ValueError(f"dense: states is for pooling: mean, not {self.pooling}")
 
     @property
     def reads_pooler(self) -> bool:
@@ -172,7 +183,7 @@ class LabelsConfig(ObjectiveConfig):
         raise UserError(f"{self.name}: neither labels nor num_labels is set")
 
 
-@keys("labels num_labels dropout pooling mix bilstm activation transform weight task")
+@keys("labels num_labels dropout pooling mix bilstm activation transform dense weight task")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationConfig(PooledConfig, LabelsConfig):
     """The class of a text."""
@@ -191,7 +202,7 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
         return _fields(self, "label")
 
 
-@keys("labels num_labels thresholds dropout pooling mix bilstm transform weight")
+@keys("labels num_labels thresholds dropout pooling mix bilstm transform dense weight")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelConfig(PooledConfig, LabelsConfig):
     """The labels of a text, any number of them, each by itself.
@@ -228,7 +239,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
         return frozenset({"label_flags"})
 
 
-@keys("dropout pooling mix bilstm activation transform weight task")
+@keys("dropout pooling mix bilstm activation transform dense weight task")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionConfig(PooledConfig):
     """A score of a text."""

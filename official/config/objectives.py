@@ -11,7 +11,7 @@ from official.config.segments import RELATIONS
 from official.utils.strict import above, at_least, omitted, one_of
 
 DIRECTIONS = ("forward", "backward")
-MASKED_LM_FORMS = ("tied", "linear")
+MASKED_LM_FORMS = ("tied", "linear", "kernel")
 # The relations of two segments with a label, and its feature.
 LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
 # The embedding layers that encoder and generator share. The norm goes with the tables, as in the
@@ -35,7 +35,8 @@ class MaskedLMConfig(ObjectiveConfig):
         positions, from their inputs and a table of absolute positions that no other layer reads
         (DeBERTa; He et al., 2021, section 3.2).
       form: of the head: 'tied' = a hidden layer, a norm, and the token table with a bias (BERT);
-        'linear' = one linear layer, with a kernel and a bias of its own (NeoBERT).
+        'linear' = one linear layer, with a kernel and a bias of its own (NeoBERT); 'kernel' = the
+        same without the bias (EuroBERT).
     """
 
     type = "masked_lm"

@@ -21,6 +21,7 @@ from official.config.heads import (
 )
 from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
+from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.kernels import dropout
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear import Linear
@@ -158,7 +159,8 @@ class Reader(base.Objective):
 class Head(Reader):
     """Dropout and an affine map of the pooled output, with the variables `output/...`.
 
-    A `Reader` says what is pooled. `config.activation` comes before the dropout. The config is an
+    A `Reader` says what is pooled. `config.activation` comes before the dropout. With
+    `config.dense` there are the variables `dense/...`. The config is an
     `official.config.heads.PooledConfig`.
     """
 
@@ -171,6 +173,15 @@ class Head(Reader):
             UserError: the labels are not known.
         """
         super().__init__(config, encoder_config, **options)
+        self.dense: Any = None
+        if config.dense is not None:
+            self.dense = Linear(
+                self.width,
+                self.width,
+                initializer=self.initializer,
+                name="dense",
+                dtype=self.dtype_policy,
+            )
         self.output_projection = Linear(
             self.width,
             self.size,
@@ -187,6 +198,8 @@ class Head(Reader):
     def build(self, input_shape=None):
         """Creates the variables."""
         super().build(input_shape)
+        if self.dense is not None:
+            self.dense.build()
         self.output_projection.build()
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
@@ -205,12 +218,22 @@ class Head(Reader):
 
     def outputs(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""
-        pooled = self.pool(self.read(encoded, rng))
+        encoded = self.read(encoded, rng)
+        if self.config.dense == "states":
+            states = self._dense_layer(encoded["sequence_output"])
+            encoded = {**encoded, "sequence_output": states}
+        pooled = self.pool(encoded)
         if self.config.transform:
             pooled = self.hidden(pooled)
+        if self.config.dense == "vector":
+            pooled = self._dense_layer(pooled)
         if self.config.activation == "relu":
             pooled = ops.relu(pooled)
         return self.as_loss(self.output_projection(dropout(pooled, self.config.dropout, rng)))
+
+    def _dense_layer(self, x: Tensor) -> Tensor:
+        """Maps x [..., W] by the layer `dense` and GELU."""
+        return ACTIVATIONS["gelu"](self.dense(x))
 
     def matched_outputs(
         self,

@@ -28,9 +28,10 @@ from official.modeling.types import Batch, Encoded, Tensor
 class MaskedLM(base.LanguageModel):
     """A transform, a norm and an output tied to the token table, for the masked positions only.
 
-    With the form `linear` there is a kernel [D, V] of its own in their place (NeoBERT). With
-    `enhanced_mask_decoder` there is a table of positions [T, D], which the last layer of the
-    encoder reads with its inputs, and no other layer (He et al. 2021, section 3.2).
+    With the form `linear` there is a kernel [D, V] of its own in their place (NeoBERT), which with
+    `kernel` has no bias (EuroBERT). With `enhanced_mask_decoder` there is a table of positions
+    [T, D], which the last layer of the encoder reads with its inputs, and no other layer (He et al.
+    2021, section 3.2).
     """
 
     def __init__(
@@ -40,11 +41,12 @@ class MaskedLM(base.LanguageModel):
         **options: Any,
     ):
         super().__init__(config, encoder_config, **options)
-        if config.form == "linear":
-            self.make_output()
-        else:
+        if config.form == "tied":
             embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
             self.make_hidden(encoder_config.hidden_size, embedding_size)
+        else:
+            self.make_output()
+        self.output_bias: Any = None
         self.position_table = None
         if config.enhanced_mask_decoder:
             self.position_table = Table(
@@ -64,15 +66,19 @@ class MaskedLM(base.LanguageModel):
             self.output_projection.build()
         if self.position_table is not None:
             self.position_table.build()
-        self.output_bias = self.add_weight(
-            (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
-        )
+        if self.config.form != "kernel":
+            self.output_bias = self.add_weight(
+                (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
+            )
 
     def logits(self, hidden: Tensor, encoder: Encoder) -> Tensor:
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         if self.output_projection is None:
             return encoder.token_table.scores(self.hidden(hidden), self.output_bias)
-        return plus_bias(self.output_projection(hidden), self.output_bias)
+        scores = self.output_projection(hidden)
+        if self.output_bias is None:
+            return self.as_loss(scores)
+        return plus_bias(scores, self.output_bias)
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...]:
         """See `base.Objective`."""

@@ -605,7 +605,6 @@ NEO = {
     "first_norm": True,
     "local_attention": None,
 }
-EURO = {**NEO, "vocab_size": 128_256}
 MODERN_SIZES = {
     "ModernBERT base": (modern(768, 22, 12, 1152), 149_014_272),
     "ModernBERT large": (modern(1024, 28, 16, 2624), 394_781_696),
@@ -614,16 +613,6 @@ MODERN_SIZES = {
     "Ettin 68M": (modern(512, 19, 8, 768), 68_144_640),
     "Ettin 1B": (modern(1792, 28, 28, 3840), 1_028_050_688),
     "NeoBERT": (modern(768, 28, 12, 2048, **NEO), 221_665_536),
-    # Without the output of masked LM, which has as many weights as the token table.
-    "EuroBERT 210m": (modern(768, 12, 12, 3072, **EURO), 310_266_624 - 128_256 * 768),
-    "EuroBERT 610m": (
-        modern(1152, 26, 18, 4096, num_key_value_heads=6, **EURO),
-        755_625_600 - 128_256 * 1152,
-    ),
-    "EuroBERT 2.1B": (
-        modern(2304, 32, 18, 6144, num_key_value_heads=6, **EURO),
-        2_403_092_736 - 128_256 * 2304,
-    ),
 }
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
 

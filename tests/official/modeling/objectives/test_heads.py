@@ -161,6 +161,48 @@ def test_a_hidden_layer_before_a_head(pooling, bias):
     np.testing.assert_allclose(found, logits, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("head", [ClassificationConfig, MultiLabelConfig])
+@pytest.mark.parametrize(
+    "pooling, dense", [("first", "vector"), ("mean", "vector"), ("mean", "states")]
+)
+def test_a_dense_layer_before_or_after_the_mean(head, pooling, dense):
+    model = make(head(num_labels=3, pooling=pooling, dense=dense))
+    (objective,) = model.objectives
+    rng = np.random.default_rng(4)
+    for variable in objective.variables:
+        variable.assign(rng.standard_normal(variable.shape))
+    v = {x.path.split(f"{objective.name}/")[1]: x.numpy() for x in objective.variables}
+    assert set(v) == {"dense/kernel", "dense/bias", "output/kernel", "output/bias"}
+
+    def layer(x):
+        z = x @ v["dense/kernel"] + v["dense/bias"]
+        return z / 2 * (1 + np.vectorize(math.erf)(z / 2**0.5))
+
+    encoded = model.encode(BATCH)
+    found = objective.outputs(encoded)
+    for states, real, logits in zip(np.array(encoded["sequence_output"]), MASK, found, strict=True):
+        states = states[real] if pooling == "mean" else states[:1]
+        if dense == "states":  # as transformers: the mean of the scores of the positions
+            scores = [layer(x) @ v["output/kernel"] + v["output/bias"] for x in states]
+            expected = np.mean(scores, axis=0)
+        else:
+            expected = layer(states.mean(axis=0)) @ v["output/kernel"] + v["output/bias"]
+        np.testing.assert_allclose(logits, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"dense": "states", "pooling": "first"}, "states is for pooling: mean, not first"),
+        ({"dense": "vector", "pooling": "mean", "transform": True}, "with transform: remove one"),
+        ({"dense": "tokens", "pooling": "mean"}, "dense: 'tokens' is not one of vector, states"),
+    ],
+)
+def test_dense_layers_that_there_are_not(options, message):
+    with pytest.raises(ValueError, match=message):
+        RegressionConfig(**options)
+
+
 def test_a_span_answer_reads_a_hidden_layer():
     model = make(SpanAnswerConfig(transform=True), dataclasses.replace(BERT, activation="gelu"))
     (objective,), encoded = model.objectives, model.encode(BATCH)

@@ -160,18 +160,23 @@ def test_a_neobert_has_the_published_number_of_weights():
     assert counts.heads == {"masked_lm": 30522 * 768 + 30522}
 
 
-@pytest.mark.parametrize("embedding_size", [None, 6])
-def test_a_linear_head_by_a_loop(embedding_size):
+@pytest.mark.parametrize(
+    "embedding_size, form", [(None, "linear"), (6, "linear"), (None, "kernel")]
+)
+def test_a_linear_head_by_a_loop(embedding_size, form):
     encoder = dataclasses.replace(ENCODER, embedding_size=embedding_size, initializer="uniform")
     config = types.SimpleNamespace(
-        seed=0, encoder=encoder, objectives=[MaskedLMConfig(weight=3.0, form="linear")]
+        seed=0, encoder=encoder, objectives=[MaskedLMConfig(weight=3.0, form=form)]
     )
     model = Model(config, dtype="float64")
     (head,) = model.objectives
-    head.output_bias.assign(np.linspace(-1, 1, 13))
+    bias = np.linspace(-1, 1, 13) if form == "linear" else np.zeros(13)
     v = {path: x.numpy() for path, x in model.variables_by_path().items()}
     names = {path for path in v if path.startswith("masked_lm/")}
-    assert names == {"masked_lm/output/kernel", "masked_lm/output_bias"}
+    if form == "linear":
+        head.output_bias.assign(bias)
+        names.remove("masked_lm/output_bias")
+    assert names == {"masked_lm/output/kernel"}
     kernel = v["masked_lm/output/kernel"]
     assert kernel.shape == (12, 13) and 0.35 < np.abs(kernel).max() < 0.4
     assert kernel.std() == pytest.approx(0.4 / 3**0.5, rel=0.1)
@@ -186,7 +191,7 @@ def test_a_linear_head_by_a_loop(embedding_size):
     hidden = model.encode(batch)["sequence_output"].numpy()
     loss, hits = 0.0, 0.0
     for b, t, token, weight in ((0, 2, 6, 2), (1, 3, 3, 1), (1, 2, 9, 1)):
-        scores = hidden[b, t] @ kernel + v["masked_lm/output_bias"]
+        scores = hidden[b, t] @ kernel + bias
         loss += weight * (np.log(np.exp(scores).sum()) - scores[token])
         hits += weight * (scores.argmax() == token)
     losses, metrics = model.terms(batch)
