@@ -48,6 +48,7 @@ class Head:
       settings: fields of that config that tell heads with the same objective type apart.
       poolings: the values of the objective's `pooling` that the head can have.
       transform: whether the head has a hidden layer, as its objective's `transform` says.
+      denses: the values of the objective's `dense` that the head can have.
       segments: whether a model with this head comes with `segments` in its config.
       corruption: whether a model with this head comes with `corruption` in its config.
     """
@@ -61,6 +62,7 @@ class Head:
     settings: ClassVar[Mapping[str, Any]] = {}
     poolings: ClassVar[tuple[str, ...]] = ("pooled",)
     transform: ClassVar[bool] = False
+    denses: ClassVar[tuple[str | None, ...]] = (None,)
     segments: ClassVar[bool] = False
     corruption: ClassVar[bool] = False
 
@@ -132,6 +134,12 @@ class Head:
                 f"objectives: {objective.type}.transform: {title} of transformers has "
                 f"{str(self.transform).lower()}"
             )
+        if (dense := getattr(objective, "dense", None)) not in self.denses:
+            known = " or ".join(repr(each) for each in self.denses)
+            raise UserError(
+                f"objectives: {objective.type}.dense: {title} of transformers has {known}, not "
+                f"{dense!r}"
+            )
         if getattr(objective, "activation", None) is not None:
             raise UserError(
                 f"objectives: {objective.type}.activation: {title} of transformers has none"
@@ -183,6 +191,13 @@ class LinearMaskedLM(MaskedLM):
 
     name = "linear_masked_lm"
     settings: ClassVar = {"form": "linear"}
+
+
+class KernelMaskedLM(MaskedLM):
+    """Masked LM of EuroBERT, one kernel without a bias."""
+
+    name = "kernel_masked_lm"
+    settings: ClassVar = {"form": "kernel"}
 
 
 class NextSentence(Head):
@@ -463,6 +478,7 @@ KINDS: dict[str, type[Head]] = {
         MaskedLM,
         EnhancedMaskedLM,
         LinearMaskedLM,
+        KernelMaskedLM,
         NextSentence,
         SentenceOrder,
         CausalLM,

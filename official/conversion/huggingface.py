@@ -25,6 +25,7 @@ from official.conversion import (
     converted_model,
     deberta,
     electra,
+    eurobert,
     generation,
     generators,
     gpt2,
@@ -65,6 +66,7 @@ _TABLES = (
     t5.ENCODER,
     t5.SYSTEM,
     modernbert.SYSTEM,
+    eurobert.SYSTEM,
 )
 # `model_type` of config.json → its table.
 SYSTEMS = {system.model_type: system for system in _TABLES}

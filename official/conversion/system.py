@@ -2,8 +2,9 @@
 
 `System` turns such a table into configs and lists of `Row`s, and back. Its `EncoderKeys` say how
 config.json describes the encoder. The tables are in the modules beside this one: `bert` (with
-RoBERTa, MPNet, DistilBERT and ERNIE), `albert`, `electra`, `deberta`, `modernbert`, `gpt2`,
-`xlnet`, `transfo_xl`, `t5`. The heads in a table are those of `official.conversion.heads`.
+RoBERTa, MPNet, DistilBERT and ERNIE), `albert`, `electra`, `deberta`, `modernbert`,
+`eurobert`, `gpt2`, `xlnet`, `transfo_xl`, `t5`. The heads in a table are those of
+`official.conversion.heads`.
 """
 
 import contextlib

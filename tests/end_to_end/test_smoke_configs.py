@@ -21,6 +21,7 @@ SYSTEMS = {
     "ernie": ("wordpiece", 150, 0),
     "roberta": ("byte_bpe", 350, 0),
     "modernbert": ("byte_bpe", 350, 0),
+    "eurobert": ("byte_bpe", 350, 0),
     "spanbert": ("wordpiece", 150, 0),
     "albert": ("unigram", 100, 0),
     "gpt2": ("byte_bpe", 350, 0),

@@ -6,8 +6,10 @@ position wherever the padding is, positions), `hidden_states` [L + 1, B, T, D] a
 model that writes there is also `generation/…`: two prompts, what greedy search made of them, and
 what temperature, top-k and top-p leave of some chances.
 
-Run with the Python of the environment of tests/parity/requirements-hf.txt:
+Run with the Python of the environment of tests/parity/requirements-hf.txt, and with that of
+requirements-hf5.txt for the systems that transformers 4 lacks:
     .parity/hf/bin/python tests/golden/make_systems_golden.py [FOLDER [NAME...]]
+    .parity/hf5/bin/python tests/golden/make_systems_golden.py [FOLDER [NAME...]]
 """
 
 import json
@@ -52,6 +54,16 @@ MODERN = {
     **dict.fromkeys(("bos_token_id", "cls_token_id"), 259),
     **dict.fromkeys(("eos_token_id", "sep_token_id"), 260),
 }
+EURO = {
+    "vocab_size": 263,
+    "hidden_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 5,
+    "num_key_value_heads": 1,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 50.0},
+    "attn_implementation": "eager",
+    **{f"{name}_token_id": 259 + i for i, name in enumerate(("bos", "eos", "mask", "pad"))},
+}
 BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "classifier_bias", "norm_bias"), True)
 ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
 # Rows of 7 tokens reach beyond the distances and buckets.
@@ -60,7 +72,7 @@ DEBERTA_V1 = {**DEBERTA, "vocab_size": 263, "max_relative_positions": 5, "type_v
 DEBERTA |= {"share_att_key": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
 
 # Name of the case: class and what differs from SIZES.
-CASES = {
+_OLDER = {
     "bert_relative_key": ("BertForMaskedLM", {"position_embedding_type": "relative_key"}),
     "bert_relative_key_query": ("BertModel", {"position_embedding_type": "relative_key_query"}),
     "roberta_masked_lm": ("RobertaForMaskedLM", ROBERTA),
@@ -145,6 +157,27 @@ CASES = {
     ),
     "gpt2_bare": ("GPT2Model", {**GPT2, "activation_function": "relu", "layer_norm_epsilon": 1e-6}),
 }
+# Of transformers 5.
+_NEWER = {
+    "eurobert_masked_lm": (
+        "EuroBertForMaskedLM",
+        {**EURO, "hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 3},
+    ),
+    "eurobert_bare": ("EuroBertModel", {**EURO, "num_key_value_heads": 5, "hidden_act": "gelu"}),
+    "eurobert_late": ("EuroBertForSequenceClassification", {**EURO, **LABELS}),
+    "eurobert_mean": (
+        "EuroBertForSequenceClassification",
+        {**EURO, **LABELS, "classifier_pooling": "mean", "rms_norm_eps": 1e-3},
+    ),
+    "eurobert_first": (
+        "EuroBertForSequenceClassification",
+        {**EURO, **LABELS, "classifier_pooling": "bos", "num_hidden_layers": 1},
+    ),
+    "eurobert_tokens": (
+        "EuroBertForTokenClassification", {**EURO, **LABELS, "num_hidden_layers": 1}
+    ),
+}  # fmt: skip
+CASES = _NEWER if int(transformers.__version__.partition(".")[0]) >= 5 else _OLDER
 
 
 def make_model(kind, sizes, seed):
@@ -185,7 +218,7 @@ def answers(model, batch):
         "input_ids": torch.from_numpy(batch["token_ids"]).long(),
         "attention_mask": torch.from_numpy(batch["padding_mask"]).long(),
     }
-    if model.config.model_type not in ("distilbert", "gpt2", "mpnet", "modernbert"):
+    if model.config.model_type not in ("distilbert", "gpt2", "mpnet", "modernbert", "eurobert"):
         inputs["token_type_ids"] = torch.from_numpy(batch["segment_ids"]).long()
     with torch.no_grad():
         outputs = dict(model(**inputs, output_hidden_states=True))

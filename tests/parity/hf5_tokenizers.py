@@ -81,6 +81,42 @@ def modern(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
+def euro(folder: Path) -> None:
+    """A EuroBERT: Llama 3's words, each of which may be a piece, and special tokens at the end."""
+    folder.mkdir(parents=True)
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=True))
+    words = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    parts = tokenizers.pre_tokenizers
+    made.pre_tokenizer = parts.Sequence(
+        [
+            parts.Split(tokenizers.Regex(words), "isolated"),
+            parts.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    made.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=450, initial_alphabet=parts.ByteLevel.alphabet(), show_progress=False
+    )
+    made.train_from_iterator(PROSE * 3, trainer)
+    names = {"bos": "<|begin_of_text|>", "eos": "<|end_of_text|>", "mask": "<|mask|>"}
+    made.add_special_tokens([AddedToken(n, lstrip="mask" in n) for n in names.values()])
+    template = tokenizers.processors.TemplateProcessing(
+        single="<|begin_of_text|> $A <|end_of_text|>",
+        pair="<|begin_of_text|> $A <|end_of_text|> $B <|end_of_text|>",
+        special_tokens=[(name, made.token_to_id(name)) for name in list(names.values())[:2]],
+    )
+    level = tokenizers.processors.ByteLevel(trim_offsets=True)
+    made.post_processor = tokenizers.processors.Sequence([level, template])
+    made.save(str(folder / "tokenizer.json"))
+    settings = {f"{name}_token": token for name, token in names.items()}
+    settings |= {"pad_token": names["eos"], "tokenizer_class": "PreTrainedTokenizerFast"}
+    settings |= {"model_input_names": ["input_ids", "attention_mask"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
 def unigram(folder: Path, controls: list[str], name: str = "spiece.model", **options) -> None:
     folder.mkdir(parents=True)
     data = io.BytesIO()
@@ -104,6 +140,7 @@ def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
     byte_bpe(old / "roberta", ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     byte_bpe(old / "gpt2", ["<|endoftext|>"])
     modern(old / "modernbert")
+    euro(old / "eurobert")
     none = {"bos_id": -1, "eos_id": -1}
     marks = ["[CLS]", "[SEP]", "[MASK]"]
     unigram(old / "albert", marks, pad_id=0, unk_id=1, pad_piece="<pad>", **none)
@@ -127,6 +164,7 @@ def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
         ),
         "gpt2": (transformers.GPT2Tokenizer, old / "gpt2", {}),
         "modernbert": (transformers.PreTrainedTokenizerFast, old / "modernbert", {}),
+        "eurobert": (transformers.PreTrainedTokenizerFast, old / "eurobert", {}),
         "albert": (transformers.AlbertTokenizer, old / "albert", {}),
         "xlnet": (transformers.XLNetTokenizer, old / "xlnet", {}),
         "t5": (transformers.T5Tokenizer, old / "t5", {}),

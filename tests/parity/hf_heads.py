@@ -34,6 +34,9 @@ DEBERTA |= {"type_vocab_size": 0}
 DEBERTA_V1 = {**DEBERTA, "vocab_size": 263, "max_relative_positions": 6}
 DEBERTA |= {"share_att_key": True, "position_buckets": 6, "norm_rel_ebd": "layer_norm"}
 MODERN = {"local_attention": 6, "hidden_size": 18, "attn_implementation": "eager"}
+EURO = {"hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2}
+EURO |= {"rope_parameters": {"rope_type": "default", "rope_theta": 50.0}}
+EURO |= {"attn_implementation": "eager"}
 DISTIL = {"hidden_dim": 22, "dim": 15, "n_layers": 2, "n_heads": 3}
 
 # What differs from the sizes above, by class and, where a class is there twice, more of a name.
@@ -98,6 +101,7 @@ SYSTEMS = {
     "GPT2": ("gpt2", {}),
     "DebertaV2": ("deberta", {**DEBERTA, "legacy": False, "tie_word_embeddings": False}),
     "ModernBert": ("modernbert", MODERN),
+    "EuroBert": ("eurobert", EURO),
     "T5": (
         "t5",
         {
@@ -117,6 +121,7 @@ SPECIAL = {
     "Albert": ("ForPreTraining",),
     "XLNet": ("LMHeadModel", "ForQuestionAnsweringSimple"),
     "GPT2": ("LMHeadModel",),
+    "EuroBert": ("ForSequenceClassification.bos", "ForSequenceClassification.mean"),
     "T5": tuple(f"ForConditionalGeneration{kind}" for kind in ("", ".unscaled", ".own_output")),
 }
 EVERY = (
@@ -131,6 +136,8 @@ VARIANTS = {
     "unscaled": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
     "own_output": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
     "tanh": {"summary_activation": "tanh"},
+    "bos": {"classifier_pooling": "bos", **LABELS},
+    "mean": {"classifier_pooling": "mean", **LABELS},
     "first": {"summary_use_proj": False, "summary_activation": ""},
 }
 
@@ -138,8 +145,8 @@ VARIANTS = {
 def heads(system):
     """The heads of a system, as the names of its classes end."""
     own = ("Model", "EncoderModel")[: 1 + (system == "T5")] if system in ("GPT2", "T5") else EVERY
-    lacking = {"XLNet": "ForMaskedLM"}.get(system)
-    return [head for head in own if head != lacking] + list(SPECIAL.get(system, ()))
+    lacking = {"XLNet": EVERY[1:2], "EuroBert": EVERY[-2:]}.get(system, ())
+    return [head for head in own if head not in lacking] + list(SPECIAL.get(system, ()))
 
 
 def make_model(name, sizes, seed):

@@ -14,7 +14,8 @@ def main(parent):
         (name,) = json.loads((folder / "config.json").read_text())["architectures"]
         cls = getattr(transformers, name)
         # As in the golden files: another attention of a ModernBERT rounds in another way.
-        options = {"attn_implementation": "eager"} if name.startswith("ModernBert") else {}
+        eager = name.startswith(("ModernBert", "EuroBert"))
+        options = {"attn_implementation": "eager"} if eager else {}
         model, info = cls.from_pretrained(folder, output_loading_info=True, **options)
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
             assert not info[kind], (folder, kind, info[kind])

@@ -1,4 +1,4 @@
-"""RoBERTa, ALBERT, ELECTRA, DistilBERT and GPT-2 against transformers, computed anew."""
+"""RoBERTa, ALBERT, ELECTRA, DistilBERT, GPT-2 and EuroBERT against transformers, computed anew."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,15 @@ from tests.official.conversion.test_convert_electra import SHARED, both
 from tests.official.conversion.test_convert_systems import CASES, WRITTEN
 
 PARITY = systems.GOLDEN.parent / "parity"
+NEWER = "eurobert"  # of transformers 5
 
 
 @pytest.fixture(scope="module")
-def base(hf, tmp_path_factory):
+def base(hf, hf5, tmp_path_factory):
     """The golden files, made anew, and our model folder of each."""
     parent = tmp_path_factory.mktemp("systems")
-    hf.run(systems.GOLDEN / "make_systems_golden.py", parent / "golden")
+    for reference in (hf, hf5):
+        reference.run(systems.GOLDEN / "make_systems_golden.py", parent / "golden")
     for name in CASES:
         config, parts, _ = systems.load(name, parent / "golden")
         folder = systems.write(parent / name, config, parts["weight"])
@@ -31,21 +33,24 @@ def test_outputs_are_those_of_transformers(base):
         assert systems.compare(model, parts, hidden_states) == {}
 
 
-def test_transformers_loads_what_we_write_and_answers_the_same(hf, base):
-    (base / "written").mkdir()
-    for name in WRITTEN:
-        folder = base / "written" / name
+def test_transformers_loads_what_we_write_and_answers_the_same(hf, hf5, base):
+    folders = {
+        name: base / f"written_{5 if name.startswith(NEWER) else 4}" / name for name in WRITTEN
+    }
+    for name, folder in folders.items():
+        folder.parent.mkdir(exist_ok=True)
         huggingface.write(base / f"{name}-model", folder, "last")
         batch = systems.load(name, base / "golden")[1]["batch"]
         inputs = {"input_ids": batch["token_ids"], "attention_mask": batch["padding_mask"]}
         # Segments are tokens, or there are none.
-        if not name.startswith(("gpt2", "mpnet", "distilbert", "modernbert")):
+        if not name.startswith(("gpt2", "mpnet", "distilbert", "modernbert", NEWER)):
             inputs["token_type_ids"] = batch["segment_ids"]
         np.savez(folder / "inputs.npz", **{k: v.astype(np.int64) for k, v in inputs.items()})
-    hf.run(PARITY / "hf_systems.py", base / "written")
-    for name in WRITTEN:
+    hf.run(PARITY / "hf_systems.py", base / "written_4")
+    hf5.run(PARITY / "hf_systems.py", base / "written_5")
+    for name, folder in folders.items():
         _, parts, hidden_states = systems.load(name, base / "golden")
-        theirs = np.load(base / "written" / name / "outputs.npz")
+        theirs = np.load(folder / "outputs.npz")
         for key, expected in {**parts["answer"], "hidden_states": hidden_states}.items():
             np.testing.assert_allclose(theirs[key], expected, rtol=0, atol=1e-6, err_msg=name)
         tokenizer = model_folder.restore(base / f"{name}-model")[1]

@@ -24,6 +24,10 @@ PUBLISHED = {
     "deberta_v2_xlarge": 884_593_152,
     "deberta_v2_xxlarge": 1_564_549_632,
     "neobert": 221_665_536,
+    # Without the output of masked LM, which has as many weights as the token table.
+    "eurobert_210m": 310_266_624 - 128_256 * 768,
+    "eurobert_610m": 755_625_600 - 128_256 * 1152,
+    "eurobert_2_1b": 2_403_092_736 - 128_256 * 2304,
     "albert_base": 11_683_584,
     "albert_large": 17_683_968,
     "albert_xlarge": 58_724_864,

@@ -16,6 +16,7 @@ OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert
 OTHERS += [
     "deberta",
     "modernbert",
+    "eurobert",
     "text_to_text",
     "layer_mix",
     "tagging",
@@ -80,6 +81,17 @@ def test_modernbert():
     assert (optimizer.learning_rate, optimizer.beta_2, optimizer.epsilon) == (5e-5, 0.98, 1e-6)
     np.testing.assert_allclose(optimizer.learning_rate * optimizer.weight_decay, 1e-6)
     assert (optimizer.beta_1, optimizer.clip_norm, optimizer.bias_correction) == (0.9, 0.0, True)
+
+
+def test_eurobert():
+    """The optimizer of the library that the models were trained with, and transformers' head."""
+    read = config.load(FOLDER / "eurobert.yaml")
+    optimizer, (head,) = read.recipe.optimizer, read.objectives
+    assert (head.type, head.pooling, head.dense, head.dropout) == (
+        "classification", "mean", "states", 0.0,
+    )  # fmt: skip
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.95, 1e-5)
+    assert (optimizer.weight_decay, optimizer.clip_norm) == (0.1, 1.0)
 
 
 def test_qnli_ranking():

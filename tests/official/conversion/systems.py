@@ -26,6 +26,11 @@ SENTENCEPIECE = {
     "deberta-v2": _DEBERTA,
     "camembert": {**_XLM, **_UNUSED, "control_symbols": ["<s>", "</s>", "<mask>"]},
 }
+EURO = ("<|begin_of_text|>", "<|end_of_text|>", "<|mask|>", "<|pad|>")
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _FAIRSEQ = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 _FAIRSEQ |= {"mask_token": "<mask>"}
 
@@ -69,10 +74,54 @@ def write_vocabulary(folder, model_type):
         write_byte_vocabulary(folder, [], ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
         names = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
         (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    elif model_type == "eurobert":
+        (folder / "tokenizer.json").write_text(json.dumps(llama3_tokenizer(), ensure_ascii=False))
+        names = {"bos": EURO[0], "eos": EURO[1], "mask": EURO[2], "pad": EURO[3]}
+        settings = {f"{key}_token": name for key, name in names.items()}
+        settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 13}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     elif model_type == "gpt2":
         write_byte_vocabulary(folder, [], ["<|endoftext|>"])
     else:
         (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "the", "cat", "##s"]) + "\n")
+
+
+def llama3_tokenizer():
+    """The parts of EuroBERT's tokenizer: those of Llama 3, and the tokens around a text."""
+    merges = ["t h", "th e", "Ġ c"]
+    pieces = [*byte_alphabet(), *(merge.replace(" ", "") for merge in merges)]
+    special = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
+    added = [
+        {"id": len(pieces) + i, "content": name, "lstrip": name == EURO[2], **special}
+        for i, name in enumerate(EURO)
+    ]
+    ids = {token["content"]: token["id"] for token in added[:2]}
+    start, end = ({"SpecialToken": {"id": name, "type_id": 0}} for name in ids)
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    template = {
+        "type": "TemplateProcessing",
+        "single": [start, first, end],
+        "pair": [start, first, end, second, end],
+        "special_tokens": {
+            name: {"id": name, "ids": [number], "tokens": [name]} for name, number in ids.items()
+        },
+    }
+    of_bytes = {"add_prefix_space": False, "trim_offsets": True}
+    split = {"type": "Split", "pattern": {"Regex": LLAMA3}, "behavior": "Isolated", "invert": False}
+    level = {"type": "ByteLevel", **of_bytes, "use_regex": False}
+    model = {
+        "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+        "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+        "ignore_merges": True, "vocab": {piece: i for i, piece in enumerate(pieces)},
+        "merges": merges,
+    }  # fmt: skip
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": None, "model": model, "decoder": {**level, "use_regex": True},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
+        "post_processor": {"type": "Sequence", "processors": [{"type": "ByteLevel", **of_bytes,
+                                                               "use_regex": True}, template]},
+    }  # fmt: skip
 
 
 def sentencepiece_model(**ids):
@@ -87,13 +136,17 @@ def sentencepiece_model(**ids):
     return data.getvalue()
 
 
-def write_byte_vocabulary(folder, first, last):
-    """All bytes as GPT-2 spells them, and two merges."""
+def byte_alphabet():
+    """All bytes as GPT-2 spells them."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
-    spelled = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
+    return [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
+
+
+def write_byte_vocabulary(folder, first, last):
+    """All bytes as GPT-2 spells them, and two merges."""
     merges = ["t h", "th e"]
-    pieces = [*first, *spelled, "th", "the", *last]
+    pieces = [*first, *byte_alphabet(), "th", "the", *last]
     ids = {piece: i for i, piece in enumerate(pieces)}
     (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
     lines = ["#version: 0.2", *merges]

@@ -61,7 +61,7 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 def test_every_system_has_its_cases():
     others = {"bert", "t5", "xlnet", "transfo-xl"}  # They have tests of their own.
     assert {name.split("_")[0] for name in CASES} | others == set(huggingface.SYSTEMS)
-    assert len(CASES) == 34
+    assert len(CASES) == 40
 
 
 def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
