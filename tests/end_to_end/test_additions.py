@@ -15,6 +15,7 @@ from tests import ROOT
 PLACES = {
     "config": "PARTS = (",
     "config/blocks.py": "NAMED = (",
+    "conversion": "# `model_type` of config.json",
     "config/recipe.py": "# Settings that have",
     "training/optimizers": "def make(",
     "tokenizers": "def load(",
@@ -112,6 +113,23 @@ sloped = small.config(
 )
 train(sloped, shards, root / "sloped", evaluate=False, report=lambda line: None)
 
+# The converter: a stored RoBERTa under other names has its outputs, and is written as a RoBERTa.
+from official.conversion import converted_model, huggingface
+from official.saving import model_folder
+from tests.official.conversion import systems
+stored, parts, hidden_states = systems.load("roberta_masked_lm")
+renamed = {
+    name.replace("roberta.", "data2vec_text."): x for name, x in parts["weight"].items()
+}
+systems.write(root / "theirs", {**stored, "model_type": "data2vec-text"}, renamed)
+(root / "theirs" / "vocab.txt").unlink()
+systems.write_vocabulary(root / "theirs", "roberta")
+read = huggingface.read(root / "theirs")
+converted_model.write(read, root / "converted")
+assert systems.compare(model_folder.restore(root / "converted")[2], parts, hidden_states) == {}
+huggingface.write(root / "converted", root / "written", "last")
+assert json.loads((root / "written" / "config.json").read_text())["model_type"] == "roberta"
+
 # The tokenizer, as the rule says in Python, from a saved folder; and pretraining with it.
 letters = [*small.SPECIALS, " ", *sorted(set("".join(small.WORDS)))]
 (root / "letters").mkdir()
@@ -206,6 +224,8 @@ def test_an_addition_has_the_files_that_the_page_counts():
         # Also the blocks that show what is there already.
         names = re.findall(r"```python\n# (New file [^\n]*|\S+\.py)", section)
         counts[heading] = len({path_of(name) for name in names}) + 1
+    # A converter has four files of tests, which compare with transformers.
+    counts["Add a converter in six files"] += 3
     whole = "Add a kind of task in five files"
     counts[whole] += counts["Add a head in three files"] - 1
     for heading, count in counts.items():
