@@ -97,6 +97,13 @@ def test_code_fits_into_80_columns(page):
     assert [line for line in lines if len(line) > 80] == []
 
 
+def test_git_ignores_what_the_commands_of_the_readme_make():
+    text = text_of(ROOT / "README.md")
+    paths = re.findall(r'(?:-m venv |--output=|(?:--)?model_dir="?)([\w.]+)', text)
+    ignored = {line.strip("/") for line in text_of(ROOT / ".gitignore").splitlines()}
+    assert {"env", "run"} <= set(paths) <= ignored | {"predictions.tsv"}
+
+
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text_of(page))):
         if link.startswith(("http://", "https://")):
