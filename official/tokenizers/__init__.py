@@ -2,12 +2,12 @@
 
 `load(folder)` reads a tokenizer from files with the usual names: `vocab.txt` for WordPiece,
 `spiece.model` for SentencePiece, `vocab.json` with `merges.txt` for byte-level BPE, `words.txt` for
-whole words with their characters; or from `tokenizer.json`, where there is none of these. The
+whole words with their characters; or from `tokenizer.json` if the folder has none of these. The
 tokenizer's `encode(["some text"])` returns int32 arrays. Its `tokenize(tf.constant(["some text"]))`
 returns the same ids as a RaggedTensor, also in tf.function and tf.data. Neither adds special
-tokens; `pack` does.
+tokens; `pack` adds them.
 
-The names are imported when they are used, so the modules without TensorFlow can be read without it.
+Public names are imported on first use, so modules that do not need TensorFlow load without it.
 """
 
 import importlib
@@ -48,10 +48,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Imports the module of a name when the name is used."""
+    """Imports the module of a public name on its first use."""
     for module, names in _MODULES.items():
         if name in names:
             value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-            globals()[name] = value  # the next use finds it at once
+            globals()[name] = value  # the next use does not call this function
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

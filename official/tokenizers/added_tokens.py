@@ -1,15 +1,15 @@
 """Tokens that are found in raw text before a tokenizer splits it.
 
-These are user-defined markers ("[E1]"), new words ("covid19"), T5's sentinels and, where they are
-asked for, the special tokens. The rules are those of the `tokenizers` package: tokens are found
-from the left, the longest one of those that begin at the same character, and each part of the text
-between them is split as a separate text. Tokens with `normalized` are searched for in these parts
-after they are normalized (lower-cased, for example), in their normalized form. White space that
-belongs to another token is not part of them. Of several with the same normalized form, a special
-one counts, or else the one with the lowest id, as in tokenizers 0.22 (0.23.3 takes any of them, and
-another one in the next process).
+These are user-defined markers ("[E1]"), new words ("covid19"), T5's sentinels and, with
+`special=True`, the special tokens. The rules are those of the `tokenizers` package: tokens are
+found from the left, the longest one of those that begin at the same character, and each part of the
+text between them is split as a separate text. Tokens with `normalized` are searched for in these
+parts after they are normalized (lower-cased, for example), in their normalized form. White space
+that belongs to another token is not part of them. If several tokens have the same normalized form,
+a special token is found, or else the one with the lowest id, as in tokenizers 0.22 (in 0.23.3 any
+of them may be found, and the choice differs between processes).
 
-One function does this in a graph. Python calls it eagerly.
+The same function runs in a graph and, called eagerly, in Python.
 
 Shapes: N texts, P parts of all texts, Q pieces of all parts, A tokens; a ragged dimension is
 written None.
@@ -36,7 +36,7 @@ LISTED = "added_tokens"
 # Lists of tokens without ids; transformers 5 has the first.
 _NAMED = ("extra_special_tokens", "additional_special_tokens")
 _CUT = b"\xff"  # no UTF-8 text has this byte
-# The characters of Rust's `\w`, and inside of a class those of its `\s`.
+# The characters of Rust's `\w`, and inside a character class the characters of its `\s`.
 _WORD = (
     r"[\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}"
     r"\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}]"
@@ -52,9 +52,9 @@ class AddedToken:
       content: its text.
       lstrip: whether white space before it belongs to it.
       rstrip: whether white space after it belongs to it.
-      single_word: whether it is only found where no letter or digit is next to it.
-      normalized: whether it is looked for in normalized text.
-      special: whether it marks something and is not text.
+      single_word: whether it is found only if no letter or digit is next to it.
+      normalized: whether it is searched for in normalized text.
+      special: whether it is a marker and not a part of the text.
     """
 
     content: str
@@ -66,7 +66,7 @@ class AddedToken:
 
 
 class Listed(NamedTuple):
-    """A token in a file.
+    """An entry of a file's list of tokens.
 
     Attributes:
       id: its id; None = the next one after the vocabulary.
@@ -78,14 +78,14 @@ class Listed(NamedTuple):
 
 
 def read(folder: AnyPath, settings: Mapping[str, Any]) -> dict[str, Listed]:
-    """Reads the tokens that the files of a folder list, by their text.
+    """Reads the tokens that the files of a folder list: {text: token}.
 
     Args:
       folder: may contain `tokenizer.json`, `added_tokens.json` and `special_tokens_map.json`.
       settings: those of `tokenizer_config.json`.
 
     Raises:
-      UserError: a file is not JSON, or has something else in the place of a token or an id.
+      UserError: a file is not JSON, or an entry is not a token with an id.
     """
     special: dict[str, dict[str, Any]] = {}  # names without ids
     by_name = folder / "special_tokens_map.json"
@@ -148,7 +148,7 @@ def _token(flags: Any, where: str) -> AddedToken:
 
 
 def read_lines(path: AnyPath) -> list[AddedToken]:
-    """Reads user-defined tokens: on each line the text of one, or a JSON object with its flags.
+    """Reads user-defined tokens, one a line: its text, or a JSON object with its text and flags.
 
     A token without flags is special, and is not normalized:
 
@@ -156,7 +156,8 @@ def read_lines(path: AnyPath) -> list[AddedToken]:
       {"content": "covid19", "normalized": true, "single_word": true}
 
     Raises:
-      UserError: the file is not UTF-8, or a line has no token, one of another line, or other flags.
+      UserError: the file is not UTF-8, or a line has no token, repeats one of an earlier line, or
+        has unknown flags.
     """
     tokens: dict[str, AddedToken] = {}
     names = {field.name for field in dataclasses.fields(AddedToken)}
@@ -180,7 +181,7 @@ def read_lines(path: AnyPath) -> list[AddedToken]:
 
 
 def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) -> list[str]:
-    """Returns a vocabulary with the tokens after it that the settings list.
+    """Returns a vocabulary followed by the added tokens of the settings.
 
     Args:
       pieces: the vocabulary.
@@ -188,7 +189,7 @@ def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) ->
       source: the name of the vocabulary in messages.
 
     Raises:
-      UserError: a token has the id of another piece, or there is no token for an id.
+      UserError: a token has the id of another piece, or an id has no token.
     """
     ids = {piece: i for i, piece in enumerate(pieces)}
     added: dict[int, str] = {}
@@ -224,7 +225,7 @@ def appended(pieces: Sequence[str], settings: Mapping[str, Any], source: str) ->
 
 
 class Normalizer(Protocol):
-    """What is done to text before it is split."""
+    """The normalization of text before it is split."""
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the normalized form of strings [N]."""
@@ -234,12 +235,13 @@ class Normalizer(Protocol):
     ) -> tuple[tf.RaggedTensor, tf.Tensor | None]:
         """Returns the normalized form of each of C characters, string [N, None].
 
-        Also returns whether each belongs to the one before it, bool [C]; None = none does.
+        Also returns whether each character belongs to the one before it, bool [C]; None = no
+        character does.
         """
 
 
 class Parts(NamedTuple):
-    """The parts of texts: in turns text and tokens. The parts of a text are all of it.
+    """The parts of texts, text and tokens in turns; concatenated, they equal the text.
 
     Attributes:
       raw: the characters of each part, string [P].
@@ -261,11 +263,14 @@ class Parts(NamedTuple):
         return tf.concat([first, rows[1:] != rows[:-1]], 0)
 
     def with_tokens(self, of_texts: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Joins the ids of `texts`, int32 [P, None], and the tokens: int32 [N, None]."""
+        """Joins the ids of `texts`, int32 [P, None], and those of the tokens: int32 [N, None]."""
         return self.joined(of_texts, self.ids)
 
     def tokens_with_offsets(self, of_texts: offsets.Tokens) -> offsets.Tokens:
-        """Joins the ids of `texts` with offsets in them, and the tokens, with offsets in rows."""
+        """Joins the tokens of `texts`, whose offsets count in each part, and the added tokens.
+
+        Returns the ids with offsets that count in the whole text of each row.
+        """
         sizes = tf.strings.length(self.raw, unit="UTF8_CHAR")
         ends = tf.cumsum(sizes)
         begins = tf.concat([[0], ends], 0)
@@ -285,7 +290,7 @@ class Parts(NamedTuple):
         )
 
     def joined(self, of_texts: tf.RaggedTensor, of_tokens: tf.Tensor) -> tf.RaggedTensor:
-        """Joins the values of `texts`, [P, None], and of parts that are tokens, [P]: [N, None]."""
+        """Joins the values of `texts`, [P, None], and those of the added tokens, [P]: [N, None]."""
         found = self.ids >= 0
         tokens = tf.RaggedTensor.from_row_lengths(
             tf.boolean_mask(of_tokens, found), tf.cast(found, tf.int64), validate=False
@@ -312,8 +317,8 @@ class Finder(tf.Module):
         self._strips_right = tf.constant([token.rstrip for token in flags], tf.bool)
         self._strips = any(token.lstrip or token.rstrip for token in flags)
         self._searches = []
-        # Of tokens that are equal when they are normalized the first counts: special ones come
-        # before the others, and then their ids decide.
+        # If tokens have the same normalized form, the first one is found. Special tokens come
+        # first, then lower ids.
         ordered = sorted(
             enumerate(tokens.items()), key=lambda entry: (not entry[1][1].special, entry[1][0])
         )
@@ -328,8 +333,8 @@ class Finder(tf.Module):
                 self._searches.append(
                     _Search(numbers, single, len(tokens), normalizer if normalized else None)
                 )
-        # Of Python; what it does not find, no search finds. Any text may have a token when it is
-        # normalized.
+        # A quick check in Python: a text without a match contains no token. Normalization may
+        # produce a token from any text.
         anything = normalizer is not None and any(token.normalized for token in flags)
         contents = sorted((re.escape(token.content) for token in flags), key=len, reverse=True)
         self.may_be_in = re.compile("" if anything else "|".join(contents)).search
@@ -347,7 +352,8 @@ class Finder(tf.Module):
             if self._strips:
                 found = _with_ends(found, whole, inner)
             kept = tf.repeat(text, found.row_lengths())
-            # A token is one piece. The texts would be repeated for each of their pieces.
+            # A part that is a token has one piece. A text may have several pieces and is not
+            # repeated for each.
             tokens = tf.repeat(tf.where(text, "", raw), found.row_lengths())
             raw = tf.where(kept, found.values, tokens)
             numbers = tf.where(kept, found_numbers, tf.repeat(numbers, found.row_lengths()))
@@ -375,7 +381,7 @@ class Finder(tf.Module):
 
 
 class _Search(tf.Module):
-    """Finds the tokens that are looked for in the same form of a text."""
+    """Finds the tokens that are searched for in the same form of a text, raw or normalized."""
 
     def __init__(
         self,
@@ -409,8 +415,8 @@ class _Search(tf.Module):
         """Cuts texts [P] around the tokens.
 
         Returns:
-          The characters of each piece, string [P, None], at least one piece a text; and the number
-          of its token, int32 [Q]; -1 for text.
+          The characters of each piece, string [P, None], with at least one piece for each text; and
+          the id of the piece's token, int32 [Q]; -1 for text.
         """
         normalizer = self._normalizer
         if normalizer is None:
@@ -442,14 +448,14 @@ class _Search(tf.Module):
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False), numbers
 
     def _cut(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Returns the pieces of texts [P] in the form they have: string [P, None], and numbers."""
+        """Like `find`, without normalization: pieces, string [P, None], and token ids [Q]."""
         marked = tf.strings.regex_replace(texts, self._pattern, _CUT + rb"\0" + _CUT)
         pieces = tf.strings.split(marked, _CUT)
         turns = tf.ragged.range(pieces.row_lengths()).values % 2
         numbers = tf.where(turns == 1, self._numbers.lookup(pieces.values), -1)
         if self._single is None:
             return pieces, numbers
-        # A piece of text may be empty between two tokens. Then the token is what is beside it.
+        # The text between two tokens may be empty. Then the neighbor of a token is the other token.
         rows = offsets.rows_of(pieces)
         empty = tf.equal(pieces.values, "")
         begins_word = tf.strings.regex_full_match(pieces.values, f"(?s){_WORD}.*")
@@ -457,7 +463,8 @@ class _Search(tf.Module):
 
         def beside(flags: tf.Tensor, by: int) -> tf.Tensor:
             shifted = tf.roll(flags, by, 0) & (tf.roll(rows, by, 0) == rows)
-            # What is rolled over the ends of all texts is of another row, or is alone.
+            # `roll` wraps around at both ends: that neighbor is in another row, unless there is
+            # only one piece.
             inside = (
                 tf.range(tf.size(rows)) >= by
                 if by > 0
@@ -505,12 +512,12 @@ class _Search(tf.Module):
 
 
 def _with_ends(found: tf.RaggedTensor, whole: tf.Tensor, inner: tf.Tensor) -> tf.RaggedTensor:
-    """Puts back the white space that was removed from both ends of texts.
+    """Restores the white space that was removed from both ends of texts.
 
     Args:
-      found: the pieces of each text without it, string [P, None]; the first and the last are text.
-      whole: the texts, string [P].
-      inner: the texts without it, string [P].
+      found: the pieces of each stripped text, string [P, None]; the first and the last are text.
+      whole: the unstripped texts, string [P].
+      inner: the stripped texts, string [P].
     """
     size = tf.strings.length(inner)
     same = tf.equal(tf.strings.substr(whole, tf.zeros_like(size), size), inner)
@@ -527,13 +534,16 @@ def _with_ends(found: tf.RaggedTensor, whole: tf.Tensor, inner: tf.Tensor) -> tf
 
 
 def _where(some: tf.Tensor, texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns string [Q]: for some pieces the text of their row, and "" for the others."""
+    """Returns string [Q]: the text of the row of each piece with a true flag, "" for others."""
     number = tf.where(some, rows, tf.size(texts, rows.dtype))
     return tf.gather(tf.concat([texts, [""]], 0), number)
 
 
 def _segments(pieces: tf.RaggedTensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Returns whether a piece begins a segment, bool [Q]: a token, or text up to the next token."""
+    """Returns whether a piece begins a segment, bool [Q].
+
+    A segment is a token, or the text up to the next token.
+    """
     rows = offsets.rows_of(pieces)
     token = numbers >= 0
     changes = token[1:] | token[:-1] | (rows[1:] != rows[:-1])

@@ -1,4 +1,4 @@
-"""The base of all tokenizers: `Splitter` splits text, in a graph too, and `Tokenizer` has the rest.
+"""The base classes of tokenizers: `Splitter` splits text into ids, and `Tokenizer` has the rest.
 
 A SavedModel carries the splitter. The tokenizer has ids, special and added tokens, files and the
 fingerprint. `chunks`, `strings` and `characters` make tensors of Python texts.
@@ -43,7 +43,7 @@ def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def strings(texts: Sequence[str]) -> tf.Tensor:
-    """Returns texts as a tensor of their UTF-8 bytes."""
+    """Returns texts as a string tensor [N] of UTF-8."""
     try:
         return tf.constant(texts, tf.string)
     except ValueError:  # a lone surrogate, whose bytes are not UTF-8
@@ -51,7 +51,7 @@ def strings(texts: Sequence[str]) -> tf.Tensor:
 
 
 def characters(texts: Sequence[str]) -> tf.Tensor:
-    """Returns texts as a tensor with the same characters; a lone surrogate becomes U+FFFD."""
+    """Returns texts as a string tensor [N] of UTF-8; a lone surrogate becomes U+FFFD."""
     try:
         return tf.constant(texts, tf.string)
     except ValueError:
@@ -64,7 +64,7 @@ def characters(texts: Sequence[str]) -> tf.Tensor:
 class Splitter(tf.Module):
     """Splits strings into ids, inside a graph or eagerly.
 
-    Text never becomes a special token other than the unknown token unless it is asked for: a
+    Without `special=True`, text never becomes a special token other than the unknown token: a
     literal "[MASK]" in a corpus is text. The splitters of WordPiece and SentencePiece ensure this
     for the usual special tokens. For others (a `CLS` without brackets, a user-defined SentencePiece
     symbol) `forbid` ensures it. Added tokens are found before the text is split.
@@ -79,7 +79,7 @@ class Splitter(tf.Module):
         super().__init__()
         self._allowed: tf.Tensor | None = None
         self._added: Finder | None = None
-        self._special: Finder | None = None  # made when it is asked for
+        self._special: Finder | None = None  # made on first use
         self._special_tokens: dict[int, AddedToken] = {}
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -91,11 +91,11 @@ class Splitter(tf.Module):
         raise NotImplementedError
 
     def split_parts(self, parts: Parts) -> tf.RaggedTensor:
-        """Returns the ids of the parts of texts that are text, int32 [P, None]."""
+        """Returns the ids of the parts that are text, int32 [P, None]; no ids for added tokens."""
         return self.split(parts.texts)
 
     def split_parts_with_offsets(self, parts: Parts) -> offsets.Tokens:
-        """Returns the same ids and the characters of the parts that they come from."""
+        """Returns the ids of `split_parts` with their offsets in the parts."""
         return self.split_with_offsets(parts.texts)
 
     def composed(self, texts: tf.Tensor) -> tf.Tensor:
@@ -103,13 +103,13 @@ class Splitter(tf.Module):
         return composition.composed(texts) if self.nfc else texts
 
     def composed_bytes(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Does the same to texts in Python, most of which are ASCII."""
+        """Like `composed`, for UTF-8 texts in Python; skips ASCII texts."""
         if not self.nfc or all(text.isascii() for text in texts):
             return list(texts)
         return self.composed(tf.constant(texts, tf.string)).numpy().tolist()
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns strings [N] as they are before they are split."""
+        """Returns strings [N] in the normalized form that is split into words."""
         raise NotImplementedError
 
     def normalized_characters(
@@ -117,7 +117,8 @@ class Splitter(tf.Module):
     ) -> tuple[tf.RaggedTensor, tf.Tensor | None]:
         """Returns the normalized form of each of C characters, string [N, None].
 
-        Also returns whether each belongs to the one before it, bool [C]; None = none does.
+        Also returns whether each character belongs to the one before it, bool [C]; None = no
+        character does.
         """
         raise NotImplementedError
 
@@ -132,7 +133,7 @@ class Splitter(tf.Module):
 
         Args:
           added: the tokens that are found in every text.
-          special: those that are found besides where special tokens are asked for.
+          special: the tokens that are found as well with `special=True`.
         """
         self._added = self._finder(added) if added else None
         self._special_tokens = {**added, **special}
@@ -141,7 +142,7 @@ class Splitter(tf.Module):
         return Finder(tokens, self if self.normalizes else None)
 
     def finder(self, special: bool) -> Finder | None:
-        """Returns what finds tokens in texts; None = no token is found."""
+        """Returns the finder of added tokens; None = there are no tokens to find."""
         if not special:
             return self._added
         if self._special is None:
@@ -174,7 +175,7 @@ class Splitter(tf.Module):
         return parts.tokens_with_offsets(tokens._replace(ids=self.allowed(tokens.ids)))
 
     def allowed(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns ids of `split` with the replacement in the place of forbidden ids."""
+        """Returns ids of `split` with the forbidden ids replaced; see `forbid`."""
         if self._allowed is not None:
             ids = ids.with_values(tf.gather(self._allowed, ids.values))
         return ids
@@ -183,9 +184,9 @@ class Splitter(tf.Module):
 _EOD = "<eod>"  # as in XLNet's vocabulary
 _EOP = "<eop>"
 _SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
-# Settings that are not used here, and are saved as they were read.
+# Settings that have no effect here, but are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
-# Classes for which `tokenizer.json` says everything, and not the files that are saved here.
+# Classes that read only `tokenizer.json`, and none of the files that are saved here.
 _NO_CLASS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
@@ -194,9 +195,9 @@ class Tokenizer(abc.ABC):
 
     Added tokens (markers such as "[E1]", new words, T5's sentinels) are found in every text before
     it is split, by `official.tokenizers.added_tokens`. The special tokens are not: a literal
-    "[MASK]" in a corpus is text. Where a person writes them on purpose, as in a text with a blank
-    to fill, `tokenize`, `encode` and their like take `special=True`. Then "[MASK]" becomes
-    `mask_id`, as in transformers:
+    "[MASK]" in a corpus is text. With `special=True`, the methods that encode text find special
+    tokens too, for texts in which a person writes them on purpose. Then "[MASK]" becomes `mask_id`,
+    as in transformers:
 
       tokenizer.encode(["Paris is the [MASK] of France."], special=True)
 
@@ -215,10 +216,10 @@ class Tokenizer(abc.ABC):
         vocabulary has none. They are found in text as added tokens are.
       sentinels: the sentinels with their flags, by id.
       added: the added tokens by id, without sentinels.
-      special_tokens: the tokens that `special=True` finds besides, by id.
+      special_tokens: the additional tokens that `special=True` finds, by id.
       num_base_pieces: number of pieces of the vocabulary's files; added tokens may follow them.
-      max_tokens: the length at which the tool that the tokenizer is from cuts texts; None = that
-        of the model.
+      max_tokens: the length in tokens to which the tool that wrote the tokenizer cuts texts; None =
+        the maximum length of the model.
       pairs: how two texts stand in a row; see `official.tokenizers.pair_forms`.
       word_starts: bool [V], true for pieces that begin a word and for special tokens, by the first
         of `word_starts.RULES`.
@@ -226,10 +227,11 @@ class Tokenizer(abc.ABC):
         a word.
       keeps_space: whether ids represent a text exactly, with its white space and control
         characters.
-      reads_words: whether tokens are whole words, of which an encoder may read the characters.
-        `words`, `numbers` and `encode_words` are for these tokenizers alone.
-      notes: sentences about what was decided when the files of another tool were read.
-      about: what these files say, by what it is about: `class`, `case`.
+      reads_words: whether tokens are whole words, of which an encoder may read the characters. Only
+        these tokenizers have `words`, `numbers` and `encode_words`.
+      notes: sentences about decisions made while the files of another tool were read.
+      about: facts from these files under the keys `class` (the class of transformers) and `case`
+        (whether text is lower-cased).
       files: {name: SHA-256} of the files that `save` writes.
       fingerprint: SHA-256 of everything that decides the ids. Two tokenizers with the same
         fingerprint give the same ids for every text.
@@ -241,9 +243,9 @@ class Tokenizer(abc.ABC):
     reads_words = False
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = types.MappingProxyType({})
-    # Whether the mask token takes the white space before it where no file tells.
+    # Whether the mask token strips the white space before it (`lstrip`), if no file says it.
     _mask_strips = True
-    # Of a tokenizer whose texts can be cut into words: it encodes them without a graph.
+    # Encodes texts without a graph; None if the texts of this tokenizer cannot be cut into words.
     _words: WordIds | None = None
 
     def __init__(
@@ -255,7 +257,7 @@ class Tokenizer(abc.ABC):
         num_base_pieces: int | None = None,
         controls: Sequence[str] = (),
     ):
-        """Makes the parts that all tokenizers have.
+        """Initializes the attributes that all tokenizers have.
 
         Args:
           pieces: the vocabulary and the added tokens after it, by id.
@@ -295,8 +297,8 @@ class Tokenizer(abc.ABC):
             i: flagged.get(i, AddedToken(self.pieces[i], special=True)) for i in self.sentinel_ids
         }
         splitter.find({**self.sentinels, **self.added}, self.special_tokens)
-        # Written with their flags: what is after the vocabulary, or found in every text, or has
-        # other flags than usual.
+        # Saved with their flags: tokens after the vocabulary, those found in every text, and those
+        # with unusual flags.
         self._written = {i: dataclasses.asdict(token) for i, token in sorted(flagged.items())}
         vocabulary = {
             name: checksums.hash_bytes(data) for name, data in self._vocabulary_files().items()
@@ -304,7 +306,7 @@ class Tokenizer(abc.ABC):
         self._sign(vocabulary)
 
     def _sign(self, vocabulary: Mapping[str, str]) -> None:
-        """Computes the fingerprint, and the checksums of all files from those of the vocabulary."""
+        """Sets `fingerprint` and `files`, given the checksums of the vocabulary's files."""
         decides = {
             **self._decides(),
             # In the order of `file_formats.SPECIALS`.
@@ -333,7 +335,7 @@ class Tokenizer(abc.ABC):
     def _listed(
         self, numbers: dict[str, int], controls: Sequence[str]
     ) -> tuple[dict[int, AddedToken], dict[int, AddedToken], dict[int, AddedToken]]:
-        """Returns the added tokens, the special ones, and those whose flags are written, by id."""
+        """Returns added tokens, special tokens, and tokens whose flags are saved, each by id."""
         roles = {self._settings.get("bos_token"), self._settings.get("eos_token")}
         own = {*controls, *filter(None, roles), _EOD, _EOP}
         added, special, flagged = {}, {}, {}
@@ -359,9 +361,9 @@ class Tokenizer(abc.ABC):
         return added, special, flagged
 
     def _blanks_matter(self) -> bool:
-        """Returns whether text beside a token has other ids if the blank between them is removed.
+        """Returns whether removing the blank between an added token and text changes the ids.
 
-        If not, sentinels have no flags, which transformers gives to all of them.
+        If not, the flags that transformers gives to sentinels have no effect and are left out.
         """
         return False
 
@@ -380,10 +382,10 @@ class Tokenizer(abc.ABC):
         return self.pairs.separators
 
     def packing(self) -> dict[str, Any]:
-        """Returns the settings of pairs that are not the usual ones, and decide what is read.
+        """Returns the settings of pairs that differ from the defaults and affect the input.
 
-        The rule of an odd token is not among them, so it is not in the fingerprint: rows of one
-        rule suit a model of the other.
+        `odd_token` is left out, and so is not part of the fingerprint: a model can read rows that
+        were cut by either rule.
         """
         differing = self.pairs.differing(type(self).pairs)
         differing.pop(ODD_TOKEN, None)
@@ -411,7 +413,7 @@ class Tokenizer(abc.ABC):
 
     @functools.cached_property
     def spellings(self) -> list[bytes]:
-        """The text of each piece in UTF-8, with a blank in the place of a blank mark."""
+        """The text of each piece in UTF-8, with a blank in place of the mark "▁"."""
         spelled = [self._spelled(piece) for piece in self.pieces]
         for i, token in self.added.items():
             spelled[i] = self._spelled_added(token.content)
@@ -422,9 +424,9 @@ class Tokenizer(abc.ABC):
         """The bytes of text that each piece stands for, int32 [V]: 0 for special tokens.
 
         Their sum over the tokens of a text is the length of the text in UTF-8, after the
-        normalization of the tokenizer. SentencePiece has a blank before the first word as well. As
-        WordPiece does not keep blanks, one before each word and each punctuation mark is counted.
-        Text that the vocabulary cannot spell counts nothing.
+        normalization of the tokenizer. SentencePiece has a blank before the first word as well.
+        WordPiece does not keep blanks, so one blank is counted before each word and each
+        punctuation mark. Text that the vocabulary cannot spell counts 0 bytes.
         """
         counts = np.array([self._num_bytes(piece) for piece in self.pieces], np.int32)
         for i in self.added:
@@ -453,24 +455,27 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _decides(self) -> dict[str, Any]:
-        """Returns the saved settings that ids depend on, besides the special tokens."""
+        """Returns the saved settings, other than special tokens, that ids depend on."""
 
     @abc.abstractmethod
     def _for_others(self) -> dict[str, Any]:
         """Returns the settings that are saved only for other tools."""
 
     def splitting(self) -> dict[str, Any]:
-        """Returns the settings that decide how a text is split, whatever the pieces are."""
+        """Returns the settings that decide how a text is split, without the vocabulary."""
         return self._decides() | self.packing()
 
     def word_starts_by(self, rule: str) -> np.ndarray:
-        """Returns `word_starts` by one of `word_starts.RULES`, which are for SentencePiece."""
+        """Returns `word_starts` by one of `word_starts.RULES`.
+
+        The rules concern SentencePiece; other tokenizers have the same result for all of them.
+        """
         starts = np.array([self._begins_word(piece, rule) for piece in self.pieces], bool)
         starts[[*self.special_ids, *self.added]] = True
         return starts
 
     def module(self) -> tf.Module:
-        """Returns the object with `tokenize` that a SavedModel tracks."""
+        """Returns the module, with a method `tokenize`, that a SavedModel tracks."""
         return self._splitter
 
     def tokenize(self, texts: tf.Tensor, special: bool = False) -> tf.RaggedTensor:
@@ -564,19 +569,19 @@ class Tokenizer(abc.ABC):
         raise NotImplementedError
 
     def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, and the words themselves.
+        """Returns the ids and the words of all texts.
 
         Args:
           texts: any number of texts.
 
         Returns:
-          values, int32 [K], and row_splits, int64 [N + 1], as `encode_ragged` does; and the words
-          in UTF-8, whole, object [K].
+          values, int32 [K], and row_splits, int64 [N + 1], as `encode_ragged` does; and the uncut
+          words in UTF-8, object [K].
         """
         raise NotImplementedError
 
     def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:
-        """Returns the ids of some texts, the same as `tokenize`."""
+        """Returns the ids of texts, the same as `tokenize`."""
         if self._words is None:
             return self.tokenize(strings(texts), special)
         finder = self._splitter.finder(special)
@@ -633,5 +638,5 @@ class Tokenizer(abc.ABC):
 
 
 def sentinels(count: int) -> list[str]:
-    """Returns the pieces of sentinels in the order of T5's vocabulary: the first is the last."""
+    """Returns the pieces of sentinels in the order of T5's vocabulary: `<extra_id_0>` is last."""
     return [_SENTINEL.format(i) for i in reversed(range(count))]

@@ -1,15 +1,16 @@
 """Byte-level BPE of GPT-2 and RoBERTa: `vocab.json` and `merges.txt`.
 
-Text is split into words by GPT-2's pattern. The first pieces of a word are its bytes. Neighbors
-are joined pair by pair: always the pair that comes first in `merges.txt`, wherever it occurs in the
-word, until the file has no pair of the word (Radford et al. 2019, section 2.2; Sennrich et al.
-2016). Every text can be spelled, so no token is unknown. A blank belongs to the word after it.
+Text is split into words by GPT-2's pattern. The pieces of a word are at first its bytes. Then
+neighboring pieces are joined: in each step, the pair that comes first in `merges.txt`, wherever it
+occurs in the word, until no pair of neighbors is in the file (Radford et al. 2019, section 2.2;
+Sennrich et al. 2016). Every text can be spelled, so no token is unknown. A blank belongs to the
+word after it.
 
 The ids are those of the `tokenizers` package, in Python and inside a graph. Text that spells a
-special token, such as a literal "<mask>", is split as text unless the special ids are asked for.
+special token, such as a literal "<mask>", is split as text without `special=True`.
 
-The byte-level BPE of OLMo, which ModernBERT has, composes characters first: with `nfc`, "e" and an
-accent become "é" (Unicode's form NFC). Added tokens are found before that.
+The byte-level BPE of OLMo, which ModernBERT uses, composes characters first: with `nfc`, "e" and a
+combining accent become "é" (Unicode's form NFC). Added tokens are found before that.
 
 Ids represent a text exactly: `decode` returns it with its white space and control characters. A
 word of the pattern begins with white space or has none, so a text can be split before white space:
@@ -17,10 +18,10 @@ the ids of its parts are the ids of the whole. `encode_slices` gives documents t
 whole text, wherever the slices are cut.
 
 In a graph, `words` finds the words, the words of a batch are made unique, and an operation of
-SentencePiece joins the pairs of each word: n bytes take a time of n log n. In Python, `WordIds`
-keeps the ids of the words of earlier texts. In new ones, `find` finds the same words by Python's
-regular expressions, with the same classes of letters and digits, and `PairMerges` joins the pairs
-of all of them at once, unless one is long.
+SentencePiece joins the pairs of each word: O(n log n) for n bytes. In Python, `WordIds` caches the
+ids of the words of earlier texts. New words are found by `find`, with Python's regular expressions
+and the same classes of letters and digits, and `PairMerges` joins the pairs of all short words at
+once.
 
 Shapes: N texts, W words, S slices; a ragged dimension is written None.
 """
@@ -60,7 +61,7 @@ from official.tokenizers.word_ids import WordIds, ranges
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# GPT-2 has one special token, which also separates documents.
+# GPT-2's only special token, which also separates documents.
 END = "<|endoftext|>"
 SPECIALS = {
     "pad_token": ("<pad>", END),
@@ -70,7 +71,8 @@ SPECIALS = {
     "mask_token": ("<mask>",),
 }
 # GPT-2's character classes. TensorFlow's regular expressions have Unicode 15.0. The letters and
-# digits of 15.1 and 16.0 are listed, so that the classes are those of the `tokenizers` package.
+# digits that 15.1 and 16.0 added are listed, so that the classes equal those of the `tokenizers`
+# package.
 LETTER = (
     r"\p{L}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65}"
     r"\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{11380}-\x{11389}\x{1138b}\x{1138e}\x{11390}-\x{113b5}"
@@ -81,14 +83,14 @@ DIGIT = (
     r"\p{N}\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{16130}-\x{16139}"
     r"\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1e5f1}-\x{1e5fa}"
 )
-# Marks, vowel signs among them, and those that are newer than Unicode 15.0.
+# Marks (vowel signs included), and those that are newer than Unicode 15.0.
 MARKS = (
     r"\p{M}\x{897}\x{113b8}-\x{113c0}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d0}"
     r"\x{113d2}\x{113e1}-\x{113e2}\x{10d69}-\x{10d6d}\x{10efc}\x{11f5a}\x{1611e}-\x{1612f}"
     r"\x{1e5ee}-\x{1e5ef}"
 )
-# How words are found, and the class of their letters. GPT-2's words end at each vowel sign of
-# Hindi, Thai, Burmese and others: with their marks, letters of these scripts make words too.
+# The values of `pattern`. GPT-2's words end at each vowel sign of Hindi, Thai, Burmese and others;
+# with `marks`, marks count as letters, so that words of these scripts stay whole.
 GPT2, WITH_MARKS = "gpt2", "marks"
 PATTERNS = {GPT2: LETTER, WITH_MARKS: LETTER + MARKS}
 _PATTERN = "pattern"  # the setting
@@ -100,13 +102,14 @@ _WORD = {
     for name, letter in PATTERNS.items()
 }
 _CUT = b"\xff"  # no UTF-8 text has this byte
-# Of bytes: ASCII words of one kind, with a blank before them or without, are words of the pattern.
+# Classes of bytes: a run of one of these ASCII classes, after a blank or not, is a word of the
+# pattern.
 _LETTERS, _DIGITS, _SIGNS = string.ascii_letters, string.digits, string.punctuation.replace("'", "")
 _KINDS = bytes(
     sum(1 << i for i, kind in enumerate((_LETTERS, _DIGITS, _SIGNS)) if chr(byte) in kind)
     for byte in range(256)
 )
-_ANY = 7  # all kinds
+_ANY = 7  # the flags of all classes
 _BMP_END, _END = 0xFFFF, 0x10FFFF
 _SURROGATES = 0xD800, 0xE000
 # Matches characters outside `SPACE`. Python's `\s` also has four control characters.
@@ -122,7 +125,7 @@ def words(texts: tf.Tensor, add_prefix_space: bool = False, pattern: str = GPT2)
       pattern: one of `PATTERNS`.
 
     Returns:
-      Strings [N, None]. Joined they are the text. Some of them may be empty.
+      Strings [N, None], some of which may be empty. Concatenated, they equal the text.
     """
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
     if add_prefix_space:
@@ -132,7 +135,7 @@ def words(texts: tf.Tensor, add_prefix_space: bool = False, pattern: str = GPT2)
 
 
 def find(text: str, pattern: str = GPT2) -> list[str]:
-    """Returns the words of a text by one of `PATTERNS`; joined they are the text."""
+    """Returns the words of a text by one of `PATTERNS`; concatenated, they equal the text."""
     astral = not text.isascii() and _ASTRAL.search(text)
     return _pattern(_END if astral else _BMP_END, pattern).findall(text)
 
@@ -144,7 +147,8 @@ _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 def _pattern(last: int, name: str) -> re.Pattern:
     """Returns a pattern for texts of characters up to `last`.
 
-    Python searches classes up to U+FFFF at once, and the others range by range: five times slower.
+    Python tests a class up to U+FFFF with a bitmap, and a class beyond range by range, which is
+    five times slower.
     """
     classes = SPACE, PATTERNS[name], DIGIT
     space, letter, digit = (_ranges(each, last) for each in classes)
@@ -155,9 +159,9 @@ def _pattern(last: int, name: str) -> re.Pattern:
 
 
 def _ranges(characters: str, last: int) -> str:
-    """Returns a class of TensorFlow's regular expressions, up to `last`, as one of Python's.
+    """Converts a class of TensorFlow's regular expressions, up to `last`, to one of Python's.
 
-    The Unicode version of Python is another one in each release.
+    The class lists its characters, because the Unicode version of Python changes with each release.
     """
     codes = np.r_[0 : _SURROGATES[0], _SURROGATES[1] : last + 1].astype("<u4")
     text = codes.tobytes().decode("utf-32-le")
@@ -187,7 +191,7 @@ class ByteBPESplitter(Splitter):
         self._add_prefix_space = add_prefix_space
         self._pattern = pattern
         self.nfc = nfc
-        # By id. Text never becomes an added token with characters outside the alphabet.
+        # By id. The length of an added token with characters outside the alphabet is never used.
         self._bytes_of = tf.constant([len(spelling(piece)) for piece in ids], tf.int64)
         self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
         pieces = [*ALPHABET.values(), *reachable(merges)]
@@ -240,8 +244,8 @@ def model_of(pieces: Sequence[str]) -> bytes:
     """Returns a SentencePiece model that joins characters to `pieces`, earlier pieces first.
 
     SentencePiece joins any two neighbors whose result is a piece, not only the listed pairs. For
-    `reachable` pieces both are the same: two neighbors that spell such a piece are its two listed
-    parts, because its characters were joined in the same way as when it is split alone.
+    `reachable` pieces the two rules agree: two neighbors that spell such a piece are its two listed
+    parts, because its characters were joined as they are when the piece is split alone.
 
     The model's ids are the indices of `pieces`.
     """
@@ -267,8 +271,8 @@ class ByteBPE(Tokenizer):
     Attributes:
       merges: pairs of pieces, in the order in which they are joined.
       add_prefix_space: whether a blank is put before each text that does not begin with one, so
-        that its first word is spelled like any other word. In a document of slices, only the first
-        slice gets the blank.
+        that its first word is spelled like any other word. In a document that is given as slices,
+        only the first slice gets the blank.
       nfc: whether characters are composed first.
       pattern: how words are found, one of `PATTERNS`.
     """
@@ -300,16 +304,17 @@ class ByteBPE(Tokenizer):
           pattern: how words are found, one of `PATTERNS`.
 
         Raises:
-          UserError: `add_prefix_space` with another pattern than GPT-2's, which no file says; or
-            the vocabulary lacks bytes, special tokens or results of merges; or a merge is
-            listed twice, or before the merges that make its parts.
+          UserError: `add_prefix_space` is set with another pattern than GPT-2's; or the vocabulary
+            lacks bytes, special tokens or results of merges; or a merge is listed twice, or before
+            the merges that make its parts.
         """
         settings = settings or {}
         if pattern not in PATTERNS:
             raise UserError(f"{source}: {_PATTERN}: {pattern!r} is none of {', '.join(PATTERNS)}")
         if pattern != GPT2 and add_prefix_space:
             raise UserError(
-                f"{source}: {_PATTERN}: {pattern!r} is not for add_prefix_space: set it to false"
+                f"{source}: {_PATTERN}: {pattern!r} does not allow add_prefix_space: set "
+                "add_prefix_space to false"
             )
         ids = {piece: i for i, piece in enumerate(pieces)}
         if lacking := [character for character in ALPHABET.values() if character not in ids]:
@@ -395,12 +400,14 @@ class ByteBPE(Tokenizer):
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of documents that are given as slices, such as sentences.
 
-        A document has the ids of its whole text. A token belongs to the slice in which it begins,
-        so a slice has no tokens if a token of an earlier slice extends to its end.
+        The ids of the slices, concatenated, are the ids of the whole text. A token belongs to the
+        slice in which it begins, so a slice has no tokens if a token of an earlier slice extends to
+        its end.
 
         Args:
           texts: the slices of each document. Concatenated they are its text. A document that begins
-            with white space continues another one, so `add_prefix_space` puts no blank before it.
+            with white space continues another document, so `add_prefix_space` puts no blank before
+            it.
 
         Returns:
           See `Tokenizer.encode_slices`.
@@ -423,11 +430,11 @@ class ByteBPE(Tokenizer):
         return np.concatenate(ids), np.searchsorted(token_begins, slice_bounds)
 
     def _slice_lengths(self, slices: Sequence[str]) -> list[int]:
-        """Returns the bytes of each slice of a document, in the form that is split."""
+        """Returns the number of bytes of each slice of a document, in the form NFC if `nfc`."""
         composed = self._splitter.composed_bytes
         parts = composed([part.encode() for part in slices])
         (whole,) = composed([b"".join(parts)])
-        if whole != b"".join(parts):  # A slice begins with an accent of the one before.
+        if whole != b"".join(parts):  # A slice begins with a combining accent.
             joined = itertools.accumulate(slices)
             ends = [len(text) for text in composed([text.encode() for text in joined])]
             return np.diff([0, *ends]).tolist()
@@ -436,11 +443,12 @@ class ByteBPE(Tokenizer):
     def _of_parts(
         self, texts: Sequence[str], begin: Sequence[bool] | None = None
     ) -> tuple[tf.RaggedTensor, np.ndarray]:
-        """Returns the ids of texts without added tokens, and how many of its bytes each token has.
+        """Returns the ids of texts without added tokens, and the number of bytes of each token.
 
         Args:
           texts: the texts.
-          begin: whether each begins a document; None = all do. Any other follows an added token.
+          begin: whether each text begins a document, and does not follow an added token; None = all
+            do.
         """
         begins = [True] * len(texts) if begin is None else begin
         blanks = [
@@ -457,7 +465,7 @@ class ByteBPE(Tokenizer):
         return self._splitter.allowed(spelled), sizes
 
     def _of_texts(self, parts: added_tokens.Parts) -> tuple[tf.RaggedTensor, np.ndarray]:
-        """Returns the ids of texts, and how many of the bytes each token has."""
+        """Returns the ids of texts, and the number of bytes of each token."""
         raw, texts = _decoded(parts.raw), _decoded(parts.texts)
         starts = np.zeros(len(raw) + 1, bool)
         starts[parts.splits.numpy()] = True
@@ -513,7 +521,7 @@ class ByteBPE(Tokenizer):
         return {"add_prefix_space": self.add_prefix_space, **form}
 
     def _for_others(self) -> dict[str, Any]:
-        if self.nfc or self.pair_separators == 1:  # classes of transformers have neither
+        if self.nfc or self.pair_separators == 1:  # no class of transformers has either of these
             return {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "model_input_names": ["input_ids", "attention_mask"],
@@ -523,7 +531,7 @@ class ByteBPE(Tokenizer):
 
 
 def _cut(words: bytes, lengths: np.ndarray, some: np.ndarray | None = None) -> list[bytes]:
-    """Returns some of the words that follow one another, by their lengths and flags, [K] each."""
+    """Cuts concatenated words at their lengths [K]; returns those with a true flag `some` [K]."""
     ends = np.cumsum(lengths)
     begins = ends - lengths
     if some is not None:

@@ -1,7 +1,7 @@
 """The vocabulary of a byte-level BPE: its alphabet, its files and the order of its merges.
 
 The files, `vocab.json` and `merges.txt`, are text, so each byte is written as a printable character
-of GPT-2's alphabet (the blank as "Ġ"). A merge joins two pieces; see `reachable` for which merges
+of GPT-2's alphabet (the blank as "Ġ"). A merge joins two pieces; `reachable` says which merges
 occur in texts.
 """
 
@@ -69,7 +69,7 @@ def read_merges(path: AnyPath) -> list[tuple[str, str]]:
     """Returns the merges of a `merges.txt`, in the order in which pairs are joined.
 
     Raises:
-      UserError: the file is not UTF-8, or a line has not two pieces.
+      UserError: the file is not UTF-8, or a line does not have two pieces.
     """
     try:
         lines = path.read_bytes().decode().split("\n")
@@ -93,7 +93,7 @@ def read_merges(path: AnyPath) -> list[tuple[str, str]]:
 
 
 def check_merges(ids: Mapping[str, int], merges: Sequence[tuple[str, str]], source: str) -> None:
-    """Checks that each merge joins earlier results and makes a piece of the vocabulary.
+    """Checks that each merge joins bytes or results of earlier merges to a piece of the vocabulary.
 
     Args:
       ids: {piece: id}.
@@ -111,8 +111,8 @@ def check_merges(ids: Mapping[str, int], merges: Sequence[tuple[str, str]], sour
         for part in pair:
             if part not in known:
                 raise UserError(
-                    f"{where}: {part!r} is neither a byte nor what an earlier merge makes: are "
-                    "the lines of merges.txt all there, and in their order?"
+                    f"{where}: {part!r} is neither a byte nor what an earlier merge makes: is "
+                    "merges.txt complete, and in its original order?"
                 )
         if pair in seen:
             raise UserError(f"{where}: is listed twice")
@@ -128,28 +128,30 @@ def check_merges(ids: Mapping[str, int], merges: Sequence[tuple[str, str]], sour
 def reachable(merges: Sequence[tuple[str, str]]) -> list[str]:
     """Returns the results of the merges that can occur in a text, in the order of the merges.
 
-    Pairs are joined one at a time: the one that comes first in the merges, and of equal ones the
-    left one. A merge occurs in some text if its result becomes a single piece when it is split
-    alone. The pieces of a string depend on its characters only, as long as no pair across its ends
-    is joined. So no other merge makes the same piece.
+    Pairs are joined one at a time: the pair that comes first in the merges and, if it occurs
+    several times, the leftmost. A merge occurs in some text if its result becomes a single piece
+    when it is split alone. The pieces of a string depend only on its characters, as long as no pair
+    across its ends is joined. So no other merge makes the same piece.
 
-    A part may be the result of a later merge: files that were made of tiktoken's list all pairs
-    that spell a piece at its place. Such a pair is joined as soon as its parts are there.
+    A part may be the result of a later merge: files that were converted from tiktoken's list all
+    pairs that spell a piece at the position of the piece. Such a pair is joined as soon as its
+    parts exist.
 
     Args:
-      merges: pairs of pieces, each part a character or a result.
+      merges: pairs of pieces, each a character or the result of a merge.
     """
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    # {result: (rank, left part, right part, the last rank that is joined up to it)}
+    # {result: (rank, left part, right part, the highest rank of the merges that make it)}
     results: dict[str, tuple[int, str, str, int]] = {}
     character = (-1, "", "", -1)
 
     def joined_across(left: str, right: str) -> bool:
         """Returns whether a merge joins the end of `left` to the start of `right` before both meet.
 
-        The function goes back from `left` and `right`. It undoes the later of the two merges that
-        made them. The pair at the border must then not be a merge before the undone one, nor before
-        those in the other part of what is undone that were done while the pair was there.
+        The function goes backward from `left` and `right` and in each step undoes the later of the
+        two merges that made them. The new pair at the border must not rank before the undone merge,
+        nor before the merges, in the other part of the undone piece, that were done while the pair
+        existed.
         """
         while left in results or right in results:
             of_left, of_right = results.get(left, character), results.get(right, character)
@@ -159,7 +161,7 @@ def reachable(merges: Sequence[tuple[str, str]]) -> list[str]:
                 meanwhile = last > max(results.get(left, character)[3], of_right[3])
                 limit = max(rank, last) if meanwhile else rank
             else:
-                # Of two equal merges the left one is done first.
+                # Of two equal merges, the left one is done first.
                 rank, right, far, _ = of_right
                 last = results.get(far, character)[3]
                 meanwhile = last >= max(results.get(right, character)[3], of_left[3])
@@ -168,14 +170,15 @@ def reachable(merges: Sequence[tuple[str, str]]) -> list[str]:
                 return True
         return False
 
-    waiting: dict[str, list[int]] = {}  # {part: the merges that need it and come before it}
+    # {part: indices of merges that need the part and precede the merge that makes it}
+    waiting: dict[str, list[int]] = {}
     for number in range(len(merges)):
         found = [number]
         while found:
             rank = found.pop()
             left, right = merges[rank]
             if ranks[left, right] != rank:
-                continue  # of equal pairs the last one counts
+                continue  # of equal pairs, the last one counts
             lacking = [part for part in (left, right) if len(part) > 1 and part not in results]
             if lacking:
                 waiting.setdefault(lacking[0], []).append(rank)

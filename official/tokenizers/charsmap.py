@@ -1,10 +1,10 @@
-r"""The replacements of a SentencePiece model, as `Precompiled` of `tokenizer.json` makes them.
+r"""The replacements of a SentencePiece model, applied as by `Precompiled` of `tokenizer.json`.
 
-The table is a trie of UTF-8 keys and their replacements. The `tokenizers` package looks at a letter
-with its marks, a grapheme cluster of Unicode, as a whole. If it has less than 6 bytes and begins
-with a key, the replacement of the shortest such key stands for all of it: "\r\n" becomes one blank,
-and a second accent is lost. In all other cases each character is looked up alone. SentencePiece
-itself takes the longest key at each place.
+The table is a trie of UTF-8 keys and their replacements. The `tokenizers` package first looks up
+each grapheme cluster of Unicode, such as a letter with its marks. If a cluster has less than 6
+bytes and begins with a key, the replacement of the shortest such key replaces the whole cluster:
+"\r\n" becomes one blank, and a second accent is lost. In all other cases each character is looked
+up alone. SentencePiece itself takes the longest key at each position.
 
 Shapes: N texts, C characters of all texts, Q different clusters; a ragged dimension is written
 None.
@@ -23,25 +23,27 @@ from official.utils.character_sets import (
 )
 
 _CUT = b"\xff"  # no UTF-8 text has this byte
-_MOST_BYTES = 5  # of a cluster that is looked up as a whole
+_MOST_BYTES = 5  # of a cluster that is looked up as a unit
 _MOST_CHARACTERS = 3  # of such a cluster: only its base may have one byte
-# What belongs to the character before it: marks of Unicode 17, joiners, and others.
+# Characters that extend the cluster of the character before them: marks of Unicode 17, joiners and
+# others.
 _JOINS = (
     MARKS + r"\x{e33}\x{eb3}\x{200c}-\x{200d}\x{ff9e}-\x{ff9f}\x{1f3fb}-\x{1f3ff}"
     r"\x{e0020}-\x{e007f}\x{1acf}-\x{1add}\x{1ae0}-\x{1aeb}\x{10efa}-\x{10efb}\x{11b60}-\x{11b67}"
     r"\x{1e6e3}\x{1e6e6}\x{1e6ee}-\x{1e6ef}\x{1e6f5}"
 )
-# Marks that do not, as those of Burmese that are letters of their own.
+# Marks that do not extend a cluster, such as vowel signs of Burmese that are separate letters.
 _APART = (
     r"\x{102b}-\x{102c}\x{1038}\x{1062}-\x{1064}\x{1067}-\x{106d}\x{1083}\x{1087}-\x{108c}\x{108f}"
     r"\x{109a}-\x{109c}\x{1a61}\x{1a63}-\x{1a64}\x{aa7b}\x{aa7d}\x{11720}-\x{11721}"
 )
-# What belongs to the character after it.
+# Characters that belong to the cluster of the character after them.
 _BEFORE = (
     r"\x{600}-\x{605}\x{6dd}\x{70f}\x{890}-\x{891}\x{8e2}\x{d4e}\x{110bd}\x{110cd}"
     r"\x{111c2}-\x{111c3}\x{113d1}\x{1193f}\x{11941}\x{11a84}-\x{11a89}\x{11d46}\x{11f02}"
 )
-# What nothing belongs to. Those of four bytes are left out: with a mark they are too long.
+# Characters that no other character extends. Those of four bytes are left out, because with a mark
+# they are longer than 5 bytes.
 _ALONE = (
     r"\x{0}-\x{1f}\x{7f}-\x{9f}\x{ad}\x{61c}\x{180e}\x{200b}\x{200e}-\x{200f}\x{2028}-\x{202e}"
     r"\x{2060}-\x{206f}\x{feff}\x{fff0}-\x{fffb}"
@@ -50,7 +52,7 @@ _ALONE = (
 _FIRST, _SYLLABLE = f"[{inside_class(HANGUL_LEADING)}]", r"[\x{ac00}-\x{d7a3}]"
 _VOWEL, _LAST = (f"[{inside_class(codes)}]" for codes in (HANGUL_VOWELS, HANGUL_TRAILING))
 _KOREAN = rf"{_FIRST}*(?:{_SYLLABLE}{_VOWEL}*|{_VOWEL}+){_LAST}*|{_FIRST}+|{_LAST}+"
-_MARK = r"\x{d800}"  # `patterns.MARK`, here before what is in `_APART`
+_MARK = r"\x{d800}"  # `patterns.MARK`, here before each character of `_APART`
 _CLUSTER = (
     rf"\r\n|[{_ALONE}]|[{_BEFORE}]*(?:{_KOREAN}|{_MARK}?[^{_ALONE}{_BEFORE}{_MARK}])[{_JOINS}]*"
     rf"|[{_BEFORE}]+[{_JOINS}]*"
@@ -61,7 +63,7 @@ def keys_of(charsmap: bytes) -> dict[bytes, bytes]:
     """Returns {key: replacement} of a table, without keys that are too long to be looked up.
 
     Raises:
-      ValueError: it is no such table.
+      ValueError: `charsmap` is not a table of replacements.
     """
     size = int.from_bytes(charsmap[:4], "little")
     if len(charsmap) < 4 + size or size % 4 or not size:
@@ -95,12 +97,13 @@ def keys_of(charsmap: bytes) -> dict[bytes, bytes]:
 class Replacements(tf.Module):
     """Looks up clusters and characters.
 
-    Characters that are joined by a joiner or by a virama ("क्ष") are more than one cluster here.
-    That is the same for all but a character with a replacement and a mark of two bytes after one.
+    Characters that are joined by a joiner or by a virama ("क्ष") are several clusters here. The
+    results differ from the package only for a character that has a replacement and a mark of two
+    bytes and follows a joiner or virama.
     """
 
     def __init__(self, charsmap: bytes):
-        """Makes it of a table; see `keys_of`."""
+        """Reads a table; see `keys_of` for the error."""
         super().__init__()
         keys = keys_of(charsmap)
         self._numbers = tf.lookup.StaticHashTable(
@@ -112,21 +115,22 @@ class Replacements(tf.Module):
         self._values = tf.constant([*keys.values(), b""])
 
     def clusters(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the clusters of valid UTF-8 strings [N], with `_MARK`: string [N, None]."""
+        """Returns the clusters (with `_MARK`) of valid UTF-8 strings [N]: string [N, None]."""
         marked = tf.strings.regex_replace(texts, f"[{_APART}]", patterns.MARK + rb"\0")
         cut = tf.strings.regex_replace(marked, _CLUSTER, rb"\0" + _CUT)
         parts = tf.strings.split(cut, _CUT)
         return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
 
     def of_characters(self, clusters: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Replaces the characters of different clusters.
+        """Replaces the characters of distinct clusters.
 
         Args:
           clusters: string [Q], with `_MARK`.
 
         Returns:
-          What each character becomes, string [Q, None]: the replacement of a cluster is at its
-          first one, and the others are empty; and whether a cluster has one, bool [Q].
+          The replacement of each character, string [Q, None]: the replacement of a cluster is at
+          its first character, and its other characters become empty; and whether a cluster is
+          replaced as a unit, bool [Q].
         """
         clusters = tf.strings.regex_replace(clusters, _MARK, "")
         short = tf.strings.length(clusters) <= _MOST_BYTES
@@ -156,7 +160,7 @@ class Replacements(tf.Module):
     def by_character(
         self, characters: tf.RaggedTensor, attached: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Does the same to texts whose characters are apart: see `text_steps.Step`."""
+        """Replaces characters of texts that are split into characters; see `text_steps.Step`."""
         clusters = self.clusters(offsets.joined(characters))
         unique, numbers = tf.unique(clusters.values)
         values, whole = self.of_characters(unique)

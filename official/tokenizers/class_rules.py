@@ -1,12 +1,13 @@
-"""What a class of transformers makes of a `tokenizer.json`, which may say other things than it.
+"""The rules by which classes of transformers change what a `tokenizer.json` says.
 
 transformers 4 (4.57) reads the file, and then replaces some options by the settings of
-`tokenizer_config.json`, or by the defaults of the class where these do not have them. It does so
-where the component stands alone, and not in a sequence.
+`tokenizer_config.json`, or by the defaults of the class for settings that are missing. It does so
+only for a component that is not in a sequence.
 
 transformers 5 (5.24) takes the vocabulary and the replacements of a SentencePiece model from the
-file, and makes the rest anew; two classes keep the post-processor. Those that read the file alone
-keep all of it. A folder is read as by the version that wrote it.
+file, and builds all other components by the rules of the class; two classes keep the
+post-processor. `PreTrainedTokenizerFast` and `TokenizersBackend` keep the whole file. A folder is
+read by the rules of the version that wrote it.
 """
 
 import copy
@@ -25,14 +26,14 @@ _COMPOSES: list[dict[str, Any]] = [
     {"type": "NFC"},
     {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
-# Options of a component that settings replace whatever the class, where no file names a class.
+# Options of a component that settings replace if no file names a class.
 _NAMED = (
     ("normalizer.BertNormalizer.lowercase", "do_lower_case"),
     ("normalizer.BertNormalizer.strip_accents", "strip_accents"),
     ("pre_tokenizer.ByteLevel.add_prefix_space", "add_prefix_space"),
 )
-# What the classes put around a text and around a pair in transformers 5, with types of tokens. The
-# classes that are not here keep the post-processor of the file.
+# The rows of a text and of a pair in transformers 5, with the type of each token. Classes that are
+# not listed keep the post-processor of the file.
 _BERT = ("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 B:1 sep:1")
 _ROBERTA = ("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 sep:0 B:0 sep:0")
 _XLNET = ("A:0 sep:0 cls:2", "A:0 sep:0 B:1 sep:1 cls:2")
@@ -51,7 +52,7 @@ _PROCESSORS = {
 }
 # The id of the unknown token in classes that do not take it from the file.
 _UNKNOWN = {"AlbertTokenizer": 1, "T5Tokenizer": 2, "XLMRobertaTokenizer": 3}
-# The special tokens of the classes by kind and name, where no file names them.
+# The first and last special token, by class or kind of tokenizer, if no file names them.
 _SPECIALS = {
     "WordPiece": ("[CLS]", "[SEP]"),
     "DebertaTokenizer": ("[CLS]", "[SEP]"),
@@ -81,16 +82,17 @@ def effective(
     settings: Mapping[str, Any],
     writer: int,
 ) -> dict[str, Any]:
-    """Returns a `tokenizer.json` as a class has it after reading.
+    """Returns the content of a `tokenizer.json` with the changes that a class makes to it.
 
     Args:
       described: the parsed file.
-      tokenizer_class: the class; None = no file names one, so that settings come first.
+      tokenizer_class: the class; None = no file names a class, so that only settings change
+        options.
       settings: those of `tokenizer_config.json`.
       writer: the major version of transformers that wrote the folder.
 
     Raises:
-      UserError: the class would not read what the file says.
+      UserError: transformers would ignore a value of the file that changes ids.
     """
     result = copy.copy(dict(described))
     if tokenizer_class is None:
@@ -110,13 +112,13 @@ def effective(
 
 
 def prepend_scheme(tokenizer_class: TokenizerClass | None, settings: Mapping[str, Any]) -> str:
-    """Returns where a class puts a blank before text, of a SentencePiece model without other files.
+    """Returns where a class puts a blank before text, for a folder with only a SentencePiece model.
 
-    transformers 4 makes a `tokenizer.json` of the model. Of the classes here, that of T5 has these
-    two settings, and no other one looks at them.
+    transformers 4 converts the model to a `tokenizer.json`. Among the classes here, only T5's reads
+    the two settings `legacy` and `add_prefix_space`.
 
     Args:
-      tokenizer_class: the class; None = no file names one.
+      tokenizer_class: the class; None = no file names a class.
       settings: those of `tokenizer_config.json`.
 
     Returns:
@@ -130,7 +132,7 @@ def prepend_scheme(tokenizer_class: TokenizerClass | None, settings: Mapping[str
 
 
 def _replace(described: dict[str, Any], path: str, value: Any) -> None:
-    """Sets an option, if the component stands alone."""
+    """Sets an option of a component that is not in a sequence."""
     part, kind, option = path.split(".")
     component = described.get(part)
     if isinstance(component, dict) and component.get("type") == kind:
@@ -143,7 +145,7 @@ def _rebuilt(
     model: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the parts that transformers 5 makes anew."""
+    """Returns the components that transformers 5 builds by the rules of a class."""
     name = tokenizer_class.name
 
     def given(key: str, default: Any) -> Any:
@@ -216,14 +218,14 @@ def _processor(
     model: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the post-processor of a class in transformers 5; empty = that of the file stays."""
+    """Returns the post-processor of a class in transformers 5; empty = the file's is kept."""
     name, kind = tokenizer_class.name, tokenizer_class.kind
     forms = _PROCESSORS.get(name) or (_BERT if kind == "WordPiece" else None)
     if forms is None:
         return {}
     usual = _SPECIALS.get(name) or _SPECIALS.get(kind) or ("<s>", "</s>")
     usual = ("<s>", "</s>") if name == "MPNetTokenizer" else usual
-    # These classes take the first and the last token of a text for the special ones.
+    # These classes name the special tokens of a text bos_token and eos_token.
     keys = ("bos_token", "eos_token") if kind == "SentencePiece" else ("cls_token", "sep_token")
     keys = ("cls_token", "sep_token") if name in ("XLNetTokenizer", "DebertaV2Tokenizer") else keys
     cls, sep = (settings.get(k) or default for k, default in zip(keys, usual, strict=True))

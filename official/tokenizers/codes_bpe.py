@@ -6,10 +6,10 @@ a part that ends a word ends with "</w>". The ids are those of `PhobertTokenizer
 `BertweetTokenizer` of transformers, which have no fast form: four special tokens, the pieces, and
 the mask token.
 
-Words are what white space parts. PhoBERT reads Vietnamese whose words another program (VnCoreNLP)
-has found, with "_" between the syllables of a word; BERTweet reads tweets that are normalized
-before (`normalization` of its settings is not done here). A line feed belongs to the word before
-it, as in transformers: expected are texts of one line.
+Words are separated by white space. PhoBERT reads Vietnamese that another program (VnCoreNLP) has
+split into words, with "_" between the syllables of a word; BERTweet reads tweets that another
+program has normalized (`normalization` of its settings is not supported). A line feed belongs to
+the word before it, as in transformers, so each text should be one line.
 
 Python and graphs have the same ids. The parts are those of `components`.
 
@@ -36,7 +36,7 @@ from official.utils.paths import AnyPath
 FILE, VOCABULARY = "bpe.codes", "vocab.txt"
 CLASSES = ("PhobertTokenizer", "BertweetTokenizer")
 GOES_ON, _ENDS = "@@", "</w>"
-# The special tokens before the pieces, by their keys.
+# The special tokens with the lowest ids, by their keys in the settings.
 _FIRST = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 _ROLES = {"cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}
 _WORDS = Pattern(rf"[^{offsets.WHITE_SPACE[1:-1]}]+\n?", False)
@@ -62,13 +62,13 @@ class CodesBPE(Tokenizer):
         """Makes a tokenizer from the contents of both files.
 
         Args:
-          vocabulary: that of `vocab.txt`.
-          codes: that of `bpe.codes`.
+          vocabulary: the bytes of `vocab.txt`.
+          codes: the bytes of `bpe.codes`.
           settings: names of special tokens other than `<s> <pad> </s> <unk> <mask>`.
           source: the name of the vocabulary in messages.
 
         Raises:
-          UserError: a line has another form, or a piece or a pair is listed twice; or a pair comes
+          UserError: a line is malformed, or a piece or a pair is listed twice; or a pair comes
             before the pairs that make its parts.
         """
         names = {**_FIRST, **_ROLES}
@@ -83,7 +83,8 @@ class CodesBPE(Tokenizer):
         self.merges = _pairs(codes, source)
         ids = {piece: i for i, piece in enumerate(base)}
         unk_id = ids[settings["unk_token"]]
-        # The vocabulary says which pieces go on, and the codes which parts end a word.
+        # The vocabulary marks pieces that continue ("@@"), and the codes mark parts that end a word
+        # ("</w>").
         tokens = {piece + _ENDS: i for piece, i in ids.items()}
         tokens |= {
             piece.removesuffix(GOES_ON): i for piece, i in ids.items() if piece.endswith(GOES_ON)
@@ -105,12 +106,12 @@ class CodesBPE(Tokenizer):
         """Reads a tokenizer from a `bpe.codes`, the `vocab.txt` beside it, and settings.
 
         Raises:
-          UserError: see the constructor; or a file is missing, or text is to be normalized.
+          UserError: see the constructor; or a file is missing, or `normalization` is true.
         """
         if switch(settings, "normalization", False):
             raise UserError(
                 f"{path.with_name(file_formats.SETTINGS_FILE)}: normalization: true is not "
-                "supported: normalize the tweets before (normalizeTweet of BertweetTokenizer), and "
+                "supported: normalize the tweets first (normalizeTweet of BertweetTokenizer), and "
                 "set it to false"
             )
         vocabulary = path.with_name(VOCABULARY)
@@ -132,7 +133,7 @@ class CodesBPE(Tokenizer):
         return (piece.removesuffix(GOES_ON) + " " * (not goes_on)).encode()
 
     def _begins_word(self, piece: str, rule: str) -> bool:
-        return False  # the piece before it tells
+        return False  # the piece before it says whether a word begins
 
     def _ends_word(self, piece: str) -> bool:
         return not piece.endswith(GOES_ON)
@@ -169,7 +170,10 @@ def _pieces(data: bytes, source: str) -> list[str]:
 
 
 def _pairs(data: bytes, source: str) -> list[tuple[str, str]]:
-    """Returns the pairs of a `bpe.codes`; of a pair that is listed twice the last place counts."""
+    """Returns the pairs of a `bpe.codes`.
+
+    If a pair is listed twice, its last position counts.
+    """
     pairs: Mapping[tuple[str, str], int] = {}
     found = []
     for number, line in enumerate(_lines(data, source), 1):

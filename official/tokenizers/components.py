@@ -1,11 +1,11 @@
-"""Tokenizers that `tokenizer.json` describes and no other kind of this package is.
+"""Tokenizers of a `tokenizer.json` that no other kind of this package covers.
 
 A text goes through the normalizers, the pre-tokenizers split it into words, and the model splits
-each word: `text_steps`, `word_steps` and `word_models` have the parts. All of them are operations
-of TensorFlow, so Python, graphs and exports have the same ids: those of the `tokenizers` package.
-The folder of such a tokenizer holds `tokenizer.json` itself.
+each word: `text_steps`, `word_steps` and `word_models` have the parts. All steps are TensorFlow
+operations, so Python, graphs and exports give the same ids: those of the `tokenizers` package. The
+folder of such a tokenizer holds `tokenizer.json` itself.
 
-What differs from that package is said in `tokenizer_json`.
+`tokenizer_json` lists the differences to that package.
 
 Shapes: N texts, W words of all texts; a ragged dimension is written None.
 """
@@ -27,8 +27,8 @@ from official.tokenizers.word_steps import Step, Words
 from official.utils.paths import AnyPath
 
 FILE = "tokenizer.json"
-_CLASS = "PreTrainedTokenizerFast"  # reads nothing but this file
-# How the text of a piece is written in it.
+_CLASS = "PreTrainedTokenizerFast"  # reads only this file
+# How pieces write their text; see `Components.style`.
 STYLES = ("bytes", "blanks", "continues", "ends", "words")
 
 
@@ -135,9 +135,9 @@ class ComponentSplitter(Splitter):
 
 
 def _fitted(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the values of rows, [N, None], as many of each as its length: [sum of lengths].
+    """Returns the first `lengths` [N] values of each row [N, None]: [sum of lengths].
 
-    A row that is too short goes on with its last value.
+    A row that is too short is extended by its last value.
     """
     columns = tf.ragged.range(lengths)
     sizes = tf.cast(rows.row_lengths(), tf.int32)
@@ -152,11 +152,11 @@ class Components(Tokenizer):
     """A tokenizer of components.
 
     Attributes:
-      described: `normalizer`, `pre_tokenizer`, `post_processor`, `decoder` and `model` of the
-        file.
-      style: how the text of a piece is written in it, one of `STYLES`: bytes of GPT-2's alphabet;
-        "▁" for a blank; a mark before pieces that continue a word, or after those that end one; or
-        whole words.
+      described: the objects `normalizer`, `pre_tokenizer`, `post_processor`, `decoder` and `model`
+        of the file.
+      style: how pieces write their text, one of `STYLES`: 'bytes' = in GPT-2's alphabet of bytes;
+        'blanks' = with "▁" for a blank; 'continues' = with a mark before pieces that continue a
+        word; 'ends' = with a mark after pieces that end a word; 'words' = as whole words.
     """
 
     FILE = FILE
@@ -178,8 +178,8 @@ class Components(Tokenizer):
           splitter: splits text.
           described: see the class.
           style: see the class.
-          mark: that of the styles 'continues' and 'ends'.
-          settings: those of the settings file, with the names of the special tokens.
+          mark: the mark of the styles 'continues' and 'ends'.
+          settings: the content of the settings file, with the names of the special tokens.
           source: the name of the file in messages.
 
         Raises:
@@ -191,7 +191,8 @@ class Components(Tokenizer):
         known = set(pieces)
         usual = dict(SPECIALS)
         if settings.get("unk_token") is None and not known & set(usual["unk_token"]):
-            # Every text can be spelled, or what cannot is left out: no token stands for it.
+            # There is no unknown token: every text can be spelled, or characters that cannot are
+            # left out.
             names = [settings.get(key) for key in ("pad_token", "sep_token", "cls_token")]
             usual["unk_token"] = tuple(name for name in names if name) or usual["unk_token"]
         if settings.get("pad_token") is None and not known & set(usual["pad_token"]):
@@ -260,7 +261,7 @@ class Components(Tokenizer):
         return self.style == "ends" and piece.endswith(self._mark)
 
     def content(self) -> dict[str, Any]:
-        """Returns the content of a `tokenizer.json` with the added tokens as they are."""
+        """Returns the content of a `tokenizer.json` with the current added tokens."""
         tokens = self.sentinels | self.special_tokens | self.added
         flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
         return {
@@ -278,7 +279,7 @@ class Components(Tokenizer):
         return True
 
     def splitting(self) -> dict[str, Any]:
-        """See the base class: all components, and of the model all but its pieces."""
+        """Returns all components, the model without its pieces; see the base class."""
         model = {key: value for key, value in self.described["model"].items()
                  if key not in ("vocab", "merges")}  # fmt: skip
         return super().splitting() | self.described | {"model": model}
@@ -291,7 +292,7 @@ class Components(Tokenizer):
         return {}
 
     def _for_others(self) -> dict[str, Any]:
-        # The class replaces this option of a component that stands alone.
+        # The class replaces this option if the component is not in a sequence.
         alone = self.described["pre_tokenizer"] or {}
         prefix = {"add_prefix_space": alone.get("add_prefix_space", True)}
         return {"tokenizer_class": _CLASS} | (prefix if alone.get("type") == "ByteLevel" else {})

@@ -1,4 +1,4 @@
-"""Unicode's form NFC in a graph: an "e" and an accent become "é".
+"""Unicode's form NFC in a graph: "e" and a combining accent become "é".
 
 Shapes: N texts, C characters of all texts; a ragged dimension is written None.
 """
@@ -14,8 +14,8 @@ from official.utils.paths import AnyPath
 
 NFC = "NFC"
 FORM = "unicode_normalization"  # the setting
-# What can become a part of the character before it: marks, and the second and third parts of Korean
-# syllables.
+# Characters that may be composed with the one before: marks, and the second and third parts of
+# Korean syllables.
 _JOINS = r"[\pM\x{1160}-\x{11ff}]"
 
 
@@ -23,7 +23,7 @@ def is_named(settings: Mapping[str, Any], path: AnyPath) -> bool:
     """Returns whether the settings beside a vocabulary name the form NFC.
 
     Raises:
-      UserError: they name another form.
+      UserError: the settings name another form.
     """
     form = settings.get(FORM)
     if form not in (None, NFC):
@@ -37,14 +37,15 @@ def composed(texts: tf.Tensor) -> tf.Tensor:
 
 
 def composed_by_character(characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Composes texts that are split into characters, as `composed` does.
+    """Like `composed`, for texts that are split into characters.
 
     Args:
       characters: string [N, None]; some may be empty.
 
     Returns:
-      What each character becomes, string [N, None]: composed characters are at the first of those
-      that they come from, and the others are empty; and which these are, bool [C].
+      The composed form of each character, string [N, None]: a composed character is at the first of
+      the characters that it replaces, and the others become empty; and whether a character is one
+      of these others, bool [C].
     """
     values = characters.values
     first = tf.equal(tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values, 0)

@@ -1,15 +1,15 @@
-"""Adds words to the vocabulary of a tokenizer; all ids that it has stay.
+"""Adds words to the vocabulary of a tokenizer; all existing ids stay.
 
-  WordPiece       a line of `vocab.txt`: first those of `[unusedN]`, then new ones
-  byte-level BPE  merges of the word's old pieces from the left, each with a piece, after all merges
+  WordPiece       a line of `vocab.txt`: the lines of `[unusedN]` first, then new ones byte-level
+  BPE  merges of the word's old pieces from the left, each with a piece, after all merges
   SentencePiece   a piece with a score that wins over the word's old pieces; of a BPE model one for
                   each part from the left, after all pieces
 
-After the vocabulary there may be tokens that code appends (T5's sentinels) and added tokens. They
-become a part of it, with their ids, and the new pieces follow.
+Sentinels of T5 and added tokens, which follow the vocabulary, become a part of it with the same
+ids, and the new pieces follow.
 
-A word is spelled by its old pieces, as it stands in running text: the row of a new piece in a table
-starts as the mean of their rows (Gee et al., 2022, FVT; Yao et al., 2021, AdaLM).
+`rows` has the old pieces that spell a word in running text: the row of a new piece in an embedding
+table starts as the mean of their rows (Gee et al., 2022, FVT; Yao et al., 2021, AdaLM).
 """
 
 import collections
@@ -35,12 +35,12 @@ from official.utils.errors import UserError
 _UNUSED = re.compile(r"\[unused\d+\]")
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 _LINES = 10_000  # at a time
-# Of a word that is chosen from a text: letters with their marks, and digits inside. So is a run of
-# a script without blanks: if it is frequent, a piece for it saves as many.
+# A word that may be chosen from a text: letters with their marks, and digits inside. A run of a
+# script without blanks counts as a word: if it is frequent, a piece for it saves pieces too.
 _WORD = r"[\pL\pM]{2,}[\pL\pM\pN]*[\pL\pM]"
 _MIN_COUNT = 3
-_MAX_WORDS = 1_000_000  # different ones that are counted at a time
-_MARGIN = 0.1  # of a word's score over that of its old pieces
+_MAX_WORDS = 1_000_000  # the largest number of distinct words that are counted
+_MARGIN = 0.1  # by which the score of a word exceeds the score of its old pieces
 
 
 class Extended(NamedTuple):
@@ -61,10 +61,14 @@ class Extended(NamedTuple):
 
 _NOT_GROWN = {
     "words.txt": "a vocabulary of whole words",
-    "bpe.codes": "whose merges are in another file than its pieces: take a WordPiece, a "
-    "SentencePiece or a byte-level BPE",
-    "tokenizer.json": "of components that are no WordPiece, SentencePiece or byte-level BPE of "
-    "GPT-2's words",
+    "bpe.codes": (
+        "with merges and pieces in separate files: take a WordPiece, a SentencePiece or a "
+        "byte-level BPE"
+    ),
+    "tokenizer.json": (
+        "of components that are not a WordPiece, a SentencePiece or a byte-level BPE with "
+        "GPT-2's words"
+    ),
 }
 
 
@@ -74,10 +78,11 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
     Args:
       tokenizer: the tokenizer.
       words: the words, the most important first.
-      pieces: the largest number of new pieces, those of parts of words counted; None = any.
+      pieces: the largest number of new pieces, including pieces for parts of words; None = any
+        number.
 
     Raises:
-      UserError: the tokenizer is of a kind that has no pieces to add to.
+      UserError: the kind of the tokenizer does not allow new pieces.
     """
     kinds: dict[type[Tokenizer], Callable[..., tuple[Tokenizer, dict[int, list[int]]]]] = {
         WordPiece: _of_wordpiece,
@@ -91,7 +96,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
     forms: dict[str, str] = {}  # {form: word}
     for word, form in zip(words := list(words), _forms(tokenizer, words), strict=True):
         if len(form.split()) != 1:
-            left_out[word] = "is nothing, or several words, for this tokenizer"
+            left_out[word] = "is empty, or several words, for this tokenizer"
         elif form in forms:
             left_out.setdefault(word, f"is the same as {forms[form]!r}")
         else:
@@ -105,10 +110,10 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], pieces: int | None = None
         elif known != grown.unk_id:
             left_out[word] = "is one piece already"
         elif pieces is not None and grown.unk_id not in ids:
-            left_out[word] = f"has no room: at most {limit:,} pieces are new"
+            left_out[word] = f"does not fit: at most {limit:,} pieces may be new"
         else:
             spelled = " ".join(grown.pieces[i] for i in ids) or "nothing"
-            left_out[word] = f"stays {spelled} for this tokenizer"
+            left_out[word] = f"is still split into {spelled} by this tokenizer"
     return Extended(grown, rows, added, left_out)
 
 
@@ -118,7 +123,7 @@ def choose(
     pieces: int,
     report: progress.Report | None = None,
 ) -> list[str]:
-    """Chooses words of a text, those first that save the most pieces.
+    """Chooses words of a text; words that save the most pieces come first.
 
     Args:
       tokenizer: the tokenizer of the model.
@@ -152,9 +157,9 @@ def choose(
 
 
 def includes(new: Tokenizer, old: Tokenizer) -> bool:
-    """Whether a tokenizer has the kind and the rules of another one, and all its pieces.
+    """Whether a tokenizer has the kind, the rules and all pieces of another tokenizer.
 
-    The ids of the pieces may differ, and `[unusedN]` need not be there.
+    The ids of the pieces may differ, and pieces `[unusedN]` may be missing.
     """
     lacking = {*old.pieces}.difference(new.pieces)
     same = type(new) is type(old) and new.splitting() == old.splitting()
@@ -162,16 +167,16 @@ def includes(new: Tokenizer, old: Tokenizer) -> bool:
 
 
 def spelled_by(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """Returns for each piece of a tokenizer the ids of another one: its own, or those spelling it.
+    """Returns, for each piece of a new tokenizer, the ids of the old one that spell it.
 
-    A piece that the other tokenizer has is that piece. Special tokens are those of the same role.
-    A piece that cannot be spelled has the ids of all pieces of text.
+    A piece of both tokenizers is spelled by itself, and a special token by the special token of the
+    same role. A piece that cannot be spelled has the ids of all pieces of text.
     """
     numbers = {piece: i for i, piece in enumerate(old.pieces)}
     roles = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id", "eod_id")
     same = {getattr(new, role): getattr(old, role) for role in reversed(roles)}
     text = np.setdiff1d(np.arange(old.vocab_size), [*old.special_ids, *old.sentinel_ids]).tolist()
-    # White space before a word tells where it begins, and is not part of a piece inside a word.
+    # A blank goes before pieces that begin a word, and not before pieces inside a word.
     begins = new.word_starts
     spellings = [
         f"{' ' * bool(begins[i])}{spelling.decode('utf-8', 'replace').strip()}"
@@ -188,7 +193,7 @@ def spelled_by(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
 
 
 def _forms(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
-    """Returns the words as the tokenizer sees them, with a blank before them in running text."""
+    """Returns the words normalized as in running text, with the blank before them if it counts."""
     if not words:
         return []
     texts = tokenizer.module().composed(tf.constant([word.strip() for word in words]))
@@ -255,7 +260,7 @@ def _of_byte_bpe(
         for left, right, piece in zip([parts[0], *joined], parts[1:], joined, strict=False):
             if piece not in numbers:
                 numbers[piece] = len(pieces)
-                # The old pieces of its parts.
+                # The ids of the old pieces that spell the result.
                 rows[len(pieces)] = [
                     old for part in (left, right)
                     for old in rows.get(numbers[part], [numbers[part]])
@@ -291,7 +296,7 @@ def _of_sentencepiece(
     tokenizer: SentencePiece, forms: Sequence[str], limit: int
 ) -> tuple[SentencePiece, dict[int, list[int]]]:
     model = tokenizer.parsed()
-    # What follows the model becomes a part of it, and keeps its ids.
+    # Pieces after those of the model become a part of it and keep their ids.
     for piece in tokenizer.pieces[len(model.pieces) :]:
         special = piece in {tokenizer.pieces[i] for i in tokenizer.sentinel_ids}
         kind = _KINDS.CONTROL if special else _KINDS.UNUSED
@@ -331,7 +336,10 @@ def _lowest_score(model: sentencepiece_model_pb2.ModelProto) -> float:
 def _unigram_pieces(
     model: sentencepiece_model_pb2.ModelProto, forms: Sequence[str], limit: int
 ) -> dict[int, list[int]]:
-    """Adds a piece for each form to a model, and returns its old pieces."""
+    """Adds a piece for each form to a model.
+
+    Returns {id of a new piece: ids of its old pieces}.
+    """
     processor = _processor(model)
     lowest = _lowest_score(model)
     known = {piece.piece for piece in model.pieces}
@@ -344,7 +352,7 @@ def _unigram_pieces(
         scores = [lowest - 10 if processor.is_unknown(i) else processor.get_score(i) for i in ids]
         rows[len(model.pieces)] = [i for i in ids if not processor.is_unknown(i)] or ids
         model.pieces.add(piece=piece, score=sum(scores) + _MARGIN, type=_KINDS.NORMAL)
-    # A word may have a shorter new piece inside of it, which makes its other spellings better.
+    # A shorter new piece inside a word raises the score of another spelling of the word.
     changed = True
     while changed:
         changed, processor = False, _processor(model)
@@ -361,7 +369,10 @@ def _unigram_pieces(
 def _bpe_pieces(
     model: sentencepiece_model_pb2.ModelProto, forms: Sequence[str], limit: int
 ) -> dict[int, list[int]]:
-    """Adds the parts of each form from the left to a model, and returns their old pieces."""
+    """Adds a piece for each prefix of each form to a model.
+
+    Returns {id of a new piece: ids of its old pieces}.
+    """
     numbers = {piece.piece: i for i, piece in enumerate(model.pieces)}
     score = _lowest_score(model)
     rows: dict[int, list[int]] = {}

@@ -14,7 +14,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SETTINGS_FILE = "tokenizer_config.json"
-# The setting of the length at which the tool that a tokenizer is from cuts texts.
+# The setting of the length, in tokens, to which the tool that wrote a tokenizer cuts texts.
 MAX_TOKENS = "max_tokens"
 _Default = TypeVar("_Default", bool, None)
 # The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in
@@ -50,17 +50,17 @@ def read_settings(folder: AnyPath) -> dict[str, Any]:
 
 
 def check_fingerprint(fingerprint: str, settings: dict[str, Any], folder: AnyPath) -> None:
-    """Checks that a tokenizer is the one that was saved; older files have no fingerprint.
+    """Checks that a tokenizer is the one that was saved; does nothing without a fingerprint.
 
     Raises:
       UserError: the fingerprint in the settings is not that of the tokenizer.
     """
     if settings.get(FINGERPRINT, fingerprint) != fingerprint:
         raise UserError(
-            f"{folder}: these are not the files that were saved: together they give the "
-            f"fingerprint {fingerprint[:16]}…, and {SETTINGS_FILE} says "
-            f"{str(settings[FINGERPRINT])[:16]}…. Copy the folder again; if it was changed on "
-            f"purpose, remove {FINGERPRINT!r} from {SETTINGS_FILE}"
+            f"{folder}: these are not the files that were saved: their fingerprint is "
+            f"{fingerprint[:16]}…, but {SETTINGS_FILE} has {str(settings[FINGERPRINT])[:16]}…. "
+            f"Copy the folder again; if it was changed on purpose, remove {FINGERPRINT!r} from "
+            f"{SETTINGS_FILE}"
         )
 
 
@@ -80,11 +80,13 @@ def max_tokens(settings: Mapping[str, Any]) -> int | None:
     """Returns the setting `MAX_TOKENS`; None = there is none.
 
     Raises:
-      UserError: it is not a number from 4 up.
+      UserError: the value is not a number of at least 4.
     """
     value = settings.get(MAX_TOKENS)
     if value is not None and (type(value) is not int or value < 4):
-        raise UserError(f"{SETTINGS_FILE}: {MAX_TOKENS} is {value!r}, expected a number from 4 up")
+        raise UserError(
+            f"{SETTINGS_FILE}: {MAX_TOKENS} is {value!r}, expected a number of at least 4"
+        )
     return value
 
 
@@ -125,12 +127,12 @@ def find_specials(
     return specials
 
 
-# A piece that marks something, such as `<S>`, `[unused1]` or `<0x0A>`, and is not text.
+# A piece that is a marker and not text, such as `<S>`, `[unused1]` or `<0x0A>`.
 _MARK = re.compile(r"(\[.+\]|<.+>|\{.+\})", re.DOTALL)
 
 
 def capitals(pieces: Sequence[str], specials: dict[str, str]) -> list[str]:
-    """Returns the pieces with a capital letter, but for special tokens and marks in brackets."""
+    """Returns the pieces with a capital letter, except special tokens and markers in brackets."""
     special = set(specials.values())
     return [
         piece
@@ -165,17 +167,18 @@ def read_pieces(path: AnyPath) -> list[str]:
 
 
 def with_one_id(pieces: Sequence[str], source: str) -> tuple[list[str], list[str]]:
-    """Returns a vocabulary whose pieces have one id each, as the tools of released files read it.
+    """Makes the pieces of a vocabulary distinct, as the tools that wrote the file read it.
 
-    Of a piece in several lines the last one counts, and no text becomes an empty line. Both keep
-    their ids, with a name that no text becomes. Empty lines at the end have none.
+    If a piece is in several lines, the last line counts, and an empty line never occurs in text.
+    Such lines keep their ids, but get names that never occur in text. Empty lines at the end get no
+    ids.
 
     Args:
       pieces: the lines of a file.
       source: the name of the vocabulary in messages.
 
     Returns:
-      The pieces, and sentences about what was found.
+      The pieces, and sentences about repeated pieces and empty lines.
     """
     result = list(pieces)
     while result and not result[-1]:
@@ -195,9 +198,9 @@ def with_one_id(pieces: Sequence[str], source: str) -> tuple[list[str], list[str
             empty.append(str(number + 1))
     notes = []
     if doubled:
-        notes.append(f"{source}: of a piece in two lines the last one counts: {_some(doubled)}")
+        notes.append(f"{source}: if a piece is in two lines, the last one counts: {_some(doubled)}")
     if empty:
-        notes.append(f"{source}: no text becomes the empty line {_some(empty)}")
+        notes.append(f"{source}: the empty line {_some(empty)} never occurs in text")
     return result, notes
 
 
@@ -207,7 +210,7 @@ def _some(found: Sequence[str]) -> str:
 
 
 def pieces_file(pieces: Sequence[str]) -> bytes:
-    """Returns the contents of the file that `read` reads."""
+    """Returns the contents of a vocabulary file with one piece per line."""
     return "".join(f"{piece}\n" for piece in pieces).encode()
 
 
@@ -215,7 +218,8 @@ def check_pieces(pieces: Sequence[str], source: str) -> None:
     """Checks that there are pieces, and that none is empty or listed twice.
 
     Raises:
-      UserError: there are none, or one is empty or listed twice; it names `source` and the line.
+      UserError: there are no pieces, or a piece is empty or listed twice; names `source` and the
+        line.
     """
     if not any(pieces):
         raise UserError(f"{source} is empty: a vocabulary has one piece a line")
@@ -225,7 +229,7 @@ def check_pieces(pieces: Sequence[str], source: str) -> None:
             raise UserError(f"{source}, line {number}: empty, expected a piece")
         if piece in lines:
             raise UserError(
-                f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: "
-                "a piece may have one id only; rename the one that is not used"
+                f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: a "
+                "piece may have only one id; rename the one that is not used"
             )
         lines[piece] = number

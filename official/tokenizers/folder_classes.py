@@ -1,33 +1,34 @@
-"""The classes of transformers' tokenizers: those that are read here, and those that are refused.
+"""The classes of transformers' tokenizers: those that are supported, and those that are refused.
 
-A class decides what its files do not say: whether text is lower-cased, whether the model is asked
-for types of tokens, and which rules of `tokenizer.json` the settings replace.
-`tokenizer_config.json` names it, or else `config.json`, or else it follows from the `model_type`.
-"Fast" at the end of a name is left out: both forms have the same rules.
+A class decides what its files do not say: whether text is lower-cased, whether the tokenizer
+returns types of tokens (`token_type_ids`), and which options of `tokenizer.json` the settings
+replace. `tokenizer_config.json` names the class, or else `config.json`; otherwise it follows from
+the `model_type`. "Fast" at the end of a name is dropped: both forms have the same rules.
 """
 
 import dataclasses
 
 from official.utils.errors import UserError
 
-# The classes that read `tokenizer.json` alone, in versions 4 and 5.
+# The classes that read only `tokenizer.json`, in versions 4 and 5.
 ALONE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerClass:
-    """A class that is read here.
+    """A supported class.
 
     Attributes:
       name: its name in transformers, without "Fast".
-      kind: what it is here.
+      kind: the kind of its vocabulary in this project.
       lower_case: `do_lower_case` where no file says it; None = the class never lower-cases.
-      types: whether a model is asked for types of tokens where `model_input_names` is not given, in
+      types: whether the tokenizer returns types of tokens if `model_input_names` is not set, in
         transformers 4.57 and 5.24.
       replaces: the options of components of `tokenizer.json` that transformers 4 replaces by
-        settings, or by their defaults here. Those of the first component alone count.
-      rebuilds: whether transformers 5 makes the normalizer and the pre-tokenizer anew from settings
-        and takes the vocabulary alone from `tokenizer.json`.
+        settings, or by the defaults listed here. Only a component that is not in a sequence is
+        changed.
+      rebuilds: whether transformers 5 takes only the vocabulary from `tokenizer.json`, and builds
+        the normalizer and the pre-tokenizer from settings.
     """
 
     name: str
@@ -94,7 +95,7 @@ _CLASSES = (
 )
 CLASSES: dict[str, TokenizerClass] = {each.name: each for each in _CLASSES}
 
-# Where no file names a class: `model_type` of config.json -> the class that transformers takes.
+# If no file names a class: `model_type` of config.json -> the class that transformers takes.
 OF_MODELS = {
     "albert": "AlbertTokenizer",
     "bert": "BertTokenizer",
@@ -122,10 +123,11 @@ _AS_JSON = (
     "that as tokenizer_class"
 )
 _CHARACTERS = "its BPE joins characters and not bytes"
-# Classes with other rules: what is other, and the way out.
+# Classes with unsupported rules: {class: (the rules, the way out)}.
 REFUSED_CLASSES: dict[str, tuple[str, str]] = {
     "BertJapaneseTokenizer": (
-        "MeCab, Sudachi, Juman++ or its own rules split its words, and words may become characters",
+        "it splits words by MeCab, Sudachi, Juman++ or its own rules, and words may become "
+        "characters",
         _SPLIT_FIRST,
     ),
     "HerbertTokenizer": (_CHARACTERS, _AS_JSON),
@@ -133,14 +135,14 @@ REFUSED_CLASSES: dict[str, tuple[str, str]] = {
     "FlaubertTokenizer": (_CHARACTERS, _AS_JSON),
     "CLIPTokenizer": (_CHARACTERS, _AS_JSON),
     "OpenAIGPTTokenizer": (_CHARACTERS, _AS_JSON),
-    "LlamaTokenizer": ("it has other rules for blanks", _AS_JSON),
-    "GPTNeoXTokenizer": ("it adds other special tokens", _AS_JSON),
-    "BigBirdTokenizer": ("it has other rules for blanks", _AS_JSON),
+    "LlamaTokenizer": ("its rules for blanks are not supported", _AS_JSON),
+    "GPTNeoXTokenizer": ("the special tokens that it adds are not supported", _AS_JSON),
+    "BigBirdTokenizer": ("its rules for blanks are not supported", _AS_JSON),
     "RoFormerTokenizer": ("jieba splits its words", _SPLIT_FIRST),
-    "RoCBertTokenizer": ("it gives the shapes and sounds of characters too", _AS_JSON),
+    "RoCBertTokenizer": ("it also returns the shapes and sounds of characters", _AS_JSON),
     "CpmTokenizer": ("jieba splits its words", _AS_JSON),
-    "TransfoXLTokenizer": ("its pieces are words, split by Moses' rules", _AS_JSON),
-    "FunnelTokenizer": ("its first token has a type of its own", _AS_JSON),
+    "TransfoXLTokenizer": ("its pieces are words, split by the rules of Moses", _AS_JSON),
+    "FunnelTokenizer": ("its first token has a separate type", _AS_JSON),
 }
 
 
@@ -161,6 +163,6 @@ def named(name: str, where: str) -> TokenizerClass:
         other, way = REFUSED_CLASSES[plain]
         raise UserError(f"{where}: {name} is not supported: {other}. Way out: {way}")
     raise UserError(
-        f"{where}: {name} is not known here, so its rules may be others. If one of these gives the "
-        f"same ids, name it instead: {', '.join(CLASSES)}"
+        f"{where}: {name} is not known here, and may have other rules. If one of these classes "
+        f"gives the same ids, name it instead: {', '.join(CLASSES)}"
     )

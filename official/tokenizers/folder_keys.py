@@ -1,18 +1,18 @@
-"""What the files of a tokenizer's folder say, and what is done with it: a row for each key.
+"""The table of all keys that files of a tokenizer's folder may have, and how each is treated.
 
 transformers, tokenizers and sentence-transformers write these files. Each of their keys, and each
 component and option of `tokenizer.json`, has a row here:
 
-  done      it is read, and decides what it decides there
-  harmless  it decides nothing that is computed here
-  refused   it would change what is computed, and cannot be computed here
+  done      the key is read, and has the effect that it has in those libraries
+  harmless  the key has no effect on anything that is computed here
+  refused   the key would change results in a way that is not supported here
 
-A key or component without a row is refused by its name (`check`). So is a value that a row does not
-name. The classes of tokenizers are in `official.tokenizers.folder_classes`.
-`docs/tokenizer-folders.md` is made of both.
+`check` refuses a key or component without a row, and a value that the row does not list. The
+classes of tokenizers are in `official.tokenizers.folder_classes`. `docs/tokenizer-folders.md` is
+made of both.
 
-A new component becomes a row `DONE`. `official.tokenizers.tokenizer_json` decides which components
-may stand beside each other.
+A new component needs a row `DONE`. `official.tokenizers.tokenizer_json` decides which components
+may be combined.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ ADDED = "added_tokens.json"
 DESCRIBED = "tokenizer.json"
 LENGTHS = "sentence_bert_config.json"
 DONE, HARMLESS, REFUSED = "done", "harmless", "refused"
-# The parts of `tokenizer.json` that are components, and the key of the steps of a sequence.
+# The components of `tokenizer.json`: {key: the key of the steps if the component is a sequence}.
 PARTS = {
     "normalizer": "normalizers",
     "pre_tokenizer": "pretokenizers",
@@ -40,15 +40,15 @@ PARTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What is done with a key.
+    """How a key is treated.
 
     Attributes:
       file: the name of the file.
       key: the key; in `tokenizer.json` a path of parts, types and options, such as
         `normalizer.BertNormalizer.lowercase`.
       verdict: `DONE`, `HARMLESS` or `REFUSED`.
-      why: what it decides, or why it decides nothing here, or the way out.
-      only: the values to which the verdict applies, others are refused; empty = all values.
+      why: what the key decides; why it has no effect here; or the way out.
+      only: the values to which the verdict applies (others are refused); empty = all values.
     """
 
     file: str
@@ -68,20 +68,20 @@ def _parts(verdict: str, whys: Mapping[str, str]) -> list[Row]:
 
 _TOKENS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 _ROLE = "the special token of this name"
-_OWN = "of this project's own folders"
+_OWN = "only in folders of this project"
 _FAST = "only the slow tokenizers of transformers 4 read it, which it does not load by default"
 _NEVER_SPLIT = f"{_FAST}. A token that text becomes belongs to {SETTINGS}, added_tokens_decoder"
 _CHAT = "of chats"
-_PLACE = "the place of a file at the time of writing"
+_PLACE = "the path of a file at the time of writing"
 
 _SETTINGS = [
     *(Row(SETTINGS, key, DONE, _ROLE) for key in _TOKENS),
     *_rows(
         SETTINGS,
         DONE,
-        tokenizer_class="the class, which decides the rules: the next table",
-        bos_token="the first token, where `cls_token` and the vocabulary do not say it",
-        eos_token="the last token, where `sep_token` and the vocabulary do not say it",
+        tokenizer_class="the class, which decides the rules: see the next table",
+        bos_token="the first token, if neither `cls_token` nor the vocabulary says it",
+        eos_token="the last token, if neither `sep_token` nor the vocabulary says it",
         added_tokens_decoder="tokens that are found in text, with their ids and flags",
         extra_special_tokens="special tokens that are found in text",
         additional_special_tokens="the same, of transformers 4",
@@ -89,16 +89,20 @@ _SETTINGS = [
         strip_accents="WordPiece: whether accents are removed; null = as `do_lower_case`",
         add_prefix_space="byte-level BPE, and T5 without `tokenizer.json`: whether a blank is put "
         "before a text",
-        legacy="T5 without `tokenizer.json`: false = no blank is put before text after a token that"
-        " is found in it, as in transformers 4; kept for the way back",
+        legacy=(
+            "T5 without `tokenizer.json`: false = no blank is put before text that follows an "
+            "added token, as in transformers 4; kept for conversion back"
+        ),
         keep_accents="ALBERT, XLNet: whether accents are kept",
         remove_space="ALBERT, XLNet: whether runs of blanks become one",
         extra_ids="T5: the number of sentinels",
-        model_max_length="longer texts are cut to this number of tokens, unless "
-        "`sentence_bert_config.json` says another one",
+        model_max_length=(
+            "longer texts are cut to this number of tokens, unless `sentence_bert_config.json` "
+            "has another number"
+        ),
         max_len="`model_max_length`, as older versions call it",
         truncation_side="whether the beginning or the end of a long text is cut",
-        model_input_names="whether the model is asked for the types of tokens",
+        model_input_names="whether the model gets the types of tokens (`token_type_ids`)",
         max_tokens=f"{_OWN}: `model_max_length` as it was read",
         max_input_chars_per_word="WordPiece: longer words are unknown",
         fingerprint=f"{_OWN}: finds damaged files",
@@ -113,11 +117,15 @@ _SETTINGS = [
         last_blank=f"{_OWN}: a rule of SentencePiece",
         prepend_scheme=f"{_OWN}: a rule of SentencePiece",
         strip_left=f"{_OWN}: a rule of SentencePiece",
-        unicode_normalization=f"{_OWN}: the form of Unicode of WordPiece and byte-level BPE",
-        split_punctuation=f"{_OWN}: whether signs are words",
+        unicode_normalization=f"{_OWN}: the Unicode form (NFC) of WordPiece and byte-level BPE",
+        split_punctuation=f"{_OWN}: whether punctuation signs are words",
     ),
     Row(
-        SETTINGS, "split_by_punct", DONE, "DeBERTa: signs are not split before the model", (False,)
+        SETTINGS,
+        "split_by_punct",
+        DONE,
+        "DeBERTa: punctuation is not split before the model",
+        (False,),
     ),
     Row(SETTINGS, "add_bos_token", HARMLESS, "`tokenizer.json` or the class decides it", (False,)),
     Row(SETTINGS, "add_eos_token", HARMLESS, "`tokenizer.json` or the class decides it", (False,)),
@@ -127,8 +135,8 @@ _SETTINGS = [
         SETTINGS,
         "auto_map",
         REFUSED,
-        "the tokenizer is a program of the folder, which is not run. If a class that is known here "
-        "gives the same ids, name it as tokenizer_class and remove auto_map",
+        "the tokenizer is Python code in the folder, which is not run. If a class that is known "
+        "here gives the same ids, name it as tokenizer_class and remove auto_map",
     ),
     *_rows(
         SETTINGS,
@@ -137,25 +145,25 @@ _SETTINGS = [
         "at white space alone",
         tokenize_chinese_chars="WordPiece: whether ideographs are words",
         pattern=f"{_OWN}: how byte-level BPE finds words",
-        normalization="BERTweet: refused where it is on; tweets are normalized before",
+        normalization="BERTweet: refused if true; tweets must be normalized by another program",
     ),
-    Row(SETTINGS, "tweetPreprocessor", HARMLESS, "of a normalization that is off"),
+    Row(SETTINGS, "tweetPreprocessor", HARMLESS, "belongs to a normalization that is off"),
     *_rows(
         SETTINGS,
         HARMLESS,
         sp_model_kwargs=_FAST,
         never_split=_NEVER_SPLIT,
         unk_id="the vocabulary says it",
-        errors="how bytes are decoded that are no text",
+        errors="how bytes that are not UTF-8 are decoded",
         trim_offsets="offsets of words never contain blanks here",
-        clean_up_tokenization_spaces="how ids become text; the kind of tokenizer decides it here",
-        split_special_tokens="text never spells a special token here unless it is asked for",
-        padding_side="padding is never read here, on either side",
+        clean_up_tokenization_spaces="how ids are decoded; here the kind of tokenizer decides it",
+        split_special_tokens="here text never becomes a special token without `special=True`",
+        padding_side="padding is masked here, on either side",
         pad_token_type_id="padding is never read here",
         pad_to_multiple_of="padding is never read here",
-        max_length="of an earlier call: texts are cut to `model_max_length`",
-        stride="of an earlier call",
-        truncation_strategy="of an earlier call",
+        max_length="of an earlier call; texts are cut to `model_max_length`",
+        stride="an argument of an earlier call",
+        truncation_strategy="an argument of an earlier call",
         backend="which library transformers 5 used",
         is_local="where the files came from",
         local_files_only="where the files came from",
@@ -168,8 +176,8 @@ _SETTINGS = [
         files_loaded=_PLACE,
         use_fast="which of two classes transformers 4 loads",
         slow_tokenizer_class="which of two classes transformers 4 loads",
-        device_map="of the weights",
-        processor_class="of images and sounds",
+        device_map="concerns the weights",
+        processor_class="concerns images and audio",
         verbose="of messages",
         chat_template=_CHAT,
         response_template=_CHAT,
@@ -194,16 +202,19 @@ _ADDED = [
 
 _LENGTHS = [
     Row(LENGTHS, "max_seq_length", DONE, "longer texts are cut to this number of tokens"),
-    Row(LENGTHS, "do_lower_case", DONE, "text is lower-cased; refused if the tokenizer does not"),
     Row(
-        LENGTHS, "transformer_task", HARMLESS, "vectors of the encoder's tokens",
+        LENGTHS, "do_lower_case", DONE,
+        "text is lower-cased; refused if the tokenizer does not lower-case",
+    ),
+    Row(
+        LENGTHS, "transformer_task", HARMLESS, "the model returns vectors of tokens",
         ("feature-extraction", None),
     ),
     *_rows(
         LENGTHS,
         HARMLESS,
-        modality_config="texts have one form here",
-        module_output_name="the vectors of tokens, whatever they are called",
+        modality_config="here text has only one form of input",
+        module_output_name="the name of the vectors of tokens",
         unpad_inputs="padding is never read here",
         model_args="how the weights are loaded",
         model_kwargs="how the weights are loaded",
@@ -214,14 +225,17 @@ _LENGTHS = [
         tokenizer_args="how the tokenizer is loaded",
         processor_kwargs="how the tokenizer is loaded",
     ),
-    Row(LENGTHS, "tokenizer_name_or_path", HARMLESS, "it is that of the folder", (None,)),
-    Row(LENGTHS, "processing_kwargs", HARMLESS, "no settings of a call", ({}, None)),
+    Row(
+        LENGTHS, "tokenizer_name_or_path", HARMLESS, "the tokenizer is that of the folder",
+        (None,),
+    ),
+    Row(LENGTHS, "processing_kwargs", HARMLESS, "no arguments of calls", ({}, None)),
     Row(LENGTHS, "query_length", HARMLESS, "of models with several vectors a text", (None,)),
     Row(LENGTHS, "document_length", HARMLESS, "of models with several vectors a text", (None,)),
     Row(LENGTHS, "query_expansion", HARMLESS, "of models with several vectors a text", (None,)),
 ]  # fmt: skip
 
-_DECODING = "how ids become text; the kind of tokenizer decides it here"
+_DECODING = "how ids are decoded; here the kind of tokenizer decides it"
 _DESCRIBED = [
     *_parts(
         DONE,
@@ -314,10 +328,10 @@ _DESCRIBED = [
         HARMLESS,
         {
             "version": "of the format",
-            "truncation": "of an earlier call, but for the side",
-            "truncation.max_length": "of an earlier call: texts are cut to `model_max_length`",
-            "truncation.strategy": "of an earlier call",
-            "truncation.stride": "of an earlier call",
+            "truncation": "an argument of an earlier call, except for the side",
+            "truncation.max_length": "of an earlier call; texts are cut to `model_max_length`",
+            "truncation.strategy": "an argument of an earlier call",
+            "truncation.stride": "an argument of an earlier call",
             "padding": "padding is never read here",
             "pre_tokenizer.ByteLevel.trim_offsets": "offsets of words never contain blanks here",
             "post_processor.RobertaProcessing.trim_offsets": "as above",
@@ -352,7 +366,7 @@ BY_KEY: dict[tuple[str, str], Row] = {(row.file, row.key): row for row in ROWS}
 
 
 def check(file: str, content: Mapping[str, Any], where: str) -> None:
-    """Checks that each key of a file is known, and what is done with its value.
+    """Checks that each key of a file is known and that its value is not refused.
 
     Args:
       file: the name of the file in the table.
@@ -372,7 +386,7 @@ def check(file: str, content: Mapping[str, Any], where: str) -> None:
         if row.verdict == REFUSED or not allowed:
             only = f"only {' or '.join(map(_shown, row.only))}"
             why = (row.why if row.verdict == REFUSED else only) or _PARTS_OUT
-            raise UserError(f"{where}: {key} is not supported as it is, {_shown(value)}: {why}")
+            raise UserError(f"{where}: {key} is {_shown(value)}, which is not supported: {why}")
 
 
 def check_known(content: Mapping[str, Any], where: str) -> None:
@@ -383,7 +397,8 @@ def check_known(content: Mapping[str, Any], where: str) -> None:
       where: the path of the file, for messages.
 
     Raises:
-      UserError: one is not. What is refused is refused where the file is read.
+      UserError: a part, component or option is not in the table. Rows `REFUSED` are refused when
+        the file is read.
     """
     for key, value in said(DESCRIBED, content):
         component = BY_KEY.get((DESCRIBED, key.rpartition(".")[0]))
@@ -398,15 +413,15 @@ _PARTS_OUT = "it cannot be computed inside a graph here"
 
 def _unknown(file: str, key: str) -> str:
     if file == DESCRIBED:
-        return "this is no part of tokenizer.json that is known here"
+        return "this part of tokenizer.json is not known here"
     return (
-        "this key is not known here, and might change the ids of texts. If it changes nothing, "
-        "remove it from the file"
+        "this key is not known here, and might change the ids of texts. If it does not change "
+        "them, remove it from the file"
     )
 
 
 def said(file: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the keys of a file as the table has them, with their values."""
+    """Yields the keys of a file, written as in the table, with their values."""
     if file != DESCRIBED:
         yield from content.items()
         return
@@ -420,9 +435,9 @@ def said(file: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _of_part(part: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the components of a part of tokenizer.json and their options."""
+    """Yields the components of a part of tokenizer.json, and their options."""
     if not isinstance(value, dict) or not isinstance(kind := value.get("type"), str):
-        return  # none, or an older model without a type, which its reader looks at
+        return  # no component, or an older model without a type, which `tokenizer_json` handles
     yield f"{part}.{kind}", kind
     if part == "decoder":
         return

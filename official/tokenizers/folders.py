@@ -1,7 +1,7 @@
-"""What the files of a tokenizer's folder of another tool say together.
+"""Reads the settings of a tokenizer's folder that another tool has written.
 
-`look` reads all of them, refuses what is not known (`folder_keys`, `folder_classes`), and settles
-which file counts where two say something else, as transformers does.
+`look` reads all files but the vocabulary and refuses unknown keys and classes (`folder_keys`,
+`folder_classes`). If two files disagree, the one that transformers follows counts.
 """
 
 import dataclasses
@@ -18,20 +18,22 @@ CONFIG = "config.json"
 _PROGRAM = "auto_map"
 _LENGTHS = ("model_max_length", "max_len")
 _NO_LENGTH = 1 << 30
-# Keys of `special_tokens_map.json` that replace those of the settings, where these list no tokens.
+# Keys of `special_tokens_map.json` that replace those of the settings, if these list no tokens.
 _ROLES = (*file_formats.SPECIALS, "bos_token", "eos_token")
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What a folder says.
+    """The settings of a folder.
 
     Attributes:
-      settings: those of `tokenizer_config.json` and of the other files, with the listed tokens.
-      tokenizer_class: the class that reads the folder; None = no file says which.
-      how: the file and the key that say it, or the system; empty if none does.
+      settings: the settings of `tokenizer_config.json` and of the other files, with the listed
+        tokens.
+      tokenizer_class: the class that reads the folder; None = no file names it.
+      how: the file and key that name the class, or the kind of model; empty if nothing does.
       writer: the major version of transformers that wrote the folder.
-      described: `tokenizer.json` as the class has it; None = there is none.
+      described: the content of `tokenizer.json` after the changes of the class; None = no such
+        file.
     """
 
     settings: dict[str, Any]
@@ -42,13 +44,13 @@ class Look:
 
     @property
     def title(self) -> str:
-        """The name of the class and what says it."""
+        """The name of the class, and where it comes from."""
         if self.tokenizer_class is None:
             return "none is named"
         return f"{self.tokenizer_class.name} ({self.how})"
 
     def lower_case(self, kind: str) -> bool | None:
-        """Returns whether the class lower-cases where no file says it; None = it is not known.
+        """Returns whether the class lower-cases text if no file says it; None = unknown.
 
         Args:
           kind: the kind of the vocabulary, as in `TokenizerClass`. A class of another kind does not
@@ -60,7 +62,7 @@ class Look:
 
 
 def look(folder: AnyPath, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> Look:
-    """Reads the files of a folder of another tool, but for its vocabulary.
+    """Reads the files of a folder of another tool, except its vocabulary.
 
     Args:
       folder: the folder.
@@ -68,11 +70,11 @@ def look(folder: AnyPath, settings: Mapping[str, Any], defaults: Mapping[str, An
       defaults: settings that apply if no file has them.
 
     Raises:
-      UserError: a file is not valid, or says something that is refused or not known.
+      UserError: a file is not valid, or has a key or value that is refused or unknown.
     """
     where = str(folder / file_formats.SETTINGS_FILE)
     config = json_files.read(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    # What is no class of transformers is refused before its keys are.
+    # A tokenizer in Python code of the folder is refused first, before any of its keys.
     program = {key: settings[key] for key in (_PROGRAM,) if key in settings}
     folder_keys.check(folder_keys.SETTINGS, program, where)
     name, how = _class(settings, config, defaults, folder)
@@ -109,7 +111,7 @@ def _class(
     defaults: Mapping[str, Any],
     folder: AnyPath,
 ) -> tuple[str | None, str]:
-    """Returns the name of the class, and what says it."""
+    """Returns the name of the class, and the file and key that name it."""
     for file, values in ((file_formats.SETTINGS_FILE, settings), (CONFIG, config)):
         if (name := values.get("tokenizer_class")) is not None:
             if not isinstance(name, str):
@@ -124,18 +126,18 @@ def _class(
 
 
 def _length(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns the length at which texts are cut as a setting of ours; empty = at none.
+    """Returns the maximum length in tokens as the setting `MAX_TOKENS`; empty = no maximum.
 
     Raises:
-      UserError: it is no length.
+      UserError: the value is not a number of at least 4.
     """
     found = [(key, settings[key]) for key in _LENGTHS if settings.get(key) is not None]
     if not found:
         return {}
     key, length = found[0]
-    # transformers writes 1e30 for none, in older versions as a float.
+    # transformers writes 1e30 if there is no maximum, in older versions as a float.
     if isinstance(length, bool) or not isinstance(length, int | float) or not length >= 4:
-        raise UserError(f"{where}: {key} is {length!r}, but must be a number of tokens from 4 up")
+        raise UserError(f"{where}: {key} is {length!r}, but must be a number of at least 4 tokens")
     return {file_formats.MAX_TOKENS: int(length)} if length < _NO_LENGTH else {}
 
 
@@ -147,7 +149,7 @@ def _content(value: Any, key: str, source: AnyPath) -> str | None:
 
 
 def _with_direction(settings: dict[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings with the side that `tokenizer.json` cuts, where they have none."""
+    """Returns settings with `truncation_side` from `tokenizer.json`, if they do not have it."""
     cut = described.get("truncation")
     if isinstance(cut, dict) and settings.get("truncation_side") is None and "direction" in cut:
         settings = {**settings, "truncation_side": str(cut["direction"]).lower()}

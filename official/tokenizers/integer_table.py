@@ -1,6 +1,6 @@
-"""A hash table of rows of integers, which finds many at once.
+"""A hash table of rows of integers, with vectorized lookups.
 
-Rows are numbered from 1. A row has the first free place from that of its hash (linear probing).
+Rows are numbered from 1. Collisions are resolved by linear probing.
 
 Shapes: K rows, C integers of a row.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class IntegerTable:
-    """Numbers different rows of integers.
+    """Gives each distinct row of integers a number.
 
     Attributes:
       count: the number of rows.
@@ -20,15 +20,15 @@ class IntegerTable:
 
         Args:
           columns: C: 1, 2, 4 or 8.
-          capacity: the largest number of rows. Their memory is taken when they are written.
-          places: the number of places for each row; there may be up to twice as many.
+          capacity: the largest number of rows. Memory is allocated when rows are written.
+          places: the least number of slots for each row; there may be up to twice as many.
         """
         self.count = 0
-        self._rows = np.zeros((capacity + 1, columns), np.uint64)  # row 0 is none
+        self._rows = np.zeros((capacity + 1, columns), np.uint64)  # row 0 is unused
         bits = (places * capacity - 1).bit_length()
         self._places = np.zeros(1 << bits, np.int32)
         self._shift = np.uint64(64 - bits)
-        # Random, so that nobody can write a text whose words have the same hash. They are odd.
+        # Random odd factors, so that nobody can construct a text whose words have the same hash.
         factors = np.random.default_rng().integers(1 << 63, size=columns, dtype=np.uint64)
         self._factors = factors * np.uint64(2) + np.uint64(1)
 
@@ -45,12 +45,12 @@ class IntegerTable:
         return numbers
 
     def add(self, rows: np.ndarray) -> np.ndarray:
-        """Adds rows that are not in the table, uint64 [K, C]. Some may be equal.
+        """Adds rows that are not in the table, uint64 [K, C], with repetitions.
 
-        There must be room for all K.
+        The capacity must suffice for all K.
 
         Returns:
-          Their numbers, int64 [K]: different rows have numbers in the order of `rows`.
+          The numbers of the rows, int64 [K], in the order of their first occurrences.
         """
         before = self.count + 1
         own = np.arange(before, before + len(rows))
@@ -61,11 +61,11 @@ class IntegerTable:
         while len(left):
             wanted = places[left]
             free = self._places[wanted] == 0
-            self._places[wanted[free]] = own[left[free]]  # one of those that want the same place
+            self._places[wanted[free]] = own[left[free]]  # of rows with the same slot, one wins
             numbers[left] = found = self._places[wanted]
             left = left[self._differ(found, rows[left])]
             places[left] = (places[left] + 1) % len(self._places)
-        first = np.flatnonzero(numbers == own)  # of equal rows, the one that has the place
+        first = np.flatnonzero(numbers == own)  # of equal rows, the one that has the slot
         self.count += len(first)
         final = np.zeros(len(rows), np.int64)
         final[first] = self._places[places[first]] = np.arange(before, self.count + 1)
@@ -78,12 +78,13 @@ class IntegerTable:
 
     def _first_places(self, rows: np.ndarray) -> np.ndarray:
         hashes = rows[:, 0] * self._factors[0]
-        for column in range(1, rows.shape[1]):  # faster than a product of matrices
+        for column in range(1, rows.shape[1]):  # faster than a matrix product
             hashes += rows[:, column] * self._factors[column]
         return (hashes >> self._shift).view(np.int64)
 
     def _differ(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Returns whether the rows of some numbers are other ones, bool [K]."""
-        # `take` is faster than an index, and a view of all results of a row than `any`.
+        """Returns whether rows differ from the rows with the given numbers, bool [K]."""
+        # `take` is faster than indexing, and viewing the flags of a row as one integer is faster
+        # than `any`.
         different = np.take(self._rows, numbers, axis=0) != rows
         return different.view(f"u{rows.shape[1]}")[:, 0] != 0

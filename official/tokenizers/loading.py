@@ -35,39 +35,43 @@ def load(
 ) -> Tokenizer:
     """Reads the tokenizer in a folder, whose files determine its kind.
 
-    A folder of another tool is read as `official.tokenizers.folders` says: what its files say is
-    done or refused. One that this project wrote has its fingerprint, and is read as it was written.
+    A folder of another tool is read by the rules of `official.tokenizers.folders`: each of its
+    settings is applied or refused. A folder that this project wrote has a fingerprint, and is read
+    without these rules.
 
     Args:
       folder: contains `vocab.txt`, `spiece.model`, `vocab.json` with `merges.txt`, or `words.txt`;
-        or `tokenizer.json`. It may contain `tokenizer_config.json`, if settings differ from those
-        that follow from the vocabulary, and lists of added tokens.
+        or `tokenizer.json`. It may also contain `tokenizer_config.json` with settings, and lists of
+        added tokens.
       defaults: settings that apply if that file does not have them.
-      foreign: whether the folder is one of another tool even if it has a fingerprint, which other
-        tools keep.
+      foreign: whether the folder was written by another tool even if it has a fingerprint; other
+        tools copy this key.
 
     Raises:
-      UserError: there are no such files or those of several kinds, or the files are not valid or
-        not those that were saved, or say what is refused.
+      UserError: the folder has no such files, or files of several kinds; or the files are not
+        valid, differ from those that were saved, or have settings that are refused.
     """
     folder = paths.path(folder)
     atomic.check_complete(folder, file_formats.SETTINGS_FILE)
     names = [name for name in KINDS if (folder / name).is_file()]
     if CodesBPE.FILE in names and WordPiece.FILE in names:
-        names.remove(WordPiece.FILE)  # the pieces of the codes, with their counts
+        names.remove(WordPiece.FILE)  # here `vocab.txt` has the pieces of `bpe.codes`, with counts
     described = (folder / tokenizer_json.FILE).is_file()
     if not names and not described:
         raise _nothing(folder)
     given = file_formats.read_settings(folder)
     ours = file_formats.FINGERPRINT in given and bool(names)
     if len(names) > 1 and (ours or not described):
-        raise UserError(f"{folder} holds both {' and '.join(names)}: remove the files of the other")
+        raise UserError(
+            f"{folder} holds both {' and '.join(names)}: remove the files of the one that is not "
+            "used"
+        )
     for name in (*names, MERGES_FILE, tokenizer_json.FILE):
         if (folder / name).exists():
             paths.check_file(folder / name)
     if ours:
         if foreign:
-            folders.look(folder, given, defaults)  # which refuses what is not known
+            folders.look(folder, given, defaults)  # refuses unknown settings
         settings = {**given, **defaults, **{k: v for k, v in given.items() if v is not None}}
         settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
         tokenizer = KINDS[names[0]].read(folder / names[0], settings)
@@ -100,8 +104,8 @@ def _nothing(folder: paths.AnyPath) -> UserError:
 def _read(folder: paths.AnyPath, names: Sequence[str], seen: Look) -> Tokenizer:
     """Reads the tokenizer of a folder of another tool.
 
-    `tokenizer.json` is the tokenizer where there is one. A SentencePiece model beside it, if it is
-    the same, is read for its rules of blanks.
+    If there is a `tokenizer.json`, it defines the tokenizer. A SentencePiece model of the same
+    tokenizer in the same folder is read for its rules of blanks.
     """
     if seen.described is None:
         return read_vocabulary(folder / names[0], seen)
@@ -117,7 +121,7 @@ def _described(folder: paths.AnyPath, seen: Look) -> Tokenizer:
     about = {"class": seen.title}
     if hasattr(tokenizer, "lower_case"):
         done = "text is lower-cased" if tokenizer.lower_case else "text keeps its capitals"
-        about["case"] = f"{done}: {path.name}, as this class reads it"
+        about["case"] = f"{done}: {path.name}, as the class {seen.tokenizer_class.name} reads it"
     tokenizer.about = about
     return tokenizer
 
@@ -125,12 +129,12 @@ def _described(folder: paths.AnyPath, seen: Look) -> Tokenizer:
 def described_or(
     read_model: Callable[[], Tokenizer], folder: paths.AnyPath, seen: Look
 ) -> Tokenizer:
-    """Returns the tokenizer of `tokenizer.json`, or that of the model beside it if it is the same.
+    """Returns the tokenizer of a SentencePiece model, or that of `tokenizer.json` if they differ.
 
     Args:
       read_model: reads the SentencePiece model.
       folder: the folder.
-      seen: what the files say.
+      seen: the settings of the folder.
 
     Raises:
       UserError: the file is not valid, or has a component that these tokenizers do not have.
@@ -149,10 +153,10 @@ def read_vocabulary(path: paths.AnyPath, seen: Look) -> Tokenizer:
 
     Args:
       path: the file of the vocabulary.
-      seen: what the other files say.
+      seen: the settings of the folder.
 
     Raises:
-      UserError: the file is not valid, or of another tokenizer than `KINDS` has.
+      UserError: the file is not valid, or belongs to a class of another kind than the file.
     """
     kind = KINDS.get(path.name, SentencePiece)
     if kind is WordPiece:
@@ -183,9 +187,10 @@ def read_vocabulary(path: paths.AnyPath, seen: Look) -> Tokenizer:
 
 
 def _not_found(tokenizer: Tokenizer, settings: Mapping[str, Any], path: paths.AnyPath) -> str:
-    """Returns a sentence about pieces of `never_split`, which no text becomes; "" = there are none.
+    """Returns a note about pieces of `never_split` that are split in text; "" = there are none.
 
-    The slow tokenizers of transformers 4 find them in text. It loads the fast ones, which do not.
+    The slow tokenizers of transformers 4 find these pieces in text. By default it loads fast
+    tokenizers, which do not.
     """
     listed = settings.get("never_split")
     listed = listed if isinstance(listed, list) else []
@@ -194,20 +199,20 @@ def _not_found(tokenizer: Tokenizer, settings: Mapping[str, Any], path: paths.An
     if not never:
         return ""
     return (
-        f"{path}: never_split lists {', '.join(map(repr, never[:3]))}, which no text becomes, as in"
-        " the tokenizers that transformers loads; its slow ones find them: list them in "
-        f"added_tokens_decoder of {file_formats.SETTINGS_FILE} to have that"
+        f"{path}: never_split lists {', '.join(map(repr, never[:3]))}, which never occur as pieces "
+        "of text, as in the fast tokenizers of transformers; its slow ones find them: to find "
+        f"them too, list them in added_tokens_decoder of {file_formats.SETTINGS_FILE} to have that"
     )
 
 
 def _refuse_marked(path: paths.AnyPath) -> None:
-    """Refuses a `vocab.txt` with the pieces of a SentencePiece model, as KoBERT has it."""
+    """Refuses a `vocab.txt` with the pieces of a SentencePiece model, such as KoBERT's."""
     pieces = file_formats.read_pieces(path)
     marked = sum(piece.startswith(BLANK) and len(piece) > 1 for piece in pieces)
     if marked <= sum(piece.startswith(CONTINUES) for piece in pieces):
         return
     models: list[paths.AnyPath] = sorted(path.parent.glob("*.model"))
-    beside = f", perhaps of {models[0].name} beside it" if models else ""
+    beside = f", perhaps of {models[0].name} in the same folder" if models else ""
     raise UserError(
         f"{path} has the pieces of a SentencePiece model ({marked:,} begin with {BLANK}){beside}: "
         "no class of transformers reads them (KoBERT has one of its own), and WordPiece finds none "
@@ -224,7 +229,7 @@ def _case(
     seen: Look,
     path: paths.AnyPath,
 ) -> str:
-    """Returns a sentence that says whether text is lower-cased, and why."""
+    """Returns a note that says whether text is lower-cased, and why."""
     done = "text is lower-cased" if lower else "text keeps its capitals"
     if not unsaid:
         return f"{done}: do_lower_case in {file_formats.SETTINGS_FILE}"

@@ -1,8 +1,8 @@
 """Maps tokens to the characters of a text, in a graph.
 
-Offsets are in characters (code points) of the original text, whatever a tokenizer does to the text
-first. A tokenizer provides the cleaned form of each character (`origins`), and the position of each
-token in the cleaned text, in bytes (`characters_of`).
+Offsets count characters (code points) of the original text, before any normalization by a
+tokenizer. A tokenizer provides the cleaned form of each character (`origins`), and the position of
+each token in the cleaned text, in bytes (`characters_of`).
 
 Shapes: N texts, C characters of all texts, Y bytes of all cleaned texts, K tokens of all texts; a
 ragged dimension is written None.
@@ -14,7 +14,8 @@ import tensorflow as tf
 
 # The characters that Python's `str.split` treats as blanks.
 WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
-# Characters that no answer begins or ends with: Python's white space, and two zero-width blanks.
+# Characters that are stripped from the ends of tokens: Python's white space, and two zero-width
+# blanks.
 _BLANK = rf"(?:{WHITE_SPACE}|[\x{{200b}}\x{{feff}}])"
 
 
@@ -22,9 +23,9 @@ class Tokens(NamedTuple):
     """The tokens of texts and their offsets.
 
     A token for a part of a character (a byte, or one of the signs that spell "½") has the offsets
-    of the whole character, so several tokens may have the same offsets. One that ends with such a
-    part has those of the characters before it. White space around a token does not belong to it,
-    unless the token is white space only.
+    of the whole character, so several tokens may have the same offsets. A token that ends with such
+    a part has the offsets of the characters before the part. White space around a token does not
+    belong to it, unless the token is white space only.
 
     Attributes:
       ids: int32 [N, None].
@@ -64,12 +65,12 @@ class Origins(NamedTuple):
 
 
 def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Origins:
-    """Returns the origin of each byte of texts that were cleaned character by character.
+    """Returns the origins of the bytes of texts that were cleaned character by character.
 
     Args:
       cleaned: string [N, None], the cleaned form of each character, which may be empty.
-      attached: bool [C], characters that belong to the character before (removed accents); None =
-        no character.
+      attached: bool [C], whether a character belongs to the one before it (a removed accent); None
+        = no character does.
     """
     sizes = tf.strings.length(cleaned.values)  # [C]
     positions = tf.ragged.range(tf.cast(cleaned.row_lengths(), tf.int32)).values  # [C]
@@ -94,7 +95,7 @@ def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Orig
 
 
 def words_of(characters: tf.RaggedTensor, inside: tf.Tensor, begins: tf.Tensor) -> Words:
-    """Joins characters to words.
+    """Joins characters into words.
 
     Args:
       characters: string [N, None].
@@ -118,7 +119,7 @@ def words_of(characters: tf.RaggedTensor, inside: tf.Tensor, begins: tf.Tensor) 
 def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
     """Returns the row of each value of [N, None], int64.
 
-    `value_rowids` is the same, but it makes a tensor [N, length of the longest row].
+    `value_rowids` returns the same, but allocates a tensor [N, length of the longest row].
     """
     ends = ragged.row_splits[1:-1]
     count = tf.size(ragged.flat_values, tf.int32)
@@ -129,7 +130,7 @@ def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
 def joined(ragged: tf.RaggedTensor, separator: str = "") -> tf.Tensor:
     """Joins the strings [N, None] of each row: [N].
 
-    `reduce_join` is the same, but it makes a tensor [N, length of the longest row].
+    `reduce_join` returns the same, but allocates a tensor [N, length of the longest row].
     """
     rows = tf.cast(ragged.nrows(), tf.int32)
     return tf.strings.unsorted_segment_join(ragged.values, rows_of(ragged), rows, separator)
@@ -143,7 +144,7 @@ def characters_of(
     Args:
       cleaned: the origins of the bytes.
       starts: integers [N, None], the first byte of each token.
-      ends: [N, None], the byte after its last one. Tokens without a byte are treated as one byte.
+      ends: [N, None], the byte after its last one. Tokens without bytes are treated as one byte.
 
     Returns:
       starts and ends int32 [N, None], in characters; each start is before its end.
@@ -166,17 +167,17 @@ def trimmed(
     ends: tf.RaggedTensor,
     blank: tf.Tensor | None = None,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Removes white space from both ends of tokens with other characters.
+    """Removes white space from both ends of tokens that are not white space only.
 
-    Where a token is a blank and a part of what the character after it becomes ("▁1" of " ½"), a
-    model says that it is the blank: it gets that character.
+    A SentencePiece model may assign a token that joins a blank and a part of the next character
+    ("▁1" of " ½") to the blank alone. Such a token gets the offsets of that character.
 
     Args:
       characters: string [N, None].
       starts: int32 [N, None], in characters.
       ends: int32 [N, None].
-      blank: bool [K], whether a token stands for white space alone; None = no token is a part of
-        what a character becomes.
+      blank: bool [K], whether a token stands for white space only; None = no token is a part of a
+        normalized character.
     """
     visible = ~tf.strings.regex_full_match(characters.values, _BLANK)  # [C]
     numbers = tf.concat([[-1], tf.cast(tf.reshape(tf.where(visible), [-1]), tf.int32)], 0)

@@ -1,8 +1,8 @@
-"""How texts stand in a row: what is between two, their types, and which end of a long one is cut.
+"""The form of a row of one or two texts: separators, types of tokens, and truncation.
 
-A tokenizer has one `PairForm`, and everything that puts texts into rows reads it: heads of pairs,
-questions, choices, rankings, shards, Keras layers, exports, and the files for other tools. Where
-[CLS] stands, and the padding, are up to the encoder: see `official.tokenizers.pair_packing`.
+A tokenizer has one `PairForm`. Everything that packs texts into rows follows it: pairs, questions,
+choices, rankings, shards, Keras layers, exports, and files for other tools. The encoder decides the
+position of [CLS] and the padding: see `official.tokenizers.pair_packing`.
 
 Types are the `segment_ids` of an encoder (BERT's `token_type_ids`):
 
@@ -10,14 +10,14 @@ Types are the `segment_ids` of an encoder (BERT's `token_type_ids`):
   one  0 for all tokens: the tokenizer of the model gives no types, or type 0 to both texts (BERTs
        with the tokenizers of DistilBERT, MPNet or XLM-R)
 
-A pair that is too long is cut at the longer text. Where both are cut and the room for their tokens
-is an odd number, one text keeps a token more:
+In a pair that is too long, the longer text is cut. If both are cut and an odd number of their
+tokens fits, one text keeps one token more:
 
   first   the first one, as in BERT's release and the slow tokenizers of transformers 4
   longer  the longer one, and the second if both are equally long, as in fast tokenizers
 
 A text that is too long, alone or in a pair, loses tokens at its end (`right`) or at its beginning
-(`left`). The windows of questions and of tags begin at the beginning of a text in any case.
+(`left`). This does not apply to the windows of questions and tags, which cover a whole text.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class PairForm:
-    """The form of a pair, which a tokenizer has; see the module.
+    """The form of the rows of a tokenizer; the docstring of the module defines the values.
 
     Attributes:
       separators: the number of [SEP] between the two texts.
@@ -57,15 +57,15 @@ class PairForm:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], usual: Self, source: str) -> Self:
-        """Returns the form in settings; what they do not say is as in the form `usual`.
+        """Reads the form from settings; values that are missing are those of `usual`.
 
         Args:
           settings: those of a tokenizer.
-          usual: the form of its kind.
+          usual: the default form of the kind of tokenizer.
           source: the file of the settings, for messages.
 
         Raises:
-          UserError: a value is not one of those in the module.
+          UserError: a value is unknown.
         """
         values = {}
         for key, own in usual.settings().items():
@@ -83,21 +83,21 @@ class PairForm:
         return dict(zip(_VALUES, values, strict=True))
 
     def differing(self, usual: Self) -> dict[str, Any]:
-        """Returns the settings that another form does not have."""
+        """Returns the settings that differ from those of another form."""
         others = usual.settings()
         return {key: value for key, value in self.settings().items() if value != others[key]}
 
     def type_of(self, text: int) -> int:
-        """Returns the type of the tokens of a text, 0 or 1, or of a [CLS] at the end, 2."""
+        """Returns the type of the tokens of text 0 or 1, or of a [CLS] at the end (2)."""
         return text if self.types == TWO else 0
 
     def kept(self, count: int, kept: int) -> slice:
-        """Returns the slice of the `kept` tokens of a text of `count` tokens."""
+        """Returns the slice of `kept` tokens that remains of a text of `count` tokens."""
         kept = max(min(kept, count), 0)
         return slice(count - kept, count) if self.cut_side == LEFT else slice(kept)
 
     def words(self, layout: str = "cls_first") -> str:
-        """Returns the form of a pair in words, for people.
+        """Describes the form of a pair in words.
 
         Args:
           layout: the layout of the encoder, one of `pair_packing.LAYOUTS`.

@@ -12,20 +12,19 @@ in another order. `arrange` rearranges them when shards are read:
 
 With a tokenizer that gives one type to all tokens, the segments are 0 but for padding.
 
-In `cls_last`, [CLS] is the last token of all rows, next to the text and never next to padding, and
-rows end as in pretraining (Yang et al., 2019, section 2.5; the release's classifier_utils.py).
-These encoders use only distances, and no token attends to padding, so the amount of padding on the
-left has no effect. `no_cls` is the layout of T5's texts, whose [SEP] is the end token.
+In `cls_last`, [CLS] is the last token of every row, right after the text, and rows end as in
+pretraining (Yang et al., 2019, section 2.5; the release's classifier_utils.py). These encoders use
+only relative positions, and no token attends to padding, so the amount of padding on the left has
+no effect. `no_cls` is the layout of T5's texts, whose [SEP] is the end token.
 
-Long examples are cut at the end, or at the beginning with `cut_side: left` of the form: token by
+Long examples are cut at the end, or at the beginning if the form has `cut_side: left`: token by
 token from the text that is longer at the time (from B if both are equal), as in BERT's fine-tuning.
-With `odd_token: longer` of the form, the text that was longer keeps the odd token, or B if both
-were equal. With `cut="first"` only A is cut, and B only if nothing is left of A. This is for a
-question and a choice next to a long text. `cut="second"` is the same for a long text that comes
-second.
+If the form has `odd_token: longer`, the text that was longer keeps the odd token, or B if both were
+equal. With `cut="first"`, A is cut, and B only if nothing is left of A: for a long text followed by
+a question and a choice. `cut="second"` does the same for a long text that comes second.
 
-An encoder that reads characters gets `character_ids` beside the ids: the characters of each word,
-of `<S>` in the place of [CLS], and of `</S>` in the place of [SEP]. Padding has 0.
+An encoder that reads characters also gets `character_ids`: the characters of each word, of `<S>` in
+place of [CLS], and of `</S>` in place of [SEP]. They are 0 for padding.
 
 Shapes: B examples, T tokens of the longest one, C characters of a word; a ragged dimension is
 written None.
@@ -49,7 +48,7 @@ CUTS = ("longer", "first", "second")
 CLS_SEGMENT, PAD_SEGMENT = 2, 4
 # The features of words in an example on disk; see `official.shards.features`.
 WORD_FEATURES = ("word_lengths", "word_bytes")
-# Words are packed by their numbers. These numbers stand for the special tokens.
+# Words are packed by their indices. The first indices stand for padding and the special tokens.
 _PADDING, _BEGIN, _END, _FIRST = range(4)
 
 
@@ -68,7 +67,7 @@ class SpecialIds(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _Specials:
-    """`SpecialIds` of another tokenizer, or those of words that are packed by their numbers."""
+    """Given `SpecialIds`, for another form of pairs or for words that are packed by index."""
 
     pairs: PairForm
     pad_id: int = _PADDING
@@ -77,7 +76,7 @@ class _Specials:
 
 
 def telling_apart(tokenizer: SpecialIds) -> SpecialIds:
-    """Returns what packs as a tokenizer does, with segment ids that tell the texts apart."""
+    """Returns the ids and form of a tokenizer, but with different segment ids for both texts."""
     pairs = dataclasses.replace(tokenizer.pairs, types=TWO)
     return _Specials(pairs, tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
 
@@ -86,7 +85,7 @@ def types_of(numbers: tf.Tensor, tokenizer: SpecialIds) -> tf.Tensor:
     """Returns the segment ids of tokens.
 
     Args:
-      numbers: for each token the number of its text, 0 or 1, and 0 for padding, int32.
+      numbers: the index of the text of each token, 0 or 1, and 0 for padding, int32.
       tokenizer: has the form of a pair.
     """
     return numbers if tokenizer.pairs.type_of(1) else tf.zeros_like(numbers)
@@ -108,7 +107,7 @@ def pack(
       max_length: maximum number of tokens in an example, including special tokens.
       layout: one of `LAYOUTS`, the `layout` of the encoder's config.
       cut: one of `CUTS`, which text is cut.
-      pad: whether rows are padded to `max_length`, and not to the longest one.
+      pad: whether rows are padded to `max_length`, and not only to the longest row.
 
     Returns:
       token_ids int32 [B, T], segment_ids int32 [B, T] (`cls_first`: 0 for padding as well),
@@ -187,7 +186,7 @@ def pack_arrays(
     max_length: int,
     cut: str = "longer",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Packs one example with numpy, with the same ids as `pack`.
+    """Packs one example in NumPy, with the same ids as `pack`.
 
     Args:
       segments: the ids of one or two texts.
@@ -291,7 +290,7 @@ def word_features(tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def split_words(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[bytes]] | None:
-    """Returns the words of each text in UTF-8; None if the tokenizer is not one of words."""
+    """Returns the words of each text in UTF-8; None if the tokenizer does not read words."""
     if not tokenizer.reads_words:
         return None
     _, splits, words = tokenizer.encode_words(texts)
@@ -310,11 +309,11 @@ def pack_word_arrays(
       segments: the words of one or two texts, in UTF-8.
       max_length: maximum number of tokens in the example, including special tokens.
       cut: one of `CUTS`.
-      pairs: the form of a pair, that of the tokenizer.
+      pairs: the form of a pair of the tokenizer.
 
     Returns:
-      The features `FEATURES`: the number of bytes of each token, 0 for a special token, and the
-      bytes of all words, at most `word_characters.MAX_BYTES` of each.
+      The features `WORD_FEATURES`: the number of bytes of each token, 0 for a special token, and
+      the bytes of all words, at most `word_characters.MAX_BYTES` of each word.
     """
     words = [word[: word_characters.MAX_BYTES] for segment in segments for word in segment]
     bounds = _FIRST + np.cumsum([0, *map(len, segments)])
@@ -355,7 +354,7 @@ def _kept(lengths, room, smaller, larger, cut, odd_token):
     if cut == "second":
         first = smaller(lengths[0], room)
         return [first, smaller(lengths[1], room - first)]
-    # A text within its half is not cut; the other text gets the rest of the room.
+    # A text of at most half the room is not cut; the other text gets the remaining room.
     first, second = lengths
     half = (room + 1) // 2
     if odd_token == LONGER:

@@ -1,16 +1,16 @@
-r"""Regular expressions of `tokenizer.json` as those of TensorFlow.
+r"""Translates regular expressions of `tokenizer.json` for TensorFlow.
 
-The `tokenizers` package has Oniguruma, TensorFlow has RE2. Both take the first alternative that
-matches, from the left, and repeat as often as they can. So most expressions mean the same in both,
-once their classes have the same characters. A class is written with the characters that Oniguruma
-has in it: `\s` is the white space of Unicode, and letters are those of a newer version of Unicode.
+The `tokenizers` package uses Oniguruma, TensorFlow uses RE2. Both take the first alternative that
+matches, from the left, and repeat greedily. So most expressions mean the same in both if their
+classes contain the same characters. A class is written with the characters that it has in
+Oniguruma: `\s` is the white space of Unicode, and letters are those of a newer version of Unicode.
 
-RE2 does not look ahead. One such form is in almost all files, GPT-2's `\s+(?!\S)`: the white space
-before a word without its last character. It is found by a mark: `Pattern.marked` puts one before
-each last blank of a run with a word after it. The other parts of the expression take white space
-with its mark, and `\s+(?!\S)` takes white space without one, so it ends where the mark is.
+RE2 has no look-ahead. One is in almost all files, GPT-2's `\s+(?!\S)`: the white space before a
+word without its last character. It is replaced by a mark: `Pattern.marked` puts a mark before the
+last blank of each run that a word follows. The other parts of the expression match white space with
+its mark, and `\s+(?!\S)` matches white space without marks, so its match ends before the mark.
 
-Anything else that RE2 does not have is refused by its name.
+All other forms that RE2 lacks are refused by name.
 """
 
 import dataclasses
@@ -23,10 +23,11 @@ import tensorflow as tf
 from official.tokenizers.added_tokens import SPACE
 from official.tokenizers.byte_bpe import DIGIT, LETTER, MARKS
 
-# A surrogate in UTF-8, which is in no text: bytes that are not UTF-8 have become U+FFFD.
+# A surrogate in UTF-8, which never occurs in texts: bytes that are not valid UTF-8 have become
+# U+FFFD.
 MARK = b"\xed\xa0\x80"
 _MARK_CODE = r"\x{d800}"
-# Other classes by their names, and what Unicode 16 has more in them than 15.0.
+# Other classes by name, and the characters that Unicode 16 has added to them since 15.0.
 _NEWER = {
     "Lu": "1c89 a7cb-a7cc a7da a7dc 10d50-10d65",
     "Ll": "1c8a a7cd a7db 10d70-10d85",
@@ -53,7 +54,7 @@ _NEWER = {
     "Cyrillic": "1c89-1c8a",
     "Latin": "a7cb-a7cd a7da-a7dc",
 }
-# Inside of a class, by the names that expressions give them.
+# The content of the classes by their names in expressions.
 _NAMED = {"L": LETTER, "N": DIGIT, "M": MARKS} | {
     name: rf"\p{{{name}}}"
     + "".join("-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in newer.split())
@@ -67,23 +68,23 @@ _REPEATS = re.compile(r"[*+?]|\{\d+(?:,\d*)?\}")
 
 
 class Unsupported(ValueError):
-    """An expression that RE2 does not have; its text says what part of it."""
+    """An expression that RE2 cannot express; the message names the unsupported part."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """An expression of RE2.
+    """An expression for RE2.
 
     Attributes:
       expression: its text.
-      marks: whether it finds marks, which `marked` puts into texts.
+      marks: whether it matches marks, which `marked` puts into texts.
     """
 
     expression: str
     marks: bool
 
     def marked(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns valid UTF-8 strings [N] with the marks that the expression needs."""
+        """Returns valid UTF-8 strings [N] with marks, if the expression needs them."""
         if not self.marks:
             return texts
         return tf.strings.regex_replace(
@@ -96,15 +97,15 @@ class Pattern:
 
 
 def literal(text: str) -> Pattern:
-    """Returns the expression of a text."""
+    """Returns the expression that matches a literal text."""
     return Pattern("".join(map(_code, text)), False)
 
 
 def translated(expression: str) -> Pattern:
-    """Returns an expression of Oniguruma as one of RE2.
+    """Translates an expression of Oniguruma to RE2.
 
     Raises:
-      Unsupported: RE2 does not have it.
+      Unsupported: RE2 cannot express it.
     """
     marks = _LOOKS_AHEAD in expression
     parser = _Parser(expression, marks)
@@ -116,7 +117,7 @@ def translated(expression: str) -> Pattern:
     except tf.errors.InvalidArgumentError as error:
         raise Unsupported(str(error.message)) from error
     if empty:
-        raise Unsupported("a form that matches nothing")
+        raise Unsupported("a form that matches the empty text")
     return Pattern(result, marks)
 
 
@@ -125,7 +126,7 @@ def _code(character: str) -> str:
 
 
 class _Parser:
-    """Reads an expression from the left and writes it for RE2."""
+    """Parses an expression from the left and writes it for RE2."""
 
     def __init__(self, text: str, marks: bool):
         self._text, self._marks = text, marks
@@ -173,14 +174,14 @@ class _Parser:
             if self._take(start):
                 inside = self.alternatives()
                 if not self._take(")"):
-                    raise Unsupported("a group that does not end")
+                    raise Unsupported("a group without an end")
                 return f"{start}{inside})"
         if self._next(2) == "(?" or self._next() in ("^", "$"):
             raise Unsupported(f"{self._next(4)!r}")
         if self._take("("):
             inside = self.alternatives()
             if not self._take(")"):
-                raise Unsupported("a group that does not end")
+                raise Unsupported("a group without an end")
             return f"(?:{inside})"
         if self._next() == "[":
             items, negated, contains = self._class()
@@ -194,7 +195,7 @@ class _Parser:
         return self._one(items, negated, contains)
 
     def _one(self, items: str, negated: bool, contains: Callable[[str], bool]) -> str:
-        """Returns the expression of one character of a class."""
+        """Returns the expression that matches one character of a class."""
         sign = "^" if negated else ""
         items += _MARK_CODE if negated else ""
         found = f"[{sign}{items}]"
@@ -207,9 +208,9 @@ class _Parser:
         items, tests = [], list[Callable[[str], bool]]()
         while not self._take("]"):
             if self.at >= len(self._text):
-                raise Unsupported("a class that does not end")
+                raise Unsupported("a class without an end")
             if self._next() == "[" or self._next(2) == "&&":
-                raise Unsupported(f"{self._next(2)!r} inside of a class")
+                raise Unsupported(f"{self._next(2)!r} inside a class")
             item, test = self._item(inside=True)
             if self._next() == "-" and self._next(2) not in ("-]", "-"):
                 first = self._single(item)
@@ -229,16 +230,17 @@ class _Parser:
         return chr(int(found[1], 16))
 
     def _item(self, inside: bool = False) -> tuple[str, Callable[[str], bool]]:
-        """Returns a character or a named class, as inside of a class, and what it contains.
+        """Returns a character or named class, written for inside a class, and its test of members.
 
         Args:
-          inside: whether it is inside of a class, where signs of repeats are characters.
+          inside: whether it is inside a class, where `*`, `+`, `?` and braces are ordinary
+            characters.
         """
         character = self._next()
         self.at += 1
         if character != "\\":
             if character in "*+?{" and not inside:
-                raise Unsupported(f"{character!r} without something before it")
+                raise Unsupported(f"{character!r} with nothing before it")
             return _code(character), lambda blank: blank == character
         name = self._next()
         self.at += 1

@@ -1,7 +1,7 @@
 """The post-processor of a `tokenizer.json`: the special tokens around texts, and their types.
 
-`read` gives what a file says, in one form whatever type it has. `PostProcessor.of` gives what a
-tokenizer does here. A file is one of ours if both are equal:
+`read` returns the post-processor of a file in one form for all types. `PostProcessor.of` returns
+that of a tokenizer of this project. A file is supported if the two are equal:
 
   layout     a text         a pair
   cls_first  [CLS] A [SEP]  [CLS] A [SEP] B [SEP]  BERT, and with two [SEP] between texts RoBERTa
@@ -24,8 +24,8 @@ class Part(NamedTuple):
     """A text or a special token.
 
     Attributes:
-      name: 'A' or 'B', or the special token.
-      is_text: which of them it is.
+      name: 'A' or 'B' for a text; the text of a special token.
+      is_text: whether it is a text.
       type: the type of its tokens.
     """
 
@@ -35,13 +35,13 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What a post-processor does, in the words of this project.
+    """A post-processor, described by the settings of this project.
 
     Attributes:
       layout: one of `LAYOUTS`.
       cls: the first special token of a text; with `no_cls` None.
       sep: the token that ends a text.
-      pairs: the form of a pair; None = its types are neither 0 and 1 nor 0 alone.
+      pairs: the form of a pair; None = its types are neither `two` nor `one` (`pair_forms`).
       separators: the number of `sep` between two texts.
     """
 
@@ -61,11 +61,11 @@ class PostProcessor:
 
     @classmethod
     def of(cls, first: str, last: str, pairs: PairForm, layout: str) -> Self:
-        """Returns what a tokenizer does.
+        """Returns the post-processor of a tokenizer of this project.
 
         Args:
-          first: its [CLS].
-          last: its [SEP].
+          first: the text of its [CLS].
+          last: the text of its [SEP].
           pairs: the form of a pair.
           layout: one of `LAYOUTS`.
         """
@@ -81,7 +81,7 @@ class PostProcessor:
         )
 
     def untyped(self) -> Self:
-        """Returns it with type 0 everywhere."""
+        """Returns the post-processor with type 0 for all tokens."""
         single, pair = (
             tuple(part._replace(type=0) for part in row) for row in (self.single, self.pair)
         )
@@ -93,7 +93,7 @@ class PostProcessor:
         return not all(part.is_text for part in (*self.single, *self.pair))
 
     def words(self) -> str:
-        """Returns both rows in words, with types that are not 0."""
+        """Describes both rows in words; types are shown if they are not 0."""
         single, pair = (
             " ".join(f"{part.name}:{part.type}" if part.type else part.name for part in row)
             for row in (self.single, self.pair)
@@ -101,7 +101,7 @@ class PostProcessor:
         return f"{single} and {pair}"
 
     def form(self) -> Form | None:
-        """Returns what it does; None = tokenizers of this project do not."""
+        """Returns its form; None = tokenizers of this project have no such form."""
         names = [part.name for part in self.single if not part.is_text]
         if len(names) not in (1, 2):
             return None
@@ -119,7 +119,7 @@ class PostProcessor:
         return None
 
     def template(self, ids: Mapping[str, int]) -> dict[str, Any]:
-        """Returns it as a part of `tokenizer.json`.
+        """Returns the `post_processor` of a `tokenizer.json`.
 
         Args:
           ids: the ids of its special tokens.
@@ -146,12 +146,12 @@ def read(steps: list[dict[str, Any]]) -> PostProcessor | None:
     """Returns the post-processor of a file.
 
     Args:
-      steps: its steps, those of a sequence one by one; empty = the file has none.
+      steps: the steps of the post-processor; empty = the file has none.
 
     Returns:
-      The post-processor; None = it is of a type that is not known here.
+      The post-processor; None = its type is not known here.
     """
-    steps = [step for step in steps if step["type"] != "ByteLevel"]  # it adds no tokens
+    steps = [step for step in steps if step["type"] != "ByteLevel"]  # ByteLevel adds no tokens
     if not steps:
         return PostProcessor((Part("A", True),), (Part("A", True), Part("B", True, 1)))
     step = steps[0]

@@ -1,18 +1,18 @@
 """SentencePiece, unigram and BPE: `spiece.model` has the pieces, scores and normalization.
 
-The ids are those of the `sentencepiece` package, except for segmentations with equal scores (a long
-run of one character, "666" as "66 6" or "6 66"), where another one may be chosen. Text that spells
-a special token never becomes the special id.
+The ids are those of the `sentencepiece` package, except for ties: of segmentations with equal
+scores ("666" as "66 6" or "6 66"), another one may be chosen. Text that spells a special token
+never becomes the special id.
 
 The releases of ALBERT and XLNet normalize text before the model reads it, and split numbers from
 commas afterwards. `AlbertTokenizer` and `XLNetTokenizer` of transformers do the same. The settings
 `remove_space`, `keep_accents`, `replace_quotes` and `split_digit_comma` of `tokenizer_config.json`
 select the steps. If they are missing, the steps are on if transformers would load one of these two
 classes, and off otherwise. The ids are those of the slow tokenizers of transformers, except for
-segmentations with equal scores, and for
+ties, and for
 
-  - text that spells a special token, which becomes the special token there, and here where it is
-    asked for;
+  - text that spells a special token, which becomes the special token there, and here only with
+    `special=True`;
   - a capital sigma at the end of a word, which is lower-cased to "ς" here and in the releases, and
     to "σ" there;
   - characters that are newer than Unicode 13, since the libraries have tables of different Unicode
@@ -46,11 +46,11 @@ from official.utils.paths import AnyPath
 NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
-# Pieces that text becomes, and places in the vocabulary of tokens from elsewhere.
+# The types of pieces that occur in text, and of unused pieces.
 _TEXT = (_KINDS.NORMAL, _KINDS.BYTE, _KINDS.UNUSED)
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of one byte
-# A model whose ids are not those of the tokenizer, and the settings of tokenizers with the ids of
-# fairseq.
+# A model whose ids differ from those of the tokenizer, which are those of fairseq, and the settings
+# of such tokenizers.
 FAIRSEQ_FILE = "sentencepiece.bpe.model"
 FAIRSEQ = {
     "pad_token": "<pad>",
@@ -64,7 +64,7 @@ FAIRSEQ = {
 # The model of DeBERTa-v2 and v3, which may lack the mask token: transformers appends it.
 DEBERTA_FILE = "spm.model"
 _DEBERTA_MASK = "[MASK]"
-# The settings of T5's releases. The end token has the place of [CLS] and [SEP].
+# The settings of T5's releases. The end token serves as [CLS] and [SEP].
 T5 = {
     "pad_token": "<pad>",
     "unk_token": "<unk>",
@@ -82,10 +82,11 @@ class SentencePieceSplitter(Splitter):
         super().__init__()
         self.rules = TextRules()
         self._digit_commas: DigitCommas | None = None
-        # Whether a blank at the end of a text is a piece of its own, and the id of the piece.
+        # Whether a blank at the end of a text becomes a separate piece, and the id of this piece.
         self.last_blank, self.blank_id = False, 0
         self._prepend, self._strips = "always", False
-        self._bare: tf_text.SentencepieceTokenizer | None = None  # puts no blank before a text
+        # the same model without a blank before a text
+        self._bare: tf_text.SentencepieceTokenizer | None = None
         self._bytes = model
         self._replacements: tf_text.SentencepieceTokenizer | None = None
         self._model = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
@@ -96,7 +97,7 @@ class SentencePieceSplitter(Splitter):
         return [piece.decode() for piece in self._model.id_to_string(ids).numpy()]
 
     def split_digit_commas(self, unk_id: int) -> None:
-        """Turns on the split of numbers and the commas after them."""
+        """Turns on the splitting of numbers from commas after them."""
         self._digit_commas = DigitCommas(
             self.pieces(),
             lambda texts: self._model.tokenize(tf.constant(texts, tf.string)).to_list(),
@@ -108,9 +109,9 @@ class SentencePieceSplitter(Splitter):
         """Sets which texts get a blank before them, and whether blanks before a text are removed.
 
         Args:
-          prepend: one of `PREPEND`; 'first' = only the beginning of a text, not what follows an
-            added token in it.
-          strips: False = a blank before a text stays where none is put there.
+          prepend: one of `PREPEND`; 'first' = only the beginning of a text gets a blank, and not
+            the text after an added token.
+          strips: whether texts that get no blank lose the blanks at their beginning.
         """
         self._prepend, self._strips, self._bare = prepend, strips, None
         if prepend != "always":
@@ -121,15 +122,15 @@ class SentencePieceSplitter(Splitter):
             )
 
     def _models(self) -> tuple[tf_text.SentencepieceTokenizer, tf_text.SentencepieceTokenizer]:
-        """Returns what splits texts with a blank before them, and texts without one."""
+        """Returns the models that split texts with and without a blank before them."""
         return self._model, self._bare or self._model
 
     def _is_bare(self, texts: tf.Tensor, first: tf.Tensor | None) -> tf.Tensor | None:
-        """Returns whether no blank is before strings [N], bool [N]; None = one is before all.
+        """Returns whether strings [N] get no blank before them, bool [N]; None = all get one.
 
         Args:
-          texts: strings that the rules were applied to.
-          first: whether each is the first part of a text, bool [N]; None = all are.
+          texts: strings [N] after `TextRules`.
+          first: whether each string is the first part of a text, bool [N]; None = all are.
         """
         if self._prepend == "never":
             bare = tf.ones(tf.shape(texts), tf.bool)
@@ -159,12 +160,12 @@ class SentencePieceSplitter(Splitter):
     def _with_last_blank(
         self, rows: tf.RaggedTensor, texts: tf.Tensor, value: tf.Tensor | int
     ) -> tf.RaggedTensor:
-        """Appends `value`, [N] or one, to the rows of texts that end in a blank, if it is a piece.
+        """Appends `value` to the rows of texts that end in a blank, if `last_blank` is set.
 
         Args:
           rows: int32 [N, None].
           texts: string [N].
-          value: int32.
+          value: int32, one number or [N].
         """
         if not self.last_blank:
             return rows
@@ -197,7 +198,7 @@ class SentencePieceSplitter(Splitter):
         return offsets.joined(self._replacements.tokenize(texts))
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """See `Splitter`; the model itself maps the text that it normalizes to its input."""
+        """See `Splitter`; the model maps the text that it has normalized to its input."""
         return self._split_with_offsets(texts)
 
     def split_parts_with_offsets(self, parts: added_tokens.Parts) -> offsets.Tokens:
@@ -230,8 +231,8 @@ class SentencePiece(Tokenizer):
     Attributes:
       rules: the steps before the model's own normalization, which may lower-case as well.
       split_digit_comma: whether a piece with a number and a comma is split.
-      prepend_scheme: where a blank is put before text; see the constructor.
-      strip_left: whether blanks before text are removed where none is put there.
+      prepend_scheme: which texts get a blank before them; see the constructor.
+      strip_left: whether texts that get no blank before them lose the blanks at their beginning.
     """
 
     FILE = "spiece.model"
@@ -273,11 +274,12 @@ class SentencePiece(Tokenizer):
           remove_marks: see `sentencepiece_rules.TextRules`.
           blanks: see `sentencepiece_rules.TextRules`.
           compose: see `sentencepiece_rules.TextRules`.
-          last_blank: whether a blank at the end of a text is a piece of its own, as in the files of
-            transformers 4.
-          prepend_scheme: where a blank is put before text: 'always'; 'first' = at the beginning of
-            a text, and not after the added tokens in it; 'never'.
-          strip_left: with the last two, whether blanks at the beginning of text are removed.
+          last_blank: whether a blank at the end of a text becomes a separate piece, as in the files
+            of transformers 4.
+          prepend_scheme: which texts get a blank before them: 'always' = all; 'first' = only the
+            beginning of a text, and not the text after an added token; 'never' = none.
+          strip_left: whether texts that get no blank ('first', 'never') lose the blanks at their
+            beginning.
 
         Raises:
           UserError: `model` is not a SentencePiece model, or lacks special tokens.
@@ -344,7 +346,7 @@ class SentencePiece(Tokenizer):
         )
 
     def parsed(self) -> sentencepiece_model_pb2.ModelProto:
-        """Returns the model."""
+        """Returns the parsed model."""
         return _parsed(self._bytes)
 
     @property
@@ -406,28 +408,29 @@ class SentencePiece(Tokenizer):
 
     def splitting(self) -> dict[str, Any]:
         """Returns the settings that decide how a text is split; see the base class."""
-        # The sentinels may be after the model, or a part of it.
+        # The sentinels may follow the pieces of the model or be among them.
         rules = super().splitting()
         rules.pop("extra_ids", None)
         return rules
 
     def _for_others(self) -> dict[str, Any]:
-        # With these settings transformers leaves the text to the model, as this class does. It only
-        # replaces quotes, and splits digits and commas, in any case.
+        # With these settings, transformers does not change text before the model, as in this class,
+        # except that it always replaces quotes and splits digits from commas.
         if self.extra_ids:
             return {
                 "tokenizer_class": RELEASED["t5"],
                 "eos_token": self.pieces[self.sep_id],
-                # Whether text after a sentinel begins with a blank there, as in span corruption.
+                # Whether transformers puts a blank before text after a sentinel, as in span
+                # corruption.
                 "legacy": switch(self._settings, "legacy", True),
             }
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 
-_MOST_SENTINELS = 100_000  # a larger number of a file would only take memory
+_MOST_SENTINELS = 100_000  # a larger number in a file would only take memory
 # See `SentencePiece`.
 PREPEND = ("always", "first", "never")
-_LATER = ("remove_marks", "blanks", "compose")  # rules that are saved where they do something
+_LATER = ("remove_marks", "blanks", "compose")  # rules that are saved only if they have an effect
 _NO_RULES = {
     "remove_space": False,
     "replace_quotes": False,
@@ -452,13 +455,13 @@ def _read(model: bytes, source: str) -> tuple[SentencePieceSplitter, list[str]]:
 
 
 def _chosen(bare: tf.Tensor | None, texts: tf.Tensor, plain: Callable, other: Callable) -> Any:
-    """Returns what `other` makes of the strings [N] that are `bare` and `plain` of the others.
+    """Applies `other` to the strings [N] that are `bare`, and `plain` to the rest.
 
     Args:
       bare: bool [N]; None = no string is.
       texts: string [N].
-      plain: returns a ragged tensor or several.
-      other: the same.
+      plain: a function of strings that returns one or several ragged tensors.
+      other: a function like `plain`.
     """
     if bare is None:
         return plain(texts)
@@ -475,7 +478,7 @@ def _parsed(model: bytes) -> sentencepiece_model_pb2.ModelProto:
 
 
 def with_fairseq_ids(model: bytes, unused: bool, source: str) -> bytes:
-    """Returns a model whose ids are those of fairseq, which transformers computes from a model's.
+    """Returns a model with the ids of fairseq, as transformers computes them from the model's.
 
     Args:
       model: a model that begins with `<unk>`, `<s>` and `</s>`.
@@ -487,7 +490,9 @@ def with_fairseq_ids(model: bytes, unused: bool, source: str) -> bytes:
       UserError: the model is damaged, or begins with other pieces.
     """
     if _read(model, source)[1][:3] != ["<unk>", "<s>", "</s>"]:
-        raise UserError(f"{source} does not begin with <unk>, <s> and </s>: is it of this model?")
+        raise UserError(
+            f"{source} does not begin with <unk>, <s> and </s>: does it belong to this tokenizer?"
+        )
     first = ["<s>", "<pad>", "</s>", "<unk>"]
     if unused:
         first = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
@@ -506,7 +511,7 @@ def with_fairseq_ids(model: bytes, unused: bool, source: str) -> bytes:
 
 
 def with_mask(model: bytes, source: str) -> bytes:
-    """Returns a model of DeBERTa with the mask token, which comes last unless it is a piece.
+    """Returns a model of DeBERTa with the mask token: the last piece, unless the model has it.
 
     Args:
       model: the bytes of a model file.
@@ -533,7 +538,7 @@ def without_mask(model: bytes) -> bytes:
 
 
 def replacements_alone(model: bytes) -> bytes:
-    """Returns a model that replaces characters as `model` does, and has no piece for any text."""
+    """Returns a model with the character replacements of `model`, and without pieces of text."""
     charsmap = _parsed(model).normalizer_spec.precompiled_charsmap
     alone = sentencepiece_model_pb2.ModelProto()
     alone.pieces.add(piece="<unk>", score=0, type=_KINDS.UNKNOWN)
@@ -547,17 +552,17 @@ def replacements_alone(model: bytes) -> bytes:
 
 
 def replaced(model: bytes, characters: Sequence[str]) -> dict[str, str]:
-    """Returns what a model makes of each of some characters before it splits text."""
+    """Returns {character: its normalized form in the model}."""
     replace = tf_text.SentencepieceTokenizer(replacements_alone(model), out_type=tf.string)
     after = offsets.joined(replace.tokenize(tf.constant(characters))).numpy().tolist()
     return {old: new.decode() for old, new in zip(characters, after, strict=True)}
 
 
 def _released(settings: dict[str, Any]) -> bool:
-    """Returns whether the settings are those of a tokenizer of the releases.
+    """Returns whether the settings are those of a released tokenizer.
 
-    Folders that this project wrote before it had the rules also name `AlbertTokenizer`, with both
-    switches set so that transformers does not change the text.
+    Older folders of this project also name `AlbertTokenizer`, with both switches set so that
+    transformers does not change the text.
     """
     name = str(settings.get("tokenizer_class")).removesuffix("Fast")
     alone = settings.get("keep_accents") is True and settings.get("remove_space") is False
@@ -568,7 +573,7 @@ def _extra_ids(settings: dict[str, Any]) -> int:
     """Returns the number of sentinels in the settings.
 
     Raises:
-      UserError: it is not a whole number, or larger than that of any model.
+      UserError: it is not a whole number from 0 to `_MOST_SENTINELS`.
     """
     number = settings.get("extra_ids") or 0
     whole = isinstance(number, int) and not isinstance(number, bool)

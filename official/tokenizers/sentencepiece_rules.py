@@ -3,8 +3,8 @@
 `TextRules` normalizes blanks, quotes, accents and case before SentencePiece reads a text.
 `DigitCommas` splits pieces such as "▁1990," into the number, which is encoded again, and the comma.
 These are the steps of the releases of ALBERT (`tokenization.preprocess_text`, `encode_pieces`) and
-XLNet (`prepro_utils`), and of the tokenizers of transformers for both. Each rule has its own
-setting. The first rules are applied in the order of the attributes of `TextRules`.
+XLNet (`prepro_utils`), and of the tokenizers of transformers for both. Each rule has a setting. The
+rules of `TextRules` are applied in the order of its attributes.
 
 Shapes: N texts, C characters of all texts, V pieces of the vocabulary, S pieces that are split, K
 tokens of all texts before and P after the split; a ragged dimension is written None.
@@ -24,8 +24,8 @@ from official.tokenizers.composition import composed, composed_by_character
 from official.tokenizers.offsets import WHITE_SPACE
 from official.tokenizers.word_starts import BLANK
 
-# An empty table of replacements: the size of its trie, the trie and the texts. Without a table,
-# SentencePiece logs a line whenever the model is loaded.
+# An empty table of replacements: the size of its trie, the trie and the texts. SentencePiece logs a
+# line whenever it loads a model without a table.
 NO_REPLACEMENTS = struct.pack("<I", 1024) + bytes(1024) + b"\0"
 # The combining marks of Unicode 14.0.0: characters whose canonical combining class is not 0.
 # TensorFlow's regular expressions do not have this class, and the tables of Python's `unicodedata`
@@ -69,7 +69,7 @@ class TextRules:
       blanks: characters that become a blank.
       compose: whether characters are composed (NFC) and white space is replaced as in the files of
         `DebertaV2Tokenizer` of transformers 5: a run of it, a tab or a line break becomes a blank,
-        and what ends a text is removed.
+        and those at the end of a text are removed.
     """
 
     remove_space: bool = False
@@ -115,8 +115,8 @@ class TextRules:
 
         Returns:
           The normalized form of each character, string [N, None], which may be empty; and bool [C],
-          whether a character belongs to the one before it: a combining mark that is removed, or the
-          second of two quotes.
+          whether a character belongs to the one before it (a combining mark that is removed, or the
+          second of two quotes).
         """
         given = characters.values  # [C]
         runs = _Runs(characters)
@@ -150,7 +150,7 @@ class TextRules:
             texts = tf_text.normalize_utf8(texts, "NFKD")
             texts = tf.strings.regex_replace(texts, f"{self._marks}+", "")
         if self.lower_case:
-            # TensorFlow cuts text at NUL, so NUL is replaced by a noncharacter in between.
+            # TensorFlow cuts text at NUL, so NUL is temporarily replaced by a noncharacter.
             texts = tf.strings.regex_replace(texts, r"\x{0}", _NONCHARACTER)
             texts = tf.strings.lower(texts, encoding="utf-8")
             texts = tf.strings.regex_replace(texts, _NONCHARACTER, "\0")
@@ -190,7 +190,7 @@ class _Parts(NamedTuple):
 
     Attributes:
       ids: the ids of the parts.
-      rest: number of bytes from the end of each part to the end of the piece.
+      rest: the number of bytes from the end of each part to the end of the piece.
       text: the text of the piece in bytes; empty if the parts do not spell the same text.
     """
 
@@ -222,7 +222,7 @@ class DigitCommas:
         """
         split = [i for i, p in enumerate(pieces) if p[-1:] == "," and p[-2:-1].isdigit()]
         numbers = encode([pieces[i][:-1].replace(BLANK, "") for i in split])
-        table = [_Parts([0], [0], b"")]  # of the pieces that are not split
+        table = [_Parts([0], [0], b"")]  # the row of all pieces that are not split
         for i, ids in zip(split, numbers, strict=True):
             names = [pieces[j] for j in ids]
             if not pieces[i].startswith(BLANK):
@@ -278,7 +278,11 @@ class DigitCommas:
     def _split(
         self, ids: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the new ids, and the token, number and table index of each: [P]."""
+        """Returns the new ids [N, None], and three properties of each part, [P] each.
+
+        They are the index of its old token, its position among the parts of the token, and its
+        index into the table.
+        """
         row = tf.gather(self._row_of, ids.values)  # [K]
         counts, firsts = tf.gather(self._counts, row), tf.gather(self._firsts, row)
         indices = tf.ragged.range(firsts, firsts + counts)  # [K, None]
@@ -290,7 +294,7 @@ class DigitCommas:
         return tf.RaggedTensor.from_row_splits(new, splits, validate=False), token, number, index
 
     def _spelled(self, texts: tf.Tensor, ids: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.Tensor:
-        """Returns whether a token is split and the text before its end is its piece: [K]."""
+        """Returns whether a token is split and its text equals its piece, bool [K]."""
         row = tf.gather(self._row_of, ids.values)  # [K]
         token = tf.reshape(tf.where(row > 0), [-1])
         row = tf.gather(row, token)

@@ -1,9 +1,9 @@
-"""The normalizers of `tokenizer.json`: what is done to a text before it is split.
+"""The normalizers of `tokenizer.json`, which change a text before it is split.
 
-Each is an object with two methods: `apply` for texts, and `by_character` for texts whose characters
-are kept apart, so that each token can be traced to the characters that it comes from. What makes a
-character from others (a composed letter, a replacement) is at the first of them, and the others are
-empty.
+Each is an object with two methods: `apply` for texts, and `by_character` for texts that are split
+into characters, so that offsets of tokens can be traced to the original characters. If several
+characters are replaced together (a composed letter, a replacement), the result is at the first of
+them, and the others become empty.
 
 Shapes: N texts, C characters of all texts; a ragged dimension is written None.
 """
@@ -25,7 +25,8 @@ from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS
 _CUT = b"\xff"  # no UTF-8 text has this byte
 _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _NONCHARACTER = "\uffff"
-# What the normalizer of BERT removes, and the ideographs that it parts: not all of BERT's.
+# The characters that the normalizer of BERT removes, and the ideographs that it puts blanks around:
+# fewer blocks than in BERT's release.
 _CONTROL = r"\x{0}-\x{8}\x{b}\x{c}\x{e}-\x{1f}\x{7f}-\x{9f}\p{Cf}\p{Co}\x{fffd}"
 _IDEOGRAPHS = wordpiece.IDEOGRAPHS.replace(r"\x{2b820}", r"\x{2b920}")
 # The control characters that the normalizer of NMT removes, and those that become a blank.
@@ -37,7 +38,8 @@ class Step(Protocol):
     """One normalizer.
 
     Attributes:
-      local: whether what it does to a part of a text is what it does to it in the whole text.
+      local: whether the step changes each part of a text as it changes the part within the whole
+        text.
     """
 
     local: bool
@@ -48,11 +50,11 @@ class Step(Protocol):
     def by_character(
         self, characters: tf.RaggedTensor, attached: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Does the same to texts whose characters are apart.
+        """Like `apply`, for texts that are split into characters.
 
         Args:
-          characters: what became of each character so far, string [N, None].
-          attached: whether each belongs to the one before it, bool [C].
+          characters: the form of each character after earlier steps, string [N, None].
+          attached: whether each character belongs to the one before it, bool [C].
 
         Returns:
           Both after the step.
@@ -60,10 +62,10 @@ class Step(Protocol):
 
 
 class _ByCharacter:
-    """A step that looks at one character at a time."""
+    """A step that changes each character independently."""
 
     local = True
-    marks = ""  # the characters that belong to the one before when they are removed
+    marks = ""  # characters that, when removed, belong to the one before
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Step`."""
@@ -83,14 +85,14 @@ class _ByCharacter:
 
 
 class Form(_ByCharacter):
-    """One of the four forms of Unicode."""
+    """One of Unicode's four normalization forms."""
 
     def __init__(self, name: str):
         self._name = name
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Step`."""
-        if "K" in self._name:  # a character of 2019, which the tables of TensorFlow lack
+        if "K" in self._name:  # a character of 2019 (Unicode 12.1) that TensorFlow's tables lack
             texts = tf.strings.regex_replace(texts, "\u32ff", "令和")
         return tf_text.normalize_utf8(texts, self._name)
 
@@ -116,7 +118,7 @@ class LowerCase(_ByCharacter):
 
 def _lower(texts: tf.Tensor) -> tf.Tensor:
     texts = tf.strings.regex_replace(texts, "Σ", "σ")
-    # TensorFlow cuts text at NUL, so NUL is replaced by a noncharacter in between.
+    # TensorFlow cuts text at NUL, so NUL is temporarily replaced by a noncharacter.
     texts = tf.strings.regex_replace(texts, r"\x{0}", _NONCHARACTER)
     texts = tf.strings.lower(texts, encoding="utf-8")
     return tf.strings.regex_replace(texts, _NONCHARACTER, "\0")
@@ -129,7 +131,7 @@ class Characters(_ByCharacter):
         """Makes a step.
 
         Args:
-          replacements: {class without its brackets: replacement}, in their order.
+          replacements: {class without its brackets: replacement}, applied in this order.
           marks: see the base class.
         """
         self._replacements = dict(replacements)
@@ -165,7 +167,7 @@ class Bert(_ByCharacter):
 
 
 class Precompiled(tf.Module):
-    """The replacements of a SentencePiece model. A SavedModel has their table, as of a module."""
+    """The replacements of a SentencePiece model; a module, so that a SavedModel saves them."""
 
     local = True
 
@@ -228,12 +230,12 @@ class Strip:
 
 
 def _of_ends(characters: tf.RaggedTensor, change: Any, first: bool) -> tf.Tensor:
-    """Returns the characters, [C], with `change` done to the blanks at one end of each text.
+    """Returns characters [C], with `change` applied to the blanks at one end of each text.
 
     Args:
       characters: string [N, None].
       change: removes blanks from one end of strings.
-      first: whether it is the first end.
+      first: whether it is the beginning of texts, not the end.
     """
     blank = tf.strings.regex_full_match(characters.values, f"[{SPACE}]*")
     rows = offsets.rows_of(characters)
@@ -241,7 +243,8 @@ def _of_ends(characters: tf.RaggedTensor, change: Any, first: bool) -> tf.Tensor
     position = tf.range(tf.size(rows))
     of_text = tf.where(blank, -1 if not first else tf.int32.max, position)
     if first:
-        edge = tf.math.unsorted_segment_min(of_text, rows, count)  # its first other character
+        # the first character that is not a blank
+        edge = tf.math.unsorted_segment_min(of_text, rows, count)
         outside = position < tf.gather(edge, rows)
     else:
         edge = tf.math.unsorted_segment_max(of_text, rows, count)
@@ -266,7 +269,7 @@ class Prepend:
     def by_character(
         self, characters: tf.RaggedTensor, attached: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """See `Step`; the text is at the first character that is not empty."""
+        """See `Step`; the text is added to the first character that is not empty."""
         rows = offsets.rows_of(characters)
         some = tf.cast(characters.values != "", tf.int32)
         total = tf.cumsum(some)
@@ -278,15 +281,15 @@ class Prepend:
 
 
 class Replace:
-    """Replaces what an expression finds."""
+    """Replaces the matches of an expression."""
 
     def __init__(self, pattern: Pattern, content: str, local: bool):
         """Makes a step.
 
         Args:
-          pattern: what is replaced.
-          content: what it becomes.
-          local: whether it is one character each time.
+          pattern: the expression.
+          content: the replacement.
+          local: whether every match is a single character.
         """
         self._pattern, self._content, self.local = pattern, content, local
 
@@ -310,7 +313,7 @@ class Replace:
         )
         match = tf.equal(tf.ragged.range(pieces.row_lengths()).values % 2, 1)
         pieces = pieces.with_values(self._pattern.unmarked(pieces.values))
-        # Of each byte: whether it is in a match, and whether it begins one.
+        # For each byte: whether it is in a match, and whether it begins a match.
         sizes = tf.strings.length(pieces.values)
         in_match = tf.repeat(match, sizes)
         begins = tf.equal(tf.ragged.range(sizes).values, 0) & in_match
@@ -324,11 +327,11 @@ class Replace:
 
 
 def step(described: Mapping[str, Any]) -> Step | None:
-    """Returns the step that a normalizer describes; None = there is none of this name.
+    """Returns the step for the description of a normalizer; None = its type is unknown.
 
     Raises:
-      patterns.Unsupported: an expression cannot be written for TensorFlow.
-      LookupError, TypeError, ValueError: the description is not as the package writes it.
+      patterns.Unsupported: RE2 cannot express an expression.
+      LookupError, TypeError, ValueError: the description is malformed.
     """
     kind = described["type"]
     if kind in _FORMS:
@@ -364,7 +367,7 @@ def step(described: Mapping[str, Any]) -> Step | None:
 
 
 def pattern_of(described: Mapping[str, Any]) -> tuple[Pattern, bool]:
-    """Returns an expression of the file, and whether it finds one character each time."""
+    """Returns an expression of the file, and whether each match is a single character."""
     ((kind, text),) = described.items()
     if kind == "String":
         if not text:

@@ -1,29 +1,27 @@
-"""The words of raw text.
+"""Splits raw text into words.
 
 `official.utils.word_rules.RULES` names the rules:
 
-  unicode     "Ada's York-based, 3.5%" → Ada 's York - based , 3.5%
-  words       "Ada's York-based, 3.5%" → Ada 's York - based , 3.5%
-  edges       "Ada's York-based, 3.5%" → Ada's York-based , 3.5%
-  blanks      "Ada's York-based, 3.5%" → Ada's York-based, 3.5%
-  basic       "Ada's York-based, 3.5%" → Ada ' s York - based , 3 . 5 %
-  characters  "é👍🏽 ก็" → é 👍🏽 ก็
-  graphemes   "é👍🏽 ก็" → é 👍🏽 ก็
-  tokens      the tokens of the tokenizer, those of the same characters joined
+  unicode     "Ada's York-based, 3.5%" → Ada 's York - based , 3.5% words       "Ada's York-based,
+  3.5%" → Ada 's York - based , 3.5% edges       "Ada's York-based, 3.5%" → Ada's York-based , 3.5%
+  blanks      "Ada's York-based, 3.5%" → Ada's York-based, 3.5% basic       "Ada's York-based, 3.5%"
+  → Ada ' s York - based , 3 . 5 % characters  "é👍🏽 ก็" → é 👍🏽 ก็ graphemes   "é👍🏽 ก็" → é 👍🏽 ก็
+  tokens      the tokens of the tokenizer; tokens that share a character are joined
 
-With `words` and `edges`, opening, closing and sentence marks at either end of a run are words of
-their own; inside a run they stay, as in U.S, 3.5, don't and http://x.y/z. With `words`, hyphens and
-slashes inside a run are words too, but before a digit that follows no letter (1/2, 3-4), and 's
-begins a word at its end. Web and mail addresses stay whole. Each CJK ideograph is a word.
+A run is a maximal sequence of characters without blanks. With `words` and `edges`, opening, closing
+and sentence marks at either end of a run are separate words; inside a run they are kept, as in U.S,
+3.5, don't and http://x.y/z. With `words`, hyphens and slashes inside a run are words too, except
+before a digit in a run without letters before it (1/2, 3-4), and 's at the end of a run is a word.
+Web and mail addresses are not split. Each CJK ideograph is a word.
 
 `unicode` is `words` for all scripts. Its marks are those of Unicode, and most of them are words
-inside a run too: `.`, `:` and apostrophes stay there, commas between digits. Endings of names and
-numbers are words (Ankara'nın → Ankara 'nın), and so are elided ones before a capital (l'Europe →
-l' Europe). A zero-width blank ends a word, and characters without a sign are in no word at its
-ends. `graphemes` is `characters` with decomposed Hangul and flags, and with vowel signs that are
-letters in Unicode.
+inside a run too: only `.`, `:` and apostrophes are kept, and commas between digits. Endings of
+names and numbers are words (Ankara'nın → Ankara 'nın), and so are elided articles before a capital
+(l'Europe → l' Europe). A zero-width space ends a word, and invisible characters at the ends of a
+word do not belong to it. `graphemes` is `characters` that also joins decomposed Hangul, flags, and
+vowel signs that Unicode classes as letters.
 
-One function does this in a graph. Python calls it eagerly.
+The same function runs in a graph and, called eagerly, in Python.
 
 Shapes: N texts, C characters of all texts, K words of all texts; a ragged dimension is written
 None.
@@ -52,26 +50,26 @@ _MARKS = r"""[.,;:!?…"'。、，！？：；\p{Ps}\p{Pe}\p{Pi}\p{Pf}]"""
 _LETTER, _DIGIT = r"[\pL\pM]", r"\pN"
 _JOINTS = r"[-/\x{2010}-\x{2015}\x{2212}]"  # hyphens, dashes, minus, slash
 _APOSTROPHE = r"['\x{2019}]"
-# Characters that belong to the one before: marks, the joiner of emoji, and the tones of their skin.
+# Characters that belong to the one before: marks, the joiner of emoji, and skin tones.
 _ATTACHED = r"[\pM\x{200d}\x{1f3fb}-\x{1f3ff}]"
 _JOINER = "\u200d"
-# Of the rule "unicode": all marks, those that are words inside a run too, and those of them that
-# stay between digits or letters.
+# For the rule "unicode": all marks; those that are words inside a run too; and those of them that
+# are kept between digits or letters.
 _ENDS = rf"""[.,;:!?"'()\[\]{{}}{inside_class(unicode.MARKS)}]"""
 _CUTS = rf"""[,;!?"()\[\]{{}}{inside_class(minus(unicode.MARKS, unicode.MARKS_AT_ENDS))}]"""
 _IN_NUMBERS = f"[,;{inside_class(unicode.MARKS_IN_NUMBERS)}]"
 _IN_WORDS = f"[{inside_class(unicode.MARKS_IN_WORDS)}]"
 _INVISIBLE = f"[{inside_class(unicode.INVISIBLE)}]"
-_ZERO_WIDTH_BLANK = "\u200b"  # between words of Khmer, Burmese and others
-_HYPHENS = r"[-/\x{2010}\x{2011}\x{2212}\x{ff0f}]"  # not dashes, which stand between two numbers
+_ZERO_WIDTH_BLANK = "\u200b"  # separates words of Khmer, Burmese and others
+_HYPHENS = r"[-/\x{2010}\x{2011}\x{2212}\x{ff0f}]"  # dashes are left out: they may join two numbers
 _ALL_JOINTS = r"[-/\p{Pd}\x{2212}\x{ff0f}\x{ff5e}]"
-# Of the rule "graphemes".
+# For the rule "graphemes".
 _EXTENDING = f"[{inside_class(unicode.EXTENDING)}]"
 _LEADING = f"[{inside_class(HANGUL_LEADING)}]"
 _VOWEL = f"[{inside_class(HANGUL_VOWELS)}]"
 _TRAILING = f"[{inside_class(HANGUL_TRAILING)}]"
 _FLAG = r"[\x{1f1e6}-\x{1f1ff}]"  # two of these letters are a flag
-_SINGLE = r"(?s)[\x{0}-\x{2ff}]*"  # texts whose characters are graphemes
+_SINGLE = r"(?s)[\x{0}-\x{2ff}]*"  # texts in which every character is a grapheme
 
 
 def split(
@@ -99,7 +97,7 @@ def split(
 def spans(
     texts: Sequence[str], rule: str = word_rules.DEFAULT, tokenizer: Tokenizer | None = None
 ) -> list[list[tuple[int, int]]]:
-    """Returns the first character of each word of texts, and the character after its last one."""
+    """Returns (start, end) of each word of texts, in characters; the end is exclusive."""
     result: list[list[tuple[int, int]]] = []
     with tf.device("/CPU:0"):
         for chunk in base.chunks(texts):
@@ -114,7 +112,7 @@ def whole_graphemes(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Moves offsets that are inside a grapheme to its bounds, in a graph or eagerly.
 
-    A token may end between a letter and its vowel sign; what is shown of a text should not.
+    A token may end between a letter and its vowel sign, but a shown part of a text should not.
 
     Args:
       texts: UTF-8 strings [N].
@@ -171,7 +169,8 @@ class _Characters:
       values: string [C].
       rows: int64 [C], the text of each.
       inside: bool [C], whether a character is not a blank.
-      follows: bool [C], whether the character before it is of the same text and no blank.
+      follows: bool [C], whether a character follows, in the same text, a character that is not a
+        blank.
     """
 
     def __init__(self, characters: tf.RaggedTensor):
@@ -214,10 +213,10 @@ def _characters(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _edges(text: _Characters, cuts: tf.Tensor | bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the same; `cuts` are characters inside a run that begin another one, bool [C]."""
+    """Like `_blanks`, for `edges`; runs also begin at the flags `cuts`, bool [C]."""
     ideograph = text.are(f"[{wordpiece.IDEOGRAPHS}]")
     starts = text.inside & (~text.follows | ideograph | text.before(ideograph) | cuts)
-    plain = text.inside & ~ideograph & ~text.are(_MARKS)  # neither alone nor a mark
+    plain = text.inside & ~ideograph & ~text.are(_MARKS)  # neither an ideograph nor a mark
     position, first, last = _ends(starts, plain)
     alone = (position < first) | (position > last)
     return text.inside, text.inside & (alone | (position == first))
@@ -228,13 +227,13 @@ def _words(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
     whole = _addresses(text, letter | digit)
     joint = text.are(_JOINTS) & ~(text.after(digit) & ~text.before(letter)) & ~whole
     cuts = joint != text.before(joint)
-    # The end of a part: no letter or digit follows the s.
+    # The s of 's ends a part: no letter or digit follows it.
     last = text.are("[sS]") & ~text.after(letter | digit)
     possessive = text.are(_APOSTROPHE) & text.after(last) & ~whole
     possessive &= text.before(letter | digit) | ~text.follows
-    cuts |= possessive | text.before(last & text.before(possessive))  # it ends with the s
+    cuts |= possessive | text.before(last & text.before(possessive))  # the part 's ends with its s
     inside, begins = _edges(text, cuts)
-    # The apostrophe is not a mark here: it begins the word.
+    # The apostrophe of 's is not a separate mark: it begins the word.
     return inside, (begins | possessive) & ~text.before(possessive)
 
 
@@ -244,7 +243,8 @@ def _unicode(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
     letter, digit = text.are(_LETTER), text.are(_DIGIT)
     alphanumeric = letter | digit
     invisible = text.are(_INVISIBLE)
-    attached = text.are(r"\pM") & follows & ~text.before(invisible)  # to the character before
+    # belongs to the character before
+    attached = text.are(r"\pM") & follows & ~text.before(invisible)
     bases = _last(~attached)
 
     def are(pattern: str) -> tf.Tensor:
@@ -264,7 +264,7 @@ def _unicode(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
     begun, ended = _at_apostrophes(text, starts, alphanumeric, digit)
     begun, ended = begun & ~whole, ended & ~whole
     starts |= begun | text.before(ended)
-    # An apostrophe that begins or ends a word is no mark.
+    # An apostrophe that begins or ends a word is not a separate mark.
     position, first, last = _ends(starts, inside & ~ideograph & ~(mark & ~ended) & ~invisible)
     outer = (position < first) | (position > last)
     inside &= ~(outer & invisible)
@@ -275,12 +275,12 @@ def _unicode(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
 def _at_apostrophes(
     text: _Characters, starts: tf.Tensor, alphanumeric: tf.Tensor, digit: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where apostrophes begin a word, and the characters that are the last of a word.
+    """Returns whether an apostrophe begins a word, and whether a character is a word's last, [C].
 
     's begins a word at the end of a part, as with the rule "words". In languages of Latin letters,
     so does an ending of a name or a number: Ankara'nın, 1944'teki, Kennedy'ego, but not don't,
-    O'Brien and l'eau. Such a part begins with a capital or a digit, and small letters follow. What
-    is left out before a capital ends a word: l'Europe, dell'Unione.
+    O'Brien and l'eau. The part before such an ending begins with a capital or a digit, and small
+    letters follow. An elision before a capital ends a word: l'Europe, dell'Unione.
 
     Args:
       text: the characters.
@@ -313,7 +313,7 @@ def _graphemes(text: _Characters) -> tuple[tf.Tensor, tf.Tensor]:
     attached |= vowel & text.before(vowel) | trailing & text.before(vowel | trailing | syllable)
     flag = text.are(_FLAG)
     number = tf.range(tf.size(text.rows, tf.int64)) - _last(~(flag & text.before(flag)))
-    attached |= tf.equal(number % 2, 1)  # only flags have numbers above 0
+    attached |= tf.equal(number % 2, 1)  # only letters of flags have numbers above 0
     return text.inside, text.inside & ~(attached & text.follows)
 
 
@@ -329,16 +329,16 @@ _RULES = {
 
 
 def _last(flags: tf.Tensor) -> tf.Tensor:
-    """Returns the position of the last true flag up to each one, int64 [C]; the first is true."""
+    """Returns the position of the last true flag up to each position, int64 [C]; flag 0 is true."""
     places = tf.reshape(tf.where(flags), [-1])
     return tf.gather(places, tf.cumsum(tf.cast(flags, tf.int32)) - 1)
 
 
 def _ends(starts: tf.Tensor, kept: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the position of each character, and of the first and the last kept one of its run.
+    """Returns the position of each character, and of the first and last kept character of its run.
 
     Args:
-      starts: bool [C], whether a character begins a run. Blanks get the run before them.
+      starts: bool [C], whether a character begins a run. Blanks belong to the run before them.
       kept: bool [C].
 
     Returns:
@@ -368,7 +368,7 @@ def _addresses(text: _Characters, alphanumeric: tf.Tensor) -> tf.Tensor:
 
 
 def _of_tokens(characters: tf.RaggedTensor, tokens: offsets.Tokens) -> offsets.Words:
-    """Returns the tokens of texts as words; those that share a character are one word."""
+    """Returns the tokens of texts as words; tokens that share a character are one word."""
     rows = offsets.rows_of(tokens.starts)
     starts, ends = tokens.starts.values, tokens.ends.values
     parted = (rows[1:] != rows[:-1]) | (starts[1:] >= ends[:-1])

@@ -1,7 +1,7 @@
 """`tokenizer.json`, the format of the `tokenizers` package, read and written.
 
-transformers 5 saves it in place of all other files of a vocabulary. What it describes becomes one
-of the tokenizers of this project, with the same ids in Python and inside a graph:
+transformers 5 saves it instead of all other files of a vocabulary. The reader returns one of the
+tokenizers of this project, with the same ids in Python and inside a graph:
 
   model      normalizer, pre-tokenizer
   WordPiece  BertNormalizer, BertPreTokenizer; of this project's own folders with NFC before
@@ -10,22 +10,23 @@ of the tokenizers of this project, with the same ids in Python and inside a grap
              Precompiled; WhitespaceSplit, Metaspace
              or Lowercase, white space, NFC; Metaspace (DeBERTa of transformers 5)
 
-Other combinations, and WordLevel, are a `components.Components`: Gemma's and Llama-3's among them.
+Other combinations, such as Gemma's and Llama-3's, and WordLevel become a `components.Components`.
 
-A component that these tokenizers do not have is refused by its name. The post-processor tells the
-special tokens and how many of them are between the texts of a pair. The ids are those of the
-`tokenizers` package, except for what the modules of the three kinds name, and for
+An unsupported component is refused by name. The special tokens and the number of separators between
+the texts of a pair come from the post-processor. The ids are those of the `tokenizers` package,
+except for the differences that the modules of the three kinds list, and for
 
-  - `Precompiled` of the Unigrams above next to combining marks, where that package looks at a
-    letter with its marks as a whole; `Components` do so too, with the marks of Unicode 17, which
-    tokenizers 0.23.3 has and 0.22.2 has not: see `charsmap`;
+  - `Precompiled` of the Unigrams above next to combining marks, where that package looks up a
+    letter with its marks as a unit; `Components` do so too, with the marks of Unicode 17, as in
+    tokenizers 0.23.3 (0.22.2 has an older version): see `charsmap`;
   - `Precompiled` after `Strip` (DeBERTa of transformers 4) at the end of a text, where a blank
-    before characters that are removed becomes a piece there;
-  - the unknown token with `normalized` in such a file, where a blank before it in a text does;
-  - in `Components`, characters that are newer than Unicode 12 and that a form of Unicode, lower
-    case or StripAccents changes: each library has tables of its own version;
-  - in `Components`, U+FFFF in text that is lower-cased, and segmentations of a Unigram with equal
-    scores.
+    before removed characters becomes a piece in that package;
+  - the unknown token with `normalized` in such a file, where a blank before it in a text becomes a
+    piece in that package;
+  - in `Components`, characters that are newer than Unicode 12 and that a Unicode form, lower-casing
+    or StripAccents changes: the libraries have tables of different versions;
+  - in `Components`, U+FFFF in text that is lower-cased, and ties between segmentations of a
+    Unigram.
 """
 
 import base64
@@ -64,12 +65,12 @@ from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# The class of transformers that takes the file as it is.
+# The class of transformers that changes nothing in the file.
 AS_DESCRIBED = "PreTrainedTokenizerFast"
 _QUOTES = [
     {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
 ]
-# Steps of a normalizer that remove blanks as a SentencePiece model does itself.
+# Steps of a normalizer that remove blanks as a SentencePiece model does by itself.
 _BLANKS: list[dict[str, Any]] = [
     {"type": "Strip", "strip_left": False, "strip_right": True},
     {"type": "Strip", "strip_left": True, "strip_right": True},
@@ -78,7 +79,7 @@ _BLANKS: list[dict[str, Any]] = [
         for content in (" ", BLANK)
     ),
 ]
-# Those of DeBERTa in transformers 5; lower case may come before them.
+# The normalizer of DeBERTa in transformers 5; Lowercase may come first.
 _COMPOSES: list[dict[str, Any]] = [
     {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
     {"type": NFC},
@@ -87,12 +88,12 @@ _COMPOSES: list[dict[str, Any]] = [
 # Removes the accents of ALBERT and XLNet. `StripAccents` would remove vowel signs too, which have
 # no combining class.
 _NO_ACCENTS = {"type": "Replace", "pattern": {"Regex": COMBINING}, "content": ""}
-_HANGUL = "\u1112\u1161"  # two parts of a syllable, which Unicode composes to one character
-# Where WhitespaceSplit splits text.
+_HANGUL = "\u1112\u1161"  # two parts of a syllable, which NFC composes to one character
+# The characters at which WhitespaceSplit splits text.
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-# The white space of a WordPiece without its basic tokenizer: that of Python's `str.split`.
+# The pre-tokenizer of a WordPiece without its basic tokenizer, which splits as `str.split`.
 _AT_WHITE_SPACE: dict[str, Any] = {
     "type": "Split",
     "pattern": {"Regex": r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"},
@@ -128,10 +129,11 @@ def read(
     Args:
       path: the file.
       settings: those of `tokenizer_config.json`, and the listed tokens.
-      described: the content as a class of transformers has it; None = that of the file.
+      described: the content of the file after the changes of a class (`class_rules`); None = the
+        unchanged content.
 
     Raises:
-      UserError: the file is not valid, or has a component that these tokenizers do not have.
+      UserError: the file is not valid, or has an unsupported component.
     """
     if described is None:
         described = json_files.read(path, "is this the file of a tokenizer?")
@@ -142,13 +144,11 @@ def read(
     except UserError:
         raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} is not as the tokenizers package writes it ({type(error).__name__}: {error})"
-        ) from error
+        raise UserError(f"{path} is malformed ({type(error).__name__}: {error})") from error
 
 
 class _Unusual(UserError):
-    """A file that describes none of the usual kinds; its text says which component is another."""
+    """A file of no usual kind, for `Components`; the message names the unusual component."""
 
 
 class _Reader:
@@ -164,7 +164,7 @@ class _Reader:
         self._model: dict[str, Any] = model
 
     def tokenizer(self) -> Tokenizer:
-        # Files of earlier versions do not name the type.
+        # Older files do not name the type.
         kind = self._model.get("type") or self._guessed()
         kinds = {"WordPiece": self._wordpiece, "BPE": self._byte_bpe, "Unigram": self._unigram}
         self._specials()
@@ -187,17 +187,17 @@ class _Reader:
         shown = json.dumps(found, ensure_ascii=False)
         shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
         return _Unusual(
-            f"{self._path}: {component} is {shown}, which cannot be computed inside a graph here: "
-            f"only {wanted}"
+            f"{self._path}: {component} is {shown}, which is not supported inside a graph: only "
+            f"{wanted}"
         )
 
     def _only(self, component: str, found: Any, *allowed: Any) -> None:
-        """Checks a setting."""
+        """Checks that a setting has one of the allowed values."""
         if found not in allowed:
             raise self._refused(component, found, " or ".join(map(json.dumps, allowed)))
 
     def _steps(self, component: str, inner: str) -> list[dict[str, Any]]:
-        """Returns the steps of a component, which may be a sequence of steps."""
+        """Returns the steps of a component: those of a sequence, or the component itself."""
 
         def steps(found: Any) -> list[dict[str, Any]]:
             if found is None:
@@ -248,10 +248,10 @@ class _Reader:
         return form.cls, form.sep, form.separators
 
     def _pieces(self) -> list[str]:
-        """Returns the vocabulary by id; added tokens fill its holes.
+        """Returns the vocabulary by id; added tokens fill its gaps.
 
         Raises:
-          UserError: there is no piece for an id.
+          UserError: an id has no piece.
         """
         vocabulary = self._model.get("vocab")
         if not isinstance(vocabulary, dict) or not vocabulary:
@@ -263,7 +263,7 @@ class _Reader:
             if type(number) is not int or number < 0 or number in pieces:
                 raise UserError(
                     f"{self._path}: model.vocab: {piece!r} has id {number!r}, but must have a "
-                    "number of its own"
+                    "number that no other piece has"
                 )
             pieces[number] = piece
         last = max(pieces)
@@ -271,7 +271,8 @@ class _Reader:
             for content, (number, _) in self._settings[added_tokens.LISTED].items():
                 if number is not None and number < last:
                     pieces.setdefault(number, content)
-        if last >= len(pieces):  # a number of a file, which is compared before it sizes anything
+        # the number comes from a file, so it is checked before memory is allocated
+        if last >= len(pieces):
             lacking = next(i for i in range(len(pieces)) if i not in pieces)
             raise UserError(
                 f"{self._path}: model.vocab has no piece for the id {lacking}, and "
@@ -284,7 +285,7 @@ class _Reader:
         prefix = "continuing_subword_prefix"
         self._only(f"model.{prefix}", self._model.get(prefix, "##"), wordpiece.CONTINUES)
         steps = self._steps("normalizer", "normalizers")
-        # Folders of others with these steps are `Components`.
+        # Folders of other tools with these steps become `Components`.
         nfc = steps[:1] == [{"type": NFC}] and self._settings.get(FORM) == NFC
         steps = steps[nfc:]
         limit = self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)
@@ -352,7 +353,7 @@ class _Reader:
         )
 
     def _merges(self) -> list[tuple[str, str]]:
-        """Returns the merges, of which earlier forms of the file have the two parts in one text."""
+        """Returns the merges; older files write one as a text with a blank between the parts."""
         merges = list[tuple[str, str]]()
         for number, merge in enumerate(self._model.get("merges") or (), 1):
             parts = merge.split(" ") if isinstance(merge, str) else merge
@@ -377,7 +378,7 @@ class _Reader:
         nothing: dict[str, Any] = {}
         for step, after in itertools.zip_longest(steps, steps[1:], fillvalue=nothing):
             if step == {"type": NFC} and after.get("type") == "Precompiled":
-                composes = True  # which these replacements do as well: see `_sentencepiece`
+                composes = True  # these replacements compose characters too: see `_sentencepiece`
                 continue
             if step in _QUOTES:
                 order.append(_QUOTES.index(step))
@@ -415,10 +416,11 @@ class _Reader:
         scheme = pre[-1].get("prepend_scheme")
         if scheme is None:
             scheme = "always" if pre[-1].get("add_prefix_space", True) else "never"
-        # After WhitespaceSplit, words have no mark of their beginning with the others.
+        # After WhitespaceSplit, 'first' and 'never' would leave words without a mark at their
+        # beginning.
         schemes = PREPEND if len(pre) == 1 else PREPEND[:1]
         self._only("pre_tokenizer.prepend_scheme", scheme, *schemes)
-        # A text whose first blank is removed has no beginning there, as it were.
+        # The package treats a text whose first blank was removed as text in the middle.
         strip_left = any(s.get("strip_left") for s in self._steps("normalizer", "normalizers"))
         if scheme == "first":
             self._only("normalizer.Strip.strip_left", strip_left, False)
@@ -448,7 +450,7 @@ class _Reader:
         )
 
     def _white_space(self, model: bytes, splits: bool) -> dict[str, Any]:
-        """Returns the settings of white space, of which the model itself splits at blanks alone.
+        """Returns the settings of white space; the model itself splits only at blanks.
 
         Args:
           model: the model.
@@ -465,14 +467,17 @@ class _Reader:
         tokens = {content: token for content, (_, token) in
                   self._settings[added_tokens.LISTED].items() if token.normalized}  # fmt: skip
         if _BLANKS[-1] in steps:
-            # Blanks are signs before these are found, and are not removed with them.
+            # Blanks are replaced before these tokens are found, so the tokens could not strip them.
             found = [content for content, t in tokens.items() if t.lstrip or t.rstrip]
             if found:
-                wanted = f"without an added token that is `normalized` and strips, as {found[0]!r}"
+                wanted = (
+                    f"without an added token that is `normalized` and strips, such as {found[0]!r}"
+                )
                 raise self._refused("normalizer.Replace", _BLANKS[-1], wanted)
         if [step for step in steps if step["type"] == "Strip"]:
-            # The end of a text is stripped before these are found. The unknown token is such a
-            # token in files of transformers 4; texts that spell it are an exception.
+            # The end of a text is stripped before these tokens are found. In files of transformers
+            # 4 the unknown token is `normalized`; it is allowed, and texts that spell it are a
+            # known difference.
             found = [content for content in tokens if content != self._settings["unk_token"]]
             if found:
                 wanted = f"without an added token that is `normalized`, such as {found[0]!r}"
@@ -493,10 +498,10 @@ class _Reader:
             if not entry[0] or entry[0] in pieces:
                 what = "is empty" if not entry[0] else f"{entry[0]!r} is listed twice"
                 raise UserError(f"{self._path}: model.vocab: piece {number} {what}")
-            if "\0" in entry[0]:  # ends the process in SentencePiece
+            if "\0" in entry[0]:  # SentencePiece would end the process
                 raise UserError(
-                    f"{self._path}: model.vocab: piece {number} has the character U+0000, which "
-                    "is in no Unigram here"
+                    f"{self._path}: model.vocab: piece {number} has the character U+0000, which no "
+                    "Unigram here may contain"
                 )
             pieces[entry[0]] = float(entry[1])
         if not pieces:
@@ -509,16 +514,15 @@ class _Reader:
             apart |= set(filter(_is_byte, pieces))
         if pieces.keys() <= apart:
             raise UserError(
-                f"{self._path}: model.vocab has no piece but special tokens: a Unigram needs "
-                "pieces of text"
+                f"{self._path}: model.vocab has only special tokens: a Unigram needs pieces of text"
             )
         return list(pieces.items())
 
     def _components(self, kind: str | None) -> Components:
-        """Returns the tokenizer that the components describe.
+        """Returns a tokenizer made of the components.
 
         Raises:
-          UserError: one of them is not known, or is set in a way that no graph has.
+          UserError: a component is unknown, or has settings that are not supported inside a graph.
         """
         settings = self._settings
         normalizers = []
@@ -526,16 +530,18 @@ class _Reader:
         for step in self._steps("normalizer", "normalizers"):
             normalizer = self._understood("normalizer", text_steps.step, step)
             if tokens and not normalizer.local:
-                # It is done to the whole text, before such tokens are found.
+                # The step changes the whole text before such tokens are found.
                 wanted = (
                     f"without an added token that is `normalized`, such as {tokens[0].content!r}"
                 )
                 raise self._refused("normalizer", step, wanted)
             normalizers.append(normalizer)
         strips = [token.content for token in tokens if token.lstrip or token.rstrip]
-        signs = (text_steps.Replace, text_steps.Bytes)  # that blanks may become
+        signs = (text_steps.Replace, text_steps.Bytes)  # these may replace blanks
         if strips and any(isinstance(step, signs) for step in normalizers):
-            wanted = f"without an added token that is `normalized` and strips, as {strips[0]!r}"
+            wanted = (
+                f"without an added token that is `normalized` and strips, such as {strips[0]!r}"
+            )
             raise self._refused("normalizer", self._described["normalizer"], wanted)
         pre: list[word_steps.Step] = []
         found = self._steps("pre_tokenizer", "pretokenizers")
@@ -547,7 +553,8 @@ class _Reader:
                 and normalizers
                 and step.get("prepend_scheme") == "first"
             ):
-                # The first character of a text may be removed.
+                # The normalizer may remove the first character of a text, and 'first' depends on
+                # it.
                 raise self._refused("pre_tokenizer", step, "without a normalizer")
         types = [step["type"] for step in found]
         of_bytes = [step for step in self._steps("normalizer", "normalizers")
@@ -602,7 +609,7 @@ class _Reader:
         )
 
     def _understood(self, component: str, make: Callable, step: dict[str, Any]) -> Any:
-        """Returns what `make` makes of a step of a component."""
+        """Returns `make(step)`; raises UserError for unknown steps of a component."""
         try:
             made = make(step)
         except patterns.Unsupported as error:
@@ -612,7 +619,7 @@ class _Reader:
         return made
 
     def _special(self) -> set[str]:
-        """Returns the texts of the special tokens that are listed."""
+        """Returns the texts of the listed special tokens."""
         listed = self._settings[added_tokens.LISTED]
         return {content for content, (_, token) in listed.items() if token.special}
 
@@ -654,9 +661,9 @@ class _Reader:
 
 
 def is_same(tokenizer: Tokenizer, model: SentencePiece) -> bool:
-    """Returns whether a tokenizer from a `tokenizer.json` is that of a SentencePiece model.
+    """Returns whether a tokenizer of a `tokenizer.json` equals that of a SentencePiece model.
 
-    The file has less than the model: it does not tell apart some rules of blanks.
+    Some rules of blanks are ignored: the file does not contain them.
     """
     if not isinstance(tokenizer, SentencePiece) or tokenizer.pieces != model.pieces:
         return False
@@ -673,7 +680,7 @@ def is_same(tokenizer: Tokenizer, model: SentencePiece) -> bool:
     return all(
         abs(a.score - b.score) <= 1e-4 * max(1, abs(b.score))
         for a, b in zip(ours.pieces, theirs.pieces, strict=False)
-        # The file has lower scores for pieces of a number and a comma, which are split.
+        # Pieces of a number and a comma, which are split, have lower scores in the file.
         if b.type == _KINDS.NORMAL and not (model.split_digit_comma and b.piece.endswith(","))
     )
 
@@ -689,7 +696,7 @@ def described(
       segment_types: the number of types that the encoder reads.
 
     Returns:
-      The content; None = `tokenizers` has no such tokenizer.
+      The content; None = the `tokenizers` package cannot express it.
     """
     if isinstance(tokenizer, Components):
         content = tokenizer.content()
@@ -718,7 +725,7 @@ def _wordpiece(tokenizer: WordPiece) -> dict[str, Any]:
         "type": "BertNormalizer",
         "clean_text": True,
         "handle_chinese_chars": tokenizer.tokenize_chinese_chars,
-        # null is the same as `lowercase`.
+        # null means the value of `lowercase`.
         "strip_accents": None if as_case else tokenizer.strip_accents,
         "lowercase": tokenizer.lower_case,
     }
@@ -780,8 +787,8 @@ def _sentencepiece(tokenizer: SentencePiece) -> dict[str, Any]:
     charsmap = model.normalizer_spec.precompiled_charsmap
     if charsmap and charsmap != NO_REPLACEMENTS:
         if _NO_ACCENTS in steps and _composes(model.SerializeToString()):
-            # NFKD took apart what a model puts together again, such as the parts of a Korean
-            # syllable; `Precompiled` does not do so for more than 5 bytes.
+            # NFKD decomposed characters that a model composes again, such as Korean syllables;
+            # `Precompiled` does not compose clusters of more than 5 bytes.
             steps.append({"type": NFC})
         encoded = base64.b64encode(charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
@@ -811,7 +818,7 @@ def _sentencepiece(tokenizer: SentencePiece) -> dict[str, Any]:
     }
 
 
-# What a file has of each kind of tokenizer.
+# Functions that return the components of each kind of tokenizer.
 _PARTS: dict[type[Tokenizer], Callable[[Any], dict[str, Any]]] = {
     WordPiece: _wordpiece,
     ByteBPE: _byte_bpe,
@@ -823,7 +830,8 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
     model = tokenizer.parsed()
     scored = [[piece.piece, piece.score] for piece in model.pieces]
     if tokenizer.split_digit_comma:
-        # A piece of a number with its comma loses against the two, as in transformers.
+        # A piece of a number with its comma gets a lower score than its two parts, as in
+        # transformers.
         for entry in scored:
             if _ends_in_digit_comma(entry[0]):
                 entry[1] -= 100
@@ -837,7 +845,7 @@ def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
 
 
 def _pairs(tokenizer: SentencePiece) -> dict[str, Any]:
-    """Returns the BPE of a SentencePiece model: a piece is any pair of others, best score first."""
+    """Returns the BPE of a SentencePiece model: all pairs that make a piece, best score first."""
     model = tokenizer.parsed()
     scores = {piece.piece: piece.score for piece in model.pieces if piece.type in _JOINED}
     merges = []
@@ -882,7 +890,7 @@ def _post_processor(tokenizer: Tokenizer, layout: str, typed: bool) -> dict[str,
     Args:
       tokenizer: the tokenizer.
       layout: how texts are packed.
-      typed: whether the encoder reads types.
+      typed: whether the encoder reads types of tokens.
     """
     pairs = tokenizer.pairs
     if not typed and (pairs.separators == 2 or layout == "no_cls"):
@@ -900,7 +908,7 @@ def _post_processor(tokenizer: Tokenizer, layout: str, typed: bool) -> dict[str,
 
 
 def _trailing_sentinels(pieces: Sequence[str]) -> int:
-    """Returns the number of sentinels at the end, of which the first is last, as T5 has them."""
+    """Returns the number of sentinels at the end, in T5's order: `<extra_id_0>` is last."""
     count = 0
     while count < len(pieces) and pieces[-1 - count] == f"<extra_id_{count}>":
         count += 1

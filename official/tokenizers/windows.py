@@ -1,22 +1,22 @@
 """Cuts long texts into overlapping windows, eagerly or inside a graph.
 
-A window begins some tokens after the one before. The last window contains the end of the text. A
-token that is in several windows is owned by the one in which it has the most context on its shorter
-side, or by the first of several equal ones. (BERT's release, run_squad.py, adds a hundredth of the
+Each window begins a fixed number of tokens after the previous one, and the last window contains the
+end of the text. A token in several windows is owned by the window in which the shorter of its two
+contexts is longest; in a tie, by the first. (BERT's release, run_squad.py, adds a hundredth of the
 window's length, which matters only next to a shorter, last window.)
 
 Questions about a context (`pack_windows`): a window is a row [CLS] question [SEP] part of the
 context [SEP], with the separators that the tokenizer uses for pairs. The next window begins
-`stride` tokens later, or where this one ends if that is earlier (`doc_stride` of the release).
+`stride` tokens later, or at the end of this one if that comes first (`doc_stride` of the release).
 Encoders with the layout `cls_last` read the context first, as in XLNet's release: context [SEP]
-question [SEP] [CLS]. Tokens of the context are numbered from its beginning, so their numbers depend
-neither on the window nor on the layout.
+question [SEP] [CLS]. Tokens of the context are numbered from the beginning of the whole context, so
+their numbers depend neither on the window nor on the layout.
 
 Texts that are lists of words (`cut_words`): a window is a row [CLS] part of the tokens [SEP], and
-the next one begins half a window later. The tokens are those of the words joined by blanks, so each
-word has the mark or prefix that the tokenizer gives to words of running text; or those of the text
-itself, if its words are its tokens. A word is read at its first token (Devlin et al., 2019, section
-5.3), in the window that owns this token.
+the next one begins half a window later. The text that is tokenized is the words joined by blanks,
+so each word has the mark or prefix that the tokenizer gives to words in running text; or the
+original text, if its words are its tokens. A word is represented by its first token (Devlin et al.,
+2019, section 5.3), in the window that owns this token.
 
 Shapes: N texts, K tokens of all texts, W windows of all texts, B windows of a batch, T tokens of
 the longest window, C characters of a word; a ragged dimension is written None.
@@ -32,10 +32,10 @@ from official.tokenizers import offsets, pair_packing, word_characters
 from official.tokenizers.base import Tokenizer
 from official.utils.errors import UserError
 
-# Fields of `pack_windows` with the position of each window; see `official.shards.features`.
+# Fields of `pack_windows` with the position of a window; see `official.shards.features`.
 POSITIONS = ("context_start", "context_length", "window_start", "own_start", "own_end")
 NO_WORD = -1
-# The places of [CLS] and [SEP] in a table of tokens, before those of the texts.
+# The rows of [CLS] and [SEP] in a table of tokens, before the tokens of the texts.
 _BEGIN, _END, _FIRST = range(3)
 
 
@@ -43,11 +43,11 @@ class Windows(NamedTuple):
     """The windows of texts, int32 [W] each.
 
     Attributes:
-      row: the number of the text.
-      start: the first token of the window, counted in the whole text.
-      length: the tokens of the text in the window.
-      own_start: the first token that the window owns.
-      own_end: the token after the last one that the window owns.
+      row: the index of the text.
+      start: the index of the first token of the window in the whole text.
+      length: the number of tokens of the text in the window.
+      own_start: the index of the first token that the window owns.
+      own_end: the index after the last token that the window owns.
     """
 
     row: tf.Tensor
@@ -61,14 +61,14 @@ def cut(lengths: tf.Tensor, room: tf.Tensor | int, step: tf.Tensor | int) -> Win
     """Returns the windows of texts; an empty text has one window.
 
     Args:
-      lengths: the tokens of each text, integers [N].
-      room: the tokens of the text that a window has room for, int32 [N] or one number.
+      lengths: the number of tokens of each text, integers [N].
+      room: the largest number of tokens of the text in a window, int32 [N] or one number.
       step: tokens from the start of a window to the start of the next, at most `room`.
     """
     lengths = tf.cast(lengths, tf.int32)
     counts = 1 + tf.maximum(lengths - room + step - 1, 0) // step  # [N]
     row = tf.repeat(tf.range(tf.size(counts)), counts)  # [W]
-    number = tf.ragged.range(counts).values  # of the window in its text
+    number = tf.ragged.range(counts).values  # index of the window in its text
     lengths, room, step = (
         tf.gather(tf.broadcast_to(values, tf.shape(counts)), row)
         for values in (lengths, room, step)
@@ -112,8 +112,8 @@ def pack_windows(
     """Cuts contexts into windows, each with its question.
 
     Args:
-      questions: ids, int32 [N, None]; those of more than `max_query` tokens are cut at the end.
-      contexts: ids, int32 [N, None]; an empty one has one window.
+      questions: ids, int32 [N, None]; questions of more than `max_query` tokens are cut at the end.
+      contexts: ids, int32 [N, None]; an empty context has one window.
       tokenizer: has the special ids.
       max_length: maximum number of tokens in a window, including special tokens.
       stride: tokens from the start of a window to the start of the next.
@@ -180,7 +180,7 @@ def arrange_windows(
         separators = tokenizer.pairs.separators
         question_length = start - 1 - separators
         column = tf.range(tf.shape(mask)[1])[None, :]
-        question = 1 + length + separators  # where it begins
+        question = 1 + length + separators  # the position where the question begins
         origin = tf.where(
             column < 1 + length, column - 1 + start, column - length + question_length
         )
@@ -220,7 +220,7 @@ class WordTokens(NamedTuple):
       ids: the ids, int32 [N, None].
       word_ids: the number of the word at the first token of each word, `NO_WORD` elsewhere, int32
         [N, None].
-      words: the words in UTF-8, string [K]; None if the tokenizer is not one of words.
+      words: the words in UTF-8, string [K]; None if the tokenizer does not read words.
     """
 
     ids: tf.RaggedTensor
@@ -229,13 +229,13 @@ class WordTokens(NamedTuple):
 
 
 def encode_words(words: tf.RaggedTensor, tokenizer: Tokenizer) -> WordTokens:
-    """Returns the tokens of texts. A word that the tokenizer makes nothing of has no token.
+    """Returns the tokens of texts. A word that the tokenizer removes has no token.
 
     Args:
       words: the words of each text, UTF-8 strings [N, None].
       tokenizer: the tokenizer.
     """
-    sizes = tf.strings.length(words.values, unit="UTF8_CHAR") + 1  # with the blank after it
+    sizes = tf.strings.length(words.values, unit="UTF8_CHAR") + 1  # and the blank after the word
     ends = tf.cumsum(tf.cast(sizes, tf.int64))
     begins = tf.gather(tf.concat([[0], ends], 0), words.row_starts())  # [N]
     ends -= tf.gather(begins, offsets.rows_of(words)) + 1
@@ -249,12 +249,12 @@ def encode_running(texts: tf.Tensor, ends: tf.RaggedTensor, tokenizer: Tokenizer
 
     Args:
       texts: UTF-8 strings [N].
-      ends: the character after the last one of each word, integers [N, None].
+      ends: the end of each word, in characters (exclusive), integers [N, None].
       tokenizer: the tokenizer.
     """
     tokens = tokenizer.tokenize_with_offsets(texts)
     words = tokenizer.words(texts).values if tokenizer.reads_words else None
-    # The texts follow one another, with a character between them.
+    # Positions in the concatenated texts, with one character between two texts.
     sizes = tf.cast(tf.strings.length(texts, unit="UTF8_CHAR"), tf.int64) + 1
     begins = tf.cumsum(sizes, exclusive=True)  # [N]
     rows = offsets.rows_of(tokens.ids)
@@ -276,7 +276,7 @@ class WordWindows(NamedTuple):
       token_ids: int32 [W, None].
       word_ids: the words that are read in the window, int32 [W, None]: as in `WordTokens`, and
         `NO_WORD` for words that another window owns.
-      places: the place of each token in the table of [CLS], [SEP] and the K tokens of all texts,
+      places: the row of each token in the table of [CLS], [SEP] and the K tokens of all texts,
         int32 [W, None].
       windows: the windows.
     """
@@ -295,14 +295,14 @@ def cut_words(
     Args:
       tokens: the tokens of the texts.
       tokenizer: has the special ids.
-      max_length: the length of the longest window, special tokens counted.
+      max_length: maximum number of tokens in a window, including special tokens.
     """
     room = max_length - pair_packing.num_specials(1, tokenizer)
     windows = cut(tokens.ids.row_lengths(), room, max(1, room // 2))
     begins = tf.cast(tf.gather(tokens.ids.row_starts(), windows.row), tf.int32)  # [W]
     places = tf.ragged.range(begins + windows.start, begins + windows.start + windows.length)
     window = offsets.rows_of(places)
-    number = places.values - tf.gather(begins, window)  # of the token in its text
+    number = places.values - tf.gather(begins, window)  # index of the token in its text
     own = number >= tf.gather(windows.own_start, window)
     own &= number < tf.gather(windows.own_end, window)
     words = tf.where(own, tf.gather(tokens.word_ids.values, places.values), NO_WORD)
@@ -324,11 +324,11 @@ def pack_word_windows(
     Args:
       tokens: the tokens of the texts.
       tokenizer: has the special ids.
-      max_length: the length of the longest window, special tokens counted.
+      max_length: maximum number of tokens in a window, including special tokens.
 
     Returns:
-      The fields of `pair_packing.pack` with the layout `cls_first`, [W, T]; `word_ids` int32
-      [W, None]; `row` int32 [W], the number of the text; and with a tokenizer of words
+      The fields of `pair_packing.pack` with the layout `cls_first`, [W, T]; `word_ids` int32 [W,
+      None]; `row` int32 [W], the number of the text; and, if the tokenizer reads words,
       `character_ids` int32 [W, T, C].
     """
     made = cut_words(tokens, tokenizer, max_length)

@@ -1,22 +1,22 @@
-"""Whole words, which are read by their characters: 50 ids for each word, and the tokenizer of ELMo.
+"""The tokenizer of ELMo: whole words, each of which is read as 50 ids of characters.
 
-A word is a begin, the bytes of its UTF-8, an end, and padding up to 50 ids (Peters et al., 2018,
-and its release). At most 48 bytes are kept. The cut is between bytes, so it may fall inside a
-character. The marks of a sentence are words of one character, which is not a byte:
+A word becomes a begin marker, its UTF-8 bytes, an end marker, and padding up to 50 ids (Peters et
+al., 2018, and its release). At most 48 bytes are kept, so a character may be cut. The marks of a
+sentence are words of one special id:
 
   word       260 ... ids
   cat        259 100  98 117 260 261 ... 261
   <S>        259 257 260 261 ... 261
   </S>       259 258 260 261 ... 261
 
-All ids are one above those of the release's training, and 0 means that there is no word, as in the
-release's inference.
+All ids are one above those in the release's training code, and 0 means that there is no word, as in
+the release's inference code.
 
-The tokenizer separates words by white space, as `str.split` does. Each has two forms: the ids of
-its characters, which an encoder reads, and its number in a vocabulary, which a language model
-predicts. A word that the vocabulary lacks is `<UNK>` as a target, and keeps its characters as
-input. With `split_punctuation`, punctuation signs and Chinese characters are words of their own, as
-in BERT's first step, for text that is not tokenized.
+The tokenizer separates words by white space, as `str.split` does. Each word has two forms: the ids
+of its characters, which an encoder reads, and its id in a vocabulary, which a language model
+predicts. A word that the vocabulary lacks is `<UNK>` as a target, but has its characters as input.
+With `split_punctuation`, punctuation signs and Chinese characters are separate words, as in BERT's
+basic tokenizer, for text that is not tokenized.
 
 The vocabulary is a text file of one word per line: `<S>`, `</S>` and `<UNK>`, then words by
 descending count, which the sampled softmax assumes. A vocabulary of a release may have the three
@@ -113,7 +113,7 @@ def in_sentences(words: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def _framed(data: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the ids of words from their bytes [..., MAX_BYTES], of which `lengths` count."""
+    """Returns the ids of words from the first `lengths` of their bytes [..., MAX_BYTES]."""
     columns = tf.range(MAX_BYTES)
     lengths = lengths[..., None]
     inside = tf.where(columns < lengths, tf.cast(data, tf.int32) + 1, PADDING)
@@ -141,7 +141,7 @@ def split_words(texts: tf.Tensor, split_punctuation: bool = False) -> tf.RaggedT
 
 
 class CharacterSplitter(Splitter):
-    """Splits text into words, and numbers them."""
+    """Splits text into words, and looks up their ids."""
 
     def __init__(self, pieces: Sequence[str], unk_id: int, split_punctuation: bool):
         super().__init__()
@@ -186,10 +186,10 @@ class CharacterSplitter(Splitter):
 
 
 class Characters(Tokenizer):
-    """Words by their characters.
+    """A tokenizer of whole words, with the characters of each word.
 
     Attributes:
-      split_punctuation: whether punctuation signs and Chinese characters are words of their own.
+      split_punctuation: whether punctuation signs and Chinese characters are separate words.
     """
 
     FILE = "words.txt"
@@ -271,7 +271,7 @@ class Characters(Tokenizer):
           texts: UTF-8 strings [N], a sentence each.
 
         Returns:
-          int32 [N, None, 50], with the marks of the sentence around its words.
+          int32 [N, None, 50], with `<S>` before and `</S>` after its words.
         """
         return self._splitter.character_ids(texts)
 

@@ -1,10 +1,10 @@
-"""The ids of texts, each of whose distinct words is split once.
+"""A cache of the ids of words: each distinct word of texts is split once.
 
-Most words of a text have occurred before. Some passes over the bytes of many texts cut them into
-words, the tokenizer splits those that are new, and the ids of the others are looked up. So the
-rules of a tokenizer stay in one place: the function that splits any text.
+Most words of a text have occurred before. Vectorized passes over the bytes of many texts cut them
+into words, the tokenizer splits new words, and the ids of known words are looked up. The rules of a
+tokenizer are not repeated here: new words are split by the same function as any text.
 
-Here a word is a part of a text that tokenizers split as they do inside the text. A text is cut
+A word here is a part of a text that has the same ids alone as inside the text. A text is cut
 
 * before a blank or a line feed that is the first or the last character of a run of white space;
 * between an ASCII letter or digit and an ASCII sign, in either order, but not after an apostrophe,
@@ -13,10 +13,10 @@ Here a word is a part of a text that tokenizers split as they do inside the text
   signs.
 
 "Don't stop, Ada!" has the words "Don", "'t", " stop", ",", " Ada", "!". Text without blanks, such
-as Chinese, has few cuts. Long words are split wherever they occur.
+as Chinese, has few cuts. Long words are not cached.
 
-The others are in three tables, by their lengths: their bytes, in one, two or four integers, are the
-keys. So all words of a text are looked up, numbered and copied in some passes of numpy.
+All other words are in three tables, by length: the keys are their bytes, in one, two or four
+integers. So the words of many texts are looked up by a few calls of NumPy.
 
 Shapes: N texts, Y bytes of all texts, W words of all texts, K words; a ragged dimension is written
 None.
@@ -32,17 +32,19 @@ import tensorflow as tf
 
 from official.tokenizers.integer_table import IntegerTable
 
-# Words that are kept before all are forgotten. They and their ids take at most 64 MiB.
+# The largest number of cached words; then the cache is emptied. It takes at most 64 MiB.
 MAX_WORDS = 1 << 19
-_IDS = 12  # of a word, on average, before all are forgotten
-_BLOCK = 1 << 18  # words that are looked up at once
-# A key has the bytes of a word, and ends of bytes that are in no text.
-_BYTES = 8  # of a column
+_IDS = 12  # the largest mean number of ids of a word, before the cache is emptied
+_BLOCK = 1 << 18  # words that are looked up in one call
+# A key is the bytes of a word, padded with bytes that never occur in UTF-8.
+_BYTES = 8  # in a column of a key
 _COLUMNS = 4, 2, 1
-LONGEST = _COLUMNS[0] * _BYTES  # bytes of a word that is kept
+LONGEST = _COLUMNS[0] * _BYTES  # the largest number of bytes of a cached word
 _NO_BYTE = b"\xff"
 _ENDS = np.array([(1 << 64) - (1 << 8 * size) for size in range(_BYTES + 1)], np.uint64)
-_SIZE_BITS = 32  # of a span: the first id of a word is at `span >> 32`, and it has this many
+# a span is the position of the first id of a word, `span >> 32`, and the number of ids in these
+# bits
+_SIZE_BITS = 32
 
 
 def _flags(*members: tuple[int, str]) -> bytes:
@@ -54,13 +56,14 @@ def _flags(*members: tuple[int, str]) -> bytes:
 
 
 _WORD, _SIGN, _TEXT, _SPACE = 1, 2, 4, 8
-_NEXT = 4  # the flags of the byte after a cut are shifted by this
+_NEXT = 4  # the flags of the byte after a cut are shifted by this number of bits
 _ALPHANUMERIC = string.ascii_letters + string.digits
 _VISIBLE = "".join(set(map(chr, range(128))) - set(string.whitespace))
-# The first bytes of other characters. White space outside ASCII begins with C2, E1, E2 or E3.
+# The first bytes of characters outside ASCII that cannot be white space, which begins with C2, E1,
+# E2 or E3.
 _OTHER = "".join(map(chr, {*range(0xC3, 0xF5)} - {0xE1, 0xE2, 0xE3}))
-# A text is cut between two bytes if the first has a flag and the second has the same, shifted. If
-# the flag is `_SPACE`, the cut is before the first of them.
+# A text is cut between two bytes if the first has a flag and the second has the same flag, shifted.
+# For the flag `_SPACE`, the cut is before the first byte.
 _FLAGS = _flags(
     (_WORD, _ALPHANUMERIC),
     (_SIGN, string.punctuation.replace("'", "")),
@@ -78,8 +81,8 @@ class _Group:
     """The words whose keys have the same number of columns.
 
     Attributes:
-      table: numbers their keys.
-      spans: where the ids of each word are, by its number, int64.
+      table: gives each key a number.
+      spans: the position and number of the ids of each word, by the number of its key, int64.
     """
 
     def __init__(self, columns: int, capacity: int):
@@ -88,12 +91,12 @@ class _Group:
         self.spans = np.zeros(capacity + 1, np.int64)
 
     def find(self, integers: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> "_Found":
-        """Looks up those of K words that are of this group.
+        """Looks up the words of this group among K words.
 
         Args:
-          integers: the eight bytes from each byte of the data.
-          begins: where each word begins, [K].
-          lengths: the bytes of each, [K].
+          integers: the eight bytes that begin at each byte of the data, as an integer.
+          begins: the position of each word in the data, [K].
+          lengths: the number of bytes of each word, [K].
         """
         shorter = self._columns // 2 * _BYTES
         places = np.flatnonzero((lengths > shorter) & (lengths <= self._columns * _BYTES))
@@ -111,9 +114,9 @@ class _Found(NamedTuple):
 
     Attributes:
       group: the group.
-      places: which words of the block they are, int64.
+      places: their indices among the words of the block, int64.
       keys: their keys, uint64.
-      numbers: their numbers, int64; 0 = it is unknown.
+      numbers: the numbers of the keys, int64; 0 = the word is unknown.
     """
 
     group: _Group
@@ -123,7 +126,7 @@ class _Found(NamedTuple):
 
 
 class WordIds:
-    """The ids of texts by their words. Threads may share it: one of them splits at a time."""
+    """A cache of the ids of words. Threads may share it; a lock lets one split at a time."""
 
     def __init__(
         self,
@@ -131,16 +134,16 @@ class WordIds:
         lower_case: bool = False,
         max_words: int = MAX_WORDS,
     ):
-        """Starts without any word.
+        """Starts with an empty cache.
 
         Args:
-          spell: returns the ids of words, int32, and their row splits, [K + 1]. It takes the bytes
-            of K words, one after the other, and the number of bytes of each; those of more than
-            `LONGEST` bytes are the last ones.
-          lower_case: whether `spell` lower-cases words. ASCII letters are lower-cased before, so
-            that fewer words differ.
-          max_words: the number of words that are kept. When there would be more, or there are more
-            than 12 ids for each, all are forgotten.
+          spell: returns the ids of words, int32, and their row splits, [K + 1]. It takes the
+            concatenated bytes of K words, and the number of bytes of each; words of more than
+            `LONGEST` bytes come last.
+          lower_case: whether `spell` lower-cases words. ASCII letters are lower-cased before the
+            lookup, so that fewer words are distinct.
+          max_words: the capacity of the cache. When more words, or more than 12 ids a word on
+            average, would be cached, the cache is emptied.
         """
         self._spell = spell
         self._lower_case = lower_case
@@ -150,12 +153,12 @@ class WordIds:
 
     @property
     def count(self) -> int:
-        """The number of words that are kept."""
+        """The number of cached words."""
         return sum(group.table.count for group in self._groups)
 
     def _forget(self) -> None:
         self._groups = [_Group(columns, self._max_words) for columns in _COLUMNS]
-        # After the ids of the words that are kept, there are those of long words of a block.
+        # The ids of cached words, followed by the ids of the long words of a block.
         self._ids = np.zeros(self._max_words, np.int32)
         self._num_ids = 0
 
@@ -182,7 +185,7 @@ class WordIds:
     def _ids_of(
         self, data: bytes, integers: np.ndarray, begins: np.ndarray, lengths: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of K words, one after the other, and the number of ids of each, [K]."""
+        """Returns the concatenated ids of K words, and the number of ids of each, [K]."""
         found = [group.find(integers, begins, lengths) for group in self._groups]
         unknown = sum(len(each.numbers) - np.count_nonzero(each.numbers) for each in found)
         if self.count + unknown > self._max_words or self._num_ids > _IDS * self._max_words:
@@ -196,7 +199,7 @@ class WordIds:
                 found, [data[a:b] for a, b in zip(begins[long], ends, strict=True)]
             )
         except BaseException:
-            self._forget()  # there may be words without ids
+            self._forget()  # the error may leave words without ids
             raise
         for each in found:
             spans[each.places] = np.take(each.group.spans, each.numbers)
@@ -204,7 +207,7 @@ class WordIds:
         return np.take(self._ids, ranges(starts, sizes)), sizes
 
     def _learn(self, found: Sequence[_Found], long: Sequence[bytes]) -> np.ndarray:
-        """Splits unknown words, numbers those that are kept, and returns the spans of long ones."""
+        """Splits unknown words, caches all but long ones, and returns the spans of long words."""
         new = []
         for group, _, keys, numbers in found:
             unknown = np.flatnonzero(numbers == 0)
@@ -234,18 +237,18 @@ def _cut(data: bytes, text_bounds: np.ndarray, lower_case: bool) -> tuple[np.nda
 
     Args:
       data: the Y bytes of all texts.
-      text_bounds: where each text begins, and Y, int64 [N + 1].
+      text_bounds: the position of each text, and Y, int64 [N + 1].
       lower_case: whether words are lower-cased later.
 
     Returns:
-      Where each word begins, int64 [W]; and the row splits of the texts among the words, [N + 1].
+      The position of each word, int64 [W]; and the row splits of texts over words, [N + 1].
     """
     begins_text = np.unique(text_bounds[text_bounds < len(data)])
     flags = np.frombuffer(data.translate(_FLAGS), np.uint8)
     shared = flags[:-1] & flags[1:] >> _NEXT
     if lower_case:
         values = np.frombuffer(data, np.uint8)
-        (sigmas,) = np.nonzero(values == _SIGMA[0])  # Faster than a search for both bytes.
+        (sigmas,) = np.nonzero(values == _SIGMA[0])  # faster than a search for both bytes
         sigmas = sigmas[values[sigmas + 1] == _SIGMA[1]]
         for text in np.unique(np.searchsorted(text_bounds, sigmas, side="right")):
             shared[text_bounds[text - 1] : text_bounds[text]] &= _TEXT | _SPACE
@@ -260,19 +263,19 @@ def _cut(data: bytes, text_bounds: np.ndarray, lower_case: bool) -> tuple[np.nda
 
 
 def _integers(data: bytes) -> np.ndarray:
-    """Returns the eight bytes from each byte of the data, and from some after it."""
+    """Returns the eight bytes from each position of the padded data, as integers."""
     padded = data + _NO_BYTE * LONGEST
     integers: np.ndarray = np.ndarray((len(padded) - _BYTES,), "<u8", padded, 0, (1,))
     return integers
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the numbers from each start, as many as its size, one range after the other."""
+    """Returns the concatenated ranges `start` to `start + size`."""
     if not sizes.all():
         (some,) = np.nonzero(sizes)
         starts, sizes = starts[some], sizes[some]
     ends = np.cumsum(sizes)
-    # Sums of steps are several times faster than `np.repeat`.
+    # A cumulative sum of steps is several times faster than `np.repeat`.
     steps = np.ones(ends[-1] if len(ends) else 0, np.int64)
     steps[:1] = starts[:1]
     steps[ends[:-1]] = starts[1:] - (starts + sizes)[:-1] + 1

@@ -1,11 +1,11 @@
-"""The models of `tokenizer.json`: how a word becomes ids.
+"""The models of `tokenizer.json`, which split a word into ids.
 
-Each is an object with two methods: `ids` and `ids_with_offsets` of words.
+Each has two methods: `ids` and `ids_with_offsets`.
 
 `PairModel` is BPE of characters. The characters of a word become symbols, and an operation of
-SentencePiece joins them, as in `byte_bpe`. A character at the beginning or at the end of a word may
-be another symbol there ("c</w>"), and one that is not in the vocabulary is the unknown symbol, or
-the symbols of its bytes.
+SentencePiece joins them, as in `byte_bpe`. A character may have another symbol at the beginning or
+at the end of a word ("c</w>"). A character that is not in the vocabulary becomes the unknown
+symbol, or the symbols of its bytes.
 
 Shapes: W words, C characters and S symbols of all words; a ragged dimension is written None.
 """
@@ -22,23 +22,23 @@ from sentencepiece import sentencepiece_model_pb2
 from official.tokenizers import byte_bpe, byte_vocabulary, offsets, wordpiece
 from official.utils.errors import UserError
 
-# Symbols are characters of the last two planes, which are for private use: four bytes each.
+# Symbols are characters of the last two planes of Unicode (private use), of four bytes each.
 _PLANE, _PLANE_SIZE, _MOST_SYMBOLS = 0xF0000, 0xFFFE, 2 * 0xFFFE
 _SYMBOL_BYTES = 4
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-_BLOCK = 256  # code points, in the tables of symbols
+_BLOCK = 256  # code points in a block of the tables of symbols
 
 Offsets = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]
 
 
 class Model(Protocol):
-    """A model."""
+    """A model of `tokenizer.json`."""
 
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of words, string [W]: int32 [W, None]."""
 
     def ids_with_offsets(self, words: tf.Tensor) -> Offsets:
-        """Returns the same, with the first byte of each in its word and the byte after its last."""
+        """Returns the ids, and the first byte and the end (exclusive) of each in its word."""
 
 
 def _symbol(number: int) -> str:
@@ -65,19 +65,21 @@ class PairModel(tf.Module):
         """Makes a model.
 
         Args:
-          ids: {token: id}, single characters and results of merges; two may have the same id.
+          ids: {token: id}, single characters and results of merges; ids may repeat.
           merges: pairs of tokens, in the order in which they are joined.
           source: the name of the vocabulary in messages.
-          unk_id: the id of characters that are no token; None = they are left out.
-          fuse_unk: whether such characters are one token where they follow one another.
-          byte_fallback: whether they become the tokens of their bytes, such as "<0xE2>".
-          ignore_merges: whether a word that is a token is this token, whatever the merges say.
+          unk_id: the id of characters that are not tokens; None = they are left out.
+          fuse_unk: whether consecutive unknown characters become one token.
+          byte_fallback: whether unknown characters become the tokens of their bytes, such as
+            "<0xE2>".
+          ignore_merges: whether a word that is a token becomes this token even if the merges do not
+            make it.
           prefix: begins the tokens that do not begin a word.
           suffix: ends the tokens that end a word.
 
         Raises:
-          UserError: a merge has a part that is no token, or makes none, or what another one makes
-            of other characters; or there are too many different characters.
+          UserError: a merge has a part or a result that is not a token, or two merges make the same
+            token of different characters; or there are too many characters.
         """
         super().__init__()
         self._fuse_unk, self._fallback = fuse_unk, byte_fallback
@@ -86,7 +88,7 @@ class PairModel(tf.Module):
         # {token: its symbols}; the first symbol is the unknown one.
         spelled: dict[str, str] = {}
         edges = list(itertools.product((True, False), (True, False)))  # first, last
-        # Not an attribute: a SavedModel has no dictionaries whose keys are numbers.
+        # Not an attribute, because a SavedModel cannot track dictionaries with integer keys.
         forms: list[dict[int, int]] = []
         for first, last in edges:
             start, end = "" if first else prefix, suffix if last else ""
@@ -122,7 +124,7 @@ class PairModel(tf.Module):
                         f"{source}: merge {number} ({left} {right}): {part!r} is not in the "
                         "vocabulary"
                     )
-            # A part that only a later merge makes is spelled too: `reachable` looks at it.
+            # A part that only a later merge makes gets symbols too, because `reachable` needs them.
             parts = [spelled.get(part) or self._spelled(part, prefix, suffix, spelled)
                      for part in (left, right)]  # fmt: skip
             joined = "".join(parts)
@@ -133,7 +135,7 @@ class PairModel(tf.Module):
                 )
             pairs.append((parts[0], parts[1]))
             results[joined] = token
-        # Of equal pairs the last one counts, as in a table that is filled in their order.
+        # Of equal pairs, the last one counts, as in a dictionary that is filled in this order.
         ranks = {pair: rank for rank, pair in enumerate(pairs)}
         pairs = sorted(ranks, key=ranks.__getitem__)
         made = byte_vocabulary.reachable(pairs)
@@ -163,7 +165,7 @@ class PairModel(tf.Module):
         return "".join(spelled.get(name, _symbol(0)) for name in names)
 
     def _keep_whole(self, ids: Mapping[str, int]) -> None:
-        """Makes the table of tokens that the merges do not make of their text."""
+        """Makes the table of tokens that the merges do not make from their own text."""
         tokens = list(ids)
         with tf.device("/CPU:0"):
             rows = self.ids(tf.constant(tokens)).to_list()
@@ -202,7 +204,7 @@ class PairModel(tf.Module):
         return rows
 
     def _with_whole(self, words: tf.Tensor, *rows: tf.RaggedTensor) -> list[tf.RaggedTensor]:
-        """Puts one token in the place of those of each word that is a token."""
+        """Replaces the tokens of each word that is a token by this one token."""
         assert self._whole is not None
         found = self._whole.lookup(words)
         whole = found >= 0
@@ -222,12 +224,12 @@ class PairModel(tf.Module):
         return [filled(row, value) for row, value in zip(rows, values, strict=False)]
 
     def _symbols(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Returns the symbols of words, int32 [W, None], and the bytes of each in its word: [S]."""
+        """Returns the symbols of words, int32 [W, None], their first bytes and ends, [S] each."""
         codes = tf.strings.unicode_decode(words, "UTF-8")  # [W, None]
         values, rows = codes.values, offsets.rows_of(codes)  # [C]
         changes, edge = rows[1:] != rows[:-1], tf.ones([1], tf.bool)[: tf.size(rows)]
         first, last = tf.concat([edge, changes], 0), tf.concat([changes, edge], 0)
-        # The forms are first and last, first, last, neither.
+        # The four forms: first and last, only first, only last, neither.
         form = tf.where(first, 0, 2) + tf.where(last, 0, 1)
         form = form if len(self._tables) > 1 else tf.zeros_like(form)
         symbols = tf.zeros_like(values)
@@ -243,7 +245,7 @@ class PairModel(tf.Module):
         unknown = tf.equal(symbols, 0)
         splits = codes.row_splits
         if self._fallback:
-            # The bytes are those of a character with its prefix and its suffix.
+            # Byte tokens spell the character with its prefix and its suffix.
             before_it = tf.where(unknown & ~first, len(self._prefix), 0)
             after_it = tf.where(unknown & last, len(self._suffix), 0)
             times = tf.where(unknown, widths, 1) + before_it + after_it
@@ -251,7 +253,8 @@ class PairModel(tf.Module):
             code, width = tf.gather(values, owner), tf.gather(widths, owner)
             place = tf.ragged.range(times).values - tf.gather(before_it, owner)
             inside = tf.clip_by_value(place, 0, width - 1)
-            # Six bits of the code in each byte; those of the first byte tell how many there are.
+            # UTF-8: six bits of the code point in each byte; the first byte also encodes the number
+            # of bytes.
             bits = code // tf.gather(tf.constant([1, 64, 64**2, 64**3]), width - 1 - inside)
             rest = 0x80 + bits % 64
             lead = tf.gather(tf.constant([0, 0, 0xC0, 0xE0, 0xF0]), width) + bits
@@ -272,7 +275,7 @@ class PairModel(tf.Module):
                 again = unknown[1:] & unknown[:-1] & ~first[1:]
                 begins = tf.concat([edge, ~again], 0)
                 kept |= begins
-                # An unknown token ends where the last of its characters does.
+                # A fused unknown token ends with its last character.
                 group = tf.cumsum(tf.cast(begins, tf.int32)) - 1
                 ends = tf.gather(
                     tf.math.segment_max(ends, group), tf.gather(group, tf.range(tf.size(ends)))
@@ -292,11 +295,11 @@ def _number(symbol: str) -> int:
 
 
 def _table(symbols: Mapping[int, int]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a table of code points: the number of each block, and the symbols of the blocks."""
+    """Returns a two-level table: the index of each block of code points, and the blocks."""
     places = {code // _BLOCK: 0 for code in sorted(symbols)}
     places |= {block: number for number, block in enumerate(places, 1)}
     which = np.zeros(0x110000 // _BLOCK, np.int32)
-    blocks = np.zeros((len(places) + 1, _BLOCK), np.int32)  # the first one is empty
+    blocks = np.zeros((len(places) + 1, _BLOCK), np.int32)  # block 0 is empty
     for block, number in places.items():
         which[block] = number
     for code, symbol in symbols.items():
@@ -305,17 +308,17 @@ def _table(symbols: Mapping[int, int]) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _written(symbols: tf.RaggedTensor) -> tf.Tensor:
-    """Returns symbols, int32 [W, None], as text: string [W]."""
+    """Encodes symbols, int32 [W, None], in UTF-8: string [W]."""
     values = symbols.values
     codes = _PLANE + values + 2 * (values // _PLANE_SIZE)
     return tf.strings.unicode_encode(symbols.with_values(codes), "UTF-8")
 
 
 class WordPieces(wordpiece.PartedWords):
-    """The longest pieces from the left."""
+    """WordPiece: the longest pieces from the left."""
 
     def __init__(self, ids: Mapping[str, int], unk: str, max_characters: int, prefix: str):
-        """Makes a model; `ids` are the numbers of the pieces in their order."""
+        """Makes a model; `ids` is {piece: id}, ordered by id."""
         super().__init__(list(ids), unk, max_characters, "", r"\s", prefix)
 
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
@@ -328,7 +331,7 @@ class WordPieces(wordpiece.PartedWords):
 
 
 class WholeWords(tf.Module):
-    """Each word is a piece, or unknown."""
+    """WordLevel: each word is a piece, or unknown."""
 
     def __init__(self, ids: Mapping[str, int], unk_id: int):
         super().__init__()
@@ -353,10 +356,10 @@ class WholeWords(tf.Module):
 
 
 class Unigram(tf.Module):
-    """The pieces with the largest sum of scores."""
+    """Unigram: the pieces with the largest sum of scores."""
 
     def __init__(self, model: bytes):
-        """Makes a model from one of SentencePiece, which replaces and adds nothing."""
+        """Makes a model from a SentencePiece model without normalization."""
         super().__init__()
         parsed = sentencepiece_model_pb2.ModelProto.FromString(model)
         parsed.normalizer_spec.add_dummy_prefix = False

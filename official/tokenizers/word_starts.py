@@ -1,7 +1,7 @@
 """Rules for the pieces that begin a word.
 
 Whole-word masks, n-grams, spans and lexicons need words. SentencePiece marks the pieces after a
-blank with "▁". The releases add other pieces, each by its own rule:
+blank with "▁". Each release adds other pieces by another rule:
 
   piece     ▁New  .     com   )     18    's    ий    東京
   blank     x
@@ -13,7 +13,7 @@ import bisect
 
 RULES = ("xlnet", "albert", "blank")
 BLANK = "▁"
-# The punctuation signs in both releases.
+# The punctuation signs of the rules of both releases.
 SIGNS = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _PLAIN = SIGNS | frozenset("abcdefghijklmnopqrstuvwxyz")
 # First and last characters of Unicode blocks with scripts that have no blanks between words.
@@ -55,10 +55,10 @@ def of_piece(piece: str, rule: str) -> bool:
 
 
 def of_bytes(piece: bytes) -> bool:
-    """Returns whether a piece of byte-level BPE begins a word, whatever is before it.
+    """Returns whether a piece of byte-level BPE begins a word after any other piece.
 
     It does if it begins with white space, or with a character of a script without blanks. The last
-    bytes of this character may be in the next piece.
+    bytes of that character may be in the next piece.
     """
     if piece[:1].isascii():
         return piece[:1].isspace()

@@ -1,7 +1,7 @@
-"""The pre-tokenizers of `tokenizer.json`: how a text becomes words.
+"""The pre-tokenizers of `tokenizer.json`, which split a text into words.
 
-Each step splits the words of the one before. Where offsets are asked for, the bytes of words carry
-the characters that they come from.
+Each step splits the words of the step before. If offsets are needed, the original characters of
+each byte of the words are tracked.
 
 Shapes: N texts, W words of all texts, Y bytes of all words; a ragged dimension is written None.
 """
@@ -24,8 +24,8 @@ REMOVED, ISOLATED, PREVIOUS, NEXT, CONTIGUOUS = _BEHAVIORS = (
     "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous",
 )  # fmt: skip
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Classes of the package: `\w` of Unicode 16, with what TensorFlow's 15.0 lacks; digits of 17; and
-# signs, which are punctuation of Unicode 7 there.
+# The package's classes: `\w` of Unicode 16 (with characters that TensorFlow's 15.0 lacks); the
+# digits of Unicode 17; and signs, the punctuation of Unicode 7.
 _LETTER = (
     r"\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}"
     r"\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}"
@@ -61,8 +61,9 @@ class Words(NamedTuple):
     Attributes:
       texts: string [W]; none is empty.
       splits: the words of text i are `splits[i]` to `splits[i + 1]`, int64 [N + 1].
-      firsts: the first character that each byte comes from, int32 [Y]; None = not asked for.
-      lasts: the last one, int32 [Y].
+      firsts: the first character that each byte comes from, int32 [Y]; None = offsets are not
+        needed.
+      lasts: the last character that each byte comes from, int32 [Y].
     """
 
     texts: tf.Tensor
@@ -71,35 +72,37 @@ class Words(NamedTuple):
     lasts: tf.Tensor | None = None
 
     def of_bytes(self, change: Any) -> "Words":
-        """Returns the same with `change` done to what is known of the bytes."""
+        """Returns the words with `change` applied to `firsts` and `lasts`."""
         if self.firsts is None or self.lasts is None:
             return self
         return self._replace(firsts=change(self.firsts), lasts=change(self.lasts))
 
 
 class Step(Protocol):
-    """One pre-tokenizer."""
+    """A pre-tokenizer."""
 
     def apply(self, words: Words, begins: tf.Tensor | None) -> Words:
         """Splits words.
 
         Args:
-          words: the words so far.
-          begins: whether each text is the beginning of one, bool [N]; None = all are.
+          words: the words of the step before.
+          begins: whether each text is the beginning of an input text, and not a part after an added
+            token, bool [N]; None = all are.
         """
 
 
 class Split:
-    """Splits words at what an expression finds."""
+    """Splits words at the matches of an expression."""
 
     def __init__(self, pattern: Pattern, behavior: str, invert: bool = False):
         """Makes a step.
 
         Args:
-          pattern: what is found.
-          behavior: one of five: what is found is removed, a word, joined to the word before it or
-            after it, or joined with what is found beside it.
-          invert: whether what is not found is treated so.
+          pattern: the expression.
+          behavior: the treatment of a match: 'Removed'; 'Isolated' = it is a word;
+            'MergedWithPrevious' or 'MergedWithNext' = joined to the word before or after it;
+            'Contiguous' = joined with adjacent matches.
+          invert: whether the text between matches is treated as matches.
         """
         if behavior not in _BEHAVIORS:
             raise ValueError(f"{behavior!r} is none of {', '.join(_BEHAVIORS)}")
@@ -109,7 +112,7 @@ class Split:
         """See `Step`."""
         texts = self._pattern.marked(words.texts)
         found = tf.strings.regex_replace(texts, self._pattern.expression, _CUT + rb"\0" + _CUT)
-        pieces = tf.strings.split(found, _CUT)  # in turns not found and found
+        pieces = tf.strings.split(found, _CUT)  # unmatched and matched text in turns
         match = tf.equal(tf.ragged.range(pieces.row_lengths()).values % 2, 1)
         match = ~match if self._invert else match
         values, owner = self._pattern.unmarked(pieces.values), offsets.rows_of(pieces)
@@ -139,19 +142,19 @@ class Split:
 
 
 class Prefix:
-    """Puts a text before words that do not begin with it."""
+    """Puts a prefix before words that do not begin with it."""
 
     def __init__(self, text: str, first: bool = False):
         """Makes a step.
 
         Args:
-          text: the text.
-          first: whether only the first word of a text gets it.
+          text: the prefix.
+          first: whether only the first word of an input text gets it.
         """
         self._text, self._first = text, first
 
     def apply(self, words: Words, begins: tf.Tensor | None) -> Words:
-        """See `Step`. The text is at the first character of the word."""
+        """See `Step`. The prefix gets the offsets of the first character of the word."""
         size = len(self._text.encode())
         lengths = tf.minimum(size, tf.strings.length(words.texts))
         start = tf.strings.substr(words.texts, tf.zeros_like(lengths), lengths)
@@ -204,15 +207,15 @@ class Bytes:
 
 
 def steps(described: Mapping[str, Any], is_first: bool) -> list[Step] | None:
-    """Returns the steps of a pre-tokenizer; None = there is none of this name.
+    """Returns the steps for the description of a pre-tokenizer; None = its type is unknown.
 
     Args:
-      described: its description.
-      is_first: whether no other pre-tokenizer comes before it.
+      described: the description of the pre-tokenizer.
+      is_first: whether it is the first pre-tokenizer.
 
     Raises:
-      patterns.Unsupported: it cannot be computed by TensorFlow.
-      LookupError, TypeError, ValueError: the description is not as the package writes it.
+      patterns.Unsupported: TensorFlow cannot compute it.
+      LookupError, TypeError, ValueError: the description is malformed.
     """
     kind = described["type"]
     if kind == "WhitespaceSplit":

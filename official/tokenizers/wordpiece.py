@@ -8,23 +8,23 @@ zero-width spaces.) One difference to the release remains: the Unicode version i
 characters that were not assigned then are kept and not dropped.
 
 A word with more than `max_input_chars_per_word` characters after cleaning is unknown. The limit is
-200 in the release and in new tokenizers. transformers has a limit of 100, which is not in its
-files. So the limit is 100 for folders without the setting, and a limit of 100 is not written to the
-settings.
+200 in the release and in new tokenizers of this project. transformers has a limit of 100, which its
+files do not contain. So a folder without the setting has the limit 100, and a limit of 100 is not
+saved.
 
-Two settings of transformers are for text whose words another program has parted by blanks (MeCab,
-Juman++, jieba). With `tokenize_chinese_chars` false, Chinese characters are parts of words, not
-words. With `do_basic_tokenize` false, text is split at white space alone, and nothing is cleaned or
-lower-cased, as in `BertTokenizer` of transformers 4; its fast tokenizer does not know the setting.
+Two settings of transformers are for text whose words another program (MeCab, Juman++, jieba) has
+separated by blanks. With `tokenize_chinese_chars` false, Chinese characters are parts of words, not
+words. With `do_basic_tokenize` false, text is split only at white space, and is not cleaned or
+lower-cased, as in `BertTokenizer` of transformers 4; its fast tokenizer ignores the setting.
 
-With `nfc`, characters are composed before all else: "e" and an accent become "é" (Unicode's form
-NFC). No class of transformers has this, but `tokenizer.json` has.
+With `nfc`, characters are composed first: "e" and a combining accent become "é" (Unicode's form
+NFC). No class of transformers has this step, but a `tokenizer.json` may.
 
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
-unless the special ids are asked for. The tokenizers of transformers return the special id. They
-differ in two other details, where this tokenizer follows the release: both lower-case character by
-character, so that a Greek word in capitals ends in "σ" and not "ς", and the slow one composes cased
-text first (NFC).
+without `special=True`. The tokenizers of transformers return the special id. They differ in two
+other details, where this tokenizer follows the release: both the slow and the fast tokenizer
+lower-case each character alone, so that a Greek word in capitals ends in "σ" and not "ς", and the
+slow one composes cased text first (NFC).
 
 Shapes: N texts.
 """
@@ -45,15 +45,15 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 CONTINUES = "##"
-MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it
-RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # of new tokenizers, and of folders without the setting
-MOST_CHARACTERS = 1_000_000  # that the setting may say
-_BYTES = 4  # maximum of a character
+MAX_CHARACTERS = "max_input_chars_per_word"  # the setting, as transformers names it
+RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # for new tokenizers, and for folders without the setting
+MOST_CHARACTERS = 1_000_000  # the largest allowed value of the setting
+_BYTES = 4  # the largest number of bytes of a character
 # Control, format, private-use and unassigned characters are dropped, except three blanks. U+FFFD is
 # dropped as well.
 _DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
 _ACCENTS = r"\p{Mn}+"
-# A private-use character, which is in no cleaned text and in no vocabulary.
+# A private-use character, which cleaning removes from text, so that no piece matches it.
 UNKNOWN_WORD = "\ue000"
 BLANK = r"\p{Z}\t\n\r"
 # The blocks of Chinese characters that BERT names.
@@ -63,8 +63,8 @@ IDEOGRAPHS = (
 )
 # ASCII signs and all other punctuation: each is a word.
 SIGNS = r"!-/:-@\[-`{-~\p{P}"
-ALONE = rf"{SIGNS}{IDEOGRAPHS}"  # with Chinese characters
-# The settings of text whose words are parted already, with their usual values.
+ALONE = rf"{SIGNS}{IDEOGRAPHS}"  # signs and Chinese characters
+# The settings for text that is already split into words, and their default values.
 IDEOGRAPHS_ALONE, BASIC = "tokenize_chinese_chars", "do_basic_tokenize"
 
 
@@ -98,8 +98,8 @@ def clean(
 def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
     """Cleans strings [N], character by character, without a check for long words.
 
-    Only the form of a sigma and the order of some marks depend on other characters. Neither changes
-    the character that a byte comes from.
+    Only the form of a sigma and the order of some marks depend on neighboring characters. Neither
+    changes the character that a byte comes from.
     """
     texts = tf.strings.regex_replace(texts, _DROPPED, "")
     if lower_case:
@@ -111,7 +111,7 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
 
 
 def _accents(characters: tf.Tensor, cleaned: tf.Tensor) -> tf.Tensor:
-    """Returns which characters are accents that are removed, bool [C]."""
+    """Returns whether each character is an accent that is removed, bool [C]."""
     return tf.equal(cleaned, "") & tf.strings.regex_full_match(characters, r"\pM")
 
 
@@ -134,7 +134,7 @@ def _shortened(
     Returns:
       The new form of each character, string [C]: `UNKNOWN_WORD` for the first character of a long
       word, empty for its other characters. Whether each character is in a long word, bool [C]. The
-      number of its run, int32 [C]: words and the text between words are runs.
+      index of its run, int32 [C]: words and the text between words are runs.
     """
     rows = offsets.rows_of(characters)
     values = characters.values
@@ -150,7 +150,7 @@ def _shortened(
 class PartedWords(tf.Module):
     """Splits texts into words at white space and at some signs, and words into pieces.
 
-    It has the methods of tensorflow-text's FastWordpieceTokenizer that are used here.
+    It has those methods of tensorflow-text's FastWordpieceTokenizer that this package uses.
     """
 
     def __init__(
@@ -168,9 +168,10 @@ class PartedWords(tf.Module):
           pieces: the vocabulary.
           unk: the piece of words that the vocabulary cannot spell.
           max_characters: longer words are unknown.
-          alone: the characters that are words, inside of a class; empty = none is.
-          space: the white space, inside of a class.
-          continues: begins the pieces that continue a word.
+          alone: the characters that are separate words, as the content of a character class; empty
+            = none.
+          space: the white space, as the content of a character class.
+          continues: the prefix of pieces that continue a word.
         """
         super().__init__()
         self._max_characters = max_characters
@@ -180,7 +181,7 @@ class PartedWords(tf.Module):
         self._pieces = tf_text.FastWordpieceTokenizer(
             pieces,
             suffix_indicator=continues,
-            # Of a longer word nothing is looked up; a vocabulary may have longer pieces.
+            # Longer words are unknown without a lookup, so the limit covers the longest piece too.
             max_bytes_per_word=max(_BYTES * max_characters, *(len(p.encode()) for p in pieces)),
             token_out_type=tf.int32,
             unknown_token=unk,
@@ -206,7 +207,7 @@ class PartedWords(tf.Module):
     def of_words_with_offsets(
         self, words: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the same ids with their first bytes and ends in the words, [W, None] each."""
+        """Returns the ids, and their first bytes and ends in the words: [W, None] each."""
         short = self._short(words)
         ids, starts, ends = self._pieces.tokenize_with_offsets(short)
         whole = tf.gather(tf.strings.length(words), offsets.rows_of(ids))
@@ -216,7 +217,7 @@ class PartedWords(tf.Module):
         return ids, ids.with_values(starts), ids.with_values(ends)
 
     def _short(self, words: tf.Tensor) -> tf.Tensor:
-        """Returns words, string [W], with one that no piece spells for those that are too long."""
+        """Replaces words that are too long, of string [W], by a word that no piece matches."""
         long = tf.strings.length(words, unit="UTF8_CHAR") > self._max_characters
         return tf.where(long, self._unknown, words)
 
@@ -234,7 +235,7 @@ class PartedWords(tf.Module):
         first = inside & tf.concat([[True], parted], 0)[: tf.size(values)]
         words = offsets.words_of(characters, inside, first)
         ids, starts, ends = self.of_words_with_offsets(words.texts.values)
-        # The byte before each character of its text.
+        # The number of bytes before each character of its text.
         sizes = tf.strings.length(values)
         before = tf.concat([[0], tf.cumsum(sizes)], 0)
         before -= tf.concat([tf.gather(before, tf.gather(characters.row_starts(), rows)), [0]], 0)
@@ -276,7 +277,8 @@ class WordPieceSplitter(Splitter):
             alone, space = (SIGNS, BLANK) if basic else ("", offsets.WHITE_SPACE[1:-1])
             self._words_to_ids = PartedWords(pieces, unk, max_characters, alone, space)
             return
-        # It first splits text at white space, punctuation and Chinese characters, as BERT does.
+        # This op first splits text at white space, punctuation and Chinese characters, as BERT
+        # does.
         self._words_to_ids = tf_text.FastWordpieceTokenizer(
             pieces,
             suffix_indicator=CONTINUES,
@@ -288,16 +290,16 @@ class WordPieceSplitter(Splitter):
     def _composed_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Returns what each of C characters becomes so, and which are parts of another: [C]."""
+        """Like `composed`, for C characters; returns also which belong to the one before, [C]."""
         if self.nfc:
             return composition.composed_by_character(characters)
         return characters, tf.zeros_like(characters.values, tf.bool)
 
     def _cleaned(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns composed strings [N] as they are split into words."""
+        """Returns composed strings [N] in the form that is split into words."""
         if not self._basic:
             return texts
-        if not self._ideographs_alone:  # words are made, and found to be long, later
+        if not self._ideographs_alone:  # words are split, and long ones found, later
             return _clean(texts, self._lower_case, self._strip_accents)
         return clean(texts, self._lower_case, self._strip_accents, self._max_characters)
 
@@ -308,14 +310,15 @@ class WordPieceSplitter(Splitter):
     def split_lines(self, texts: Sequence[bytes]) -> tf.RaggedTensor:
         """Returns the ids of all L lines of texts, int32 [L, None].
 
-        A text of words, each in a line, is cleaned faster than the words. They are composed before.
+        Cleaning a text of one word per line is faster than cleaning the words. The lines must be
+        composed (`nfc`).
         """
         cleaned = self._cleaned(tf.constant(texts))
         lines = [line for text in cleaned.numpy() for line in text.split(b"\n")]
         return self._words_to_ids.tokenize(tf.constant(lines))
 
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Splitter`. As in the `tokenizers` package, blanks part Chinese characters."""
+        """See `Splitter`. Chinese characters get blanks around them, as in `tokenizers`."""
         return self._normalized(self.composed(texts))
 
     def _normalized(self, texts: tf.Tensor) -> tf.Tensor:
@@ -368,7 +371,7 @@ def _shortened_origins(
     Args:
       origins: the origins of the Y bytes of the cleaned texts.
       long: whether a byte is in a long word, bool [Y].
-      runs: the number of the run of each byte, int32 [Y]; see `_shortened`.
+      runs: the index of the run of each byte, int32 [Y]; see `_shortened`.
     """
     count = tf.reduce_max(tf.concat([runs, [-1]], 0)) + 1
     first = tf.concat([[True], runs[1:] != runs[:-1]], 0)[: tf.size(runs)]
@@ -393,7 +396,7 @@ class WordPiece(Tokenizer):
       strip_accents: whether accents are removed, by default if text is lower-cased.
       max_input_chars_per_word: longer words are unknown.
       tokenize_chinese_chars: whether each Chinese character is a word.
-      do_basic_tokenize: whether text is cleaned and split at signs, and not at white space alone.
+      do_basic_tokenize: whether text is cleaned and split at signs, and not only at white space.
       nfc: whether characters are composed first.
     """
 
@@ -454,14 +457,15 @@ class WordPiece(Tokenizer):
                 do_basic_tokenize,
                 nfc,
             )
-        except RuntimeError:  # there is no piece but special tokens
+        except RuntimeError:  # all pieces are special tokens
             raise UserError(f"{source} has only special tokens: is it complete?") from None
-        if do_basic_tokenize:  # otherwise a sign does not end a word
+        if do_basic_tokenize:  # otherwise signs do not end words
             self._words = WordIds(self._spell, self.lower_case)
         super().__init__(pieces, specials, splitter, settings, len(base))
 
     def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
-        # Composed before ASCII letters are lower-cased: "ǰ" is one character, and "J̌" is two.
+        # Composition comes before the lower-casing of ASCII letters: "ǰ" is one character, "J̌"
+        # two.
         return words.split(self._splitter.composed_bytes(texts))
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -471,7 +475,7 @@ class WordPiece(Tokenizer):
         lines = np.insert(values, ends, ord("\n")).tobytes()
         short = np.count_nonzero(lengths <= LONGEST)
         end = ends[short - 1] + short if short else 0
-        # Any long words are in a text of their own, because `clean` takes time for them.
+        # Long words are in a separate text, because `clean` is slow for texts with long words.
         texts = [text[:-1] for text in (lines[:end], lines[end:]) if text]
         ids = self._splitter.split_lines(texts)
         return ids.values.numpy(), ids.row_splits.numpy()
@@ -546,6 +550,6 @@ class WordPiece(Tokenizer):
         return decides
 
     def _for_others(self) -> dict[str, Any]:
-        # No class of transformers composes characters, but `tokenizer.json` may say it.
+        # No class of transformers composes characters, but a `tokenizer.json` may.
         name = "PreTrainedTokenizerFast" if self.nfc else "BertTokenizer"
         return {"tokenizer_class": name, IDEOGRAPHS_ALONE: True}

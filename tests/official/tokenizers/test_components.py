@@ -159,8 +159,8 @@ def test_what_becomes_of_what_is_found():
 @pytest.mark.parametrize(
     "expression, message",
     [
-        (r"(?=a)", r"\(\?=a"), (r"a$", r"'\$'"), (r"a++", r"\+\+"), (r"a*", "matches nothing"),
-        (r"\bword", r"\\b"), (r"[a&&b]", "&&"), (r"\p{Cc}", r"\\p"), (r"(a", "does not end"),
+        (r"(?=a)", r"\(\?=a"), (r"a$", r"'\$'"), (r"a++", r"\+\+"), (r"a*", "matches the empty"),
+        (r"\bword", r"\\b"), (r"[a&&b]", "&&"), (r"\p{Cc}", r"\\p"), (r"(a", "without an end"),
         (r"\s+(?!\S)x", "before 'x'"), (r"a(?!b)", r"\(\?!b"), (r"[]", "an empty class"),
         (r"(a)\1", r"\\1"), (r"a)", r"'\)' at its end"), (r"\P{L}", r"\\P"), ("[z-a]", "z-a|range"),
     ],
@@ -179,8 +179,8 @@ def changed(name, part, value):
 @pytest.mark.parametrize(
     "described, message",
     [
-        (changed("suffix", "model", {"dropout": 0.1}), "model.dropout is 0.1, which cannot"),
-        (changed("suffix", "model", {"type": "Other"}), "model.Other: .Other.: this is no part"),
+        (changed("suffix", "model", {"dropout": 0.1}), "model.dropout is 0.1, which is not"),
+        (changed("suffix", "model", {"type": "Other"}), "model.Other: .Other.: this part"),
         (changed("suffix", "model", {"unk_token": "x"}), "unk_token 'x' is not in model.vocab"),
         (changed("suffix", "model", {"merges": [["a", "c"]]}), r"merge 1 \(a c\): 'c' is not in"),
         (changed("suffix", "model", {"byte_fallback": True}), "<0x00> is not in the vocabulary"),
@@ -191,11 +191,11 @@ def changed(name, part, value):
          r"pre_tokenizer is .*only without '\(\?=a'"),
         (changed("suffix", "normalizer", {"type": "Replace", "pattern": {"Regex": "a*"},
                                           "content": "b"}),
-         "normalizer is .*only without a form that matches nothing"),
+         "normalizer is .*only without a form that matches the empty text"),
         (changed("unigram", "model", {"vocab": [["[UNK]", 0.0], ["a\0", 1.0]], "unk_id": 0}),
          r"piece 1 has the character U\+0000"),
         (changed("unigram", "model", {"vocab": [["[UNK]", 0.0], ["[CLS]", 0.0]], "unk_id": 0}),
-         "model.vocab has no piece but special tokens"),
+         "model.vocab has only special tokens"),
         (changed("word_piece", "model", {"vocab": {"[UNK]": 0, "a" * 300: 1}}),
          "only pieces of up to 256 bytes"),
     ],

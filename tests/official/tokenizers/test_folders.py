@@ -100,14 +100,14 @@ def test_each_sentencepiece_class_has_its_own_case(tmp_path, spiece_model):
     ("settings", "files", "message"),
     [
         ({"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"}, {},
-         "tokenizer_class in tokenizer_config.json: BertJapaneseTokenizer is not supported: MeCab"),
+         "tokenizer_class in tokenizer_config.json: BertJapaneseTokenizer is not supported: it"),
         ({"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": ["a.B", None]}}, {},
-         "auto_map is not supported as it is, .*: the tokenizer is a program"),
+         "auto_map is .*, which is not supported: the tokenizer is Python code"),
         ({"tokenizer_class": "OwnTokenizer"}, {}, "OwnTokenizer is not known here.*BertTokenizer"),
         ({}, {"config": {"tokenizer_class": "HerbertTokenizerFast"}},
          "tokenizer_class in config.json: HerbertTokenizerFast is not supported"),
         ({"word_rule": 1}, {}, "word_rule: 1: this key is not known here"),
-        ({"add_bos_token": True}, {}, "add_bos_token is not supported as it is, true: only false"),
+        ({"add_bos_token": True}, {}, "add_bos_token is true, which is not supported: only false"),
         ({}, {"special_tokens_map": {"eol_token": "x"}}, "special_tokens_map.json: eol_token"),
         ({}, {"tokenizer": described({**BERT, "fold": 1})}, "normalizer.BertNormalizer.fold: 1"),
         ({}, {"tokenizer": described({"type": "Fold"})}, "normalizer.Fold: \"Fold\": .*no part"),
@@ -175,9 +175,9 @@ def test_of_a_piece_in_two_lines_the_later_counts(write, tmp_path):
     assert [ids.tolist() for ids in tokenizer.encode(["the cat sat"])] == [[8, 7, 9]]
     assert tokenizer.vocab_size == 10
     assert tokenizer.notes == (
-        f"{tmp_path}/vocab.txt: of a piece in two lines the last one counts: 'the' in lines 6 and "
-        "9",
-        f"{tmp_path}/vocab.txt: no text becomes the empty line 7",
+        f"{tmp_path}/vocab.txt: if a piece is in two lines, the last one counts: 'the' in lines 6 "
+        "and 9",
+        f"{tmp_path}/vocab.txt: the empty line 7 never occurs in text",
     )
     tokenizer.save(tmp_path / "saved")
     again = tokenizers.load(tmp_path / "saved")

@@ -340,7 +340,7 @@ def test_files_that_changed_since_they_were_saved_are_refused(tmp_path):
     vocabulary, settings = folder / "vocab.txt", folder / "tokenizer_config.json"
     pieces = vocabulary.read_text()
     vocabulary.write_text(pieces.replace("##able", "##acle"))
-    with pytest.raises(UserError, match="these are not the files that were saved: together they"):
+    with pytest.raises(UserError, match="these are not the files that were saved: their"):
         tokenizers.load(folder)
     vocabulary.write_text(pieces.removesuffix("!\n"))
     with pytest.raises(UserError, match="these are not the files that were saved"):
@@ -536,7 +536,7 @@ def test_pieces_that_no_text_becomes_are_named(tmp_path):
     plain = tokenizers.WordPiece([*PIECES, "[link]"], False)
     assert loaded.encode(["a [link] a"])[0].tolist() == plain.encode(["a [link] a"])[0].tolist()
     (note,) = [note for note in loaded.notes if "never_split" in note]
-    assert "lists '[link]', which no text becomes" in note and "added_tokens_decoder" in note
+    assert "lists '[link]', which never occur" in note and "added_tokens_decoder" in note
     flags = {"content": "[link]", "lstrip": False, "rstrip": False, "single_word": False,
              "normalized": False, "special": True}  # fmt: skip
     settings["added_tokens_decoder"] = {str(len(PIECES)): flags}

@@ -67,7 +67,7 @@ def test_a_pattern_with_marks(tmp_path):
     ids = [row.tolist() for row in marks.encode(texts)]
     assert marks.tokenize(texts).to_list() == ids
     assert [marks.decode(row) for row in ids] == texts
-    with pytest.raises(UserError, match="'marks' is not for add_prefix_space"):
+    with pytest.raises(UserError, match="'marks' does not allow add_prefix_space"):
         tokenizers.ByteBPE(marks.pieces, marks.merges, True, pattern="marks")
 
 
