@@ -24,7 +24,7 @@ _LAYER_NORMS = {
     "feed_forward_norm": "full_layer_layer_norm",
 }
 
-# transformers' names → those of the TF1 release. Other names are those of BERT.
+# Names in transformers → names in the TF1 release. All other names are those of BERT.
 _TF1 = {
     r"^albert\.pooler": "bert.pooler.dense",
     r"^albert\.": "bert.",

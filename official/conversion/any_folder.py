@@ -1,4 +1,4 @@
-"""Opens what has a model: a model folder, or a folder of transformers or sentence-transformers."""
+"""Opens a model folder, or a folder of transformers or sentence-transformers."""
 
 import os
 
@@ -15,15 +15,16 @@ _FILES = ("config.json", "modules.json")  # of transformers, and of sentence-tra
 def open_folder(
     folder: str | os.PathLike, checkpoint: str = "best", report: Report = progress.say
 ) -> ModelFolder:
-    """Opens a model folder, or what a folder of another tool becomes, in memory.
+    """Opens a model folder, or converts a folder of another tool in memory.
 
     Args:
       folder: a model folder, or a folder of transformers or sentence-transformers.
-      checkpoint: as in `ModelFolder.open`; the other folders have one, `best` or `last`.
+      checkpoint: as in `ModelFolder.open`; only `best` or `last` for a folder of another tool,
+        which has one checkpoint.
       report: takes a line that says what was converted.
 
     Raises:
-      UserError: it is neither of them, or something in it is not supported.
+      UserError: the folder is none of these, or has something that is not supported.
     """
     path = paths.path(folder)
     if not is_foreign(path):
@@ -50,12 +51,15 @@ def open_folder(
         has_embedding=converted.embedding is not None,
         variables=lambda: (converted.variables, source),
     )
-    report(f"{folder}: a folder of transformers, converted in memory (official.convert keeps it)")
+    report(
+        f"{folder}: a folder of transformers, converted in memory (official.convert writes the "
+        "converted model)"
+    )
     return opened
 
 
 def is_foreign(folder: paths.AnyPath) -> bool:
-    """Whether a folder is one of transformers or sentence-transformers, and no model folder."""
+    """Whether a folder is of transformers or sentence-transformers, and not a model folder."""
     if (folder / model_folder.CONFIG).exists():
         return False
     return any((folder / file).exists() for file in _FILES)

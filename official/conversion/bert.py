@@ -12,8 +12,8 @@
 * DistilBERT is a BERT without segments. The hidden layer of heads that read the first position is
   our pooler, with a ReLU. With other heads there is no pooler.
 * ERNIE is a BERT with embeddings of tasks. transformers adds the embedding of task 0 to every token
-  unless it is told another task, and so does the model here: it becomes a part of the position
-  table. The files that are written have no embeddings of tasks (`use_task_id: false`).
+  by default. Here this embedding is added to the position table. The files that are written have no
+  embeddings of tasks (`use_task_id: false`).
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ from official.tokenizers.sentencepiece import FAIRSEQ, FAIRSEQ_FILE
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# Our paths ↔ the tensors of Hugging Face's files, below the prefix of the system.
+# Paths of our variables → tensors of Hugging Face's files, without the prefix of the system.
 _EMBEDDINGS = {
     "token_embedding/table": "word_embeddings.weight",
     "position_embedding/table": "position_embeddings.weight",
@@ -63,7 +63,7 @@ _EMBEDDINGS = {
     "norm/scale": "LayerNorm.weight",
     "norm/offset": "LayerNorm.bias",
 }
-# The same below a layer: affine maps, and norms.
+# The same within a layer: affine maps, and norms.
 _LAYER_MATRICES = {
     "attention/query_key_value": (
         "attention.self.query",
@@ -90,7 +90,7 @@ _DISTANCES = "attention.self.distance_embedding.weight"
 
 
 def embedding_rows(prefix: str, segments: bool = True, positions: bool = True) -> list[Row]:
-    """Returns the rows of the tables and their norm."""
+    """Returns the rows of the embedding tables and their norm."""
     return [
         Row(f"encoder/embeddings/{path}", (f"{prefix}embeddings.{name}",))
         for path, name in _EMBEDDINGS.items()
@@ -110,7 +110,7 @@ def encoder_rows(
 
     Args:
       prefix: the prefix of the encoder's tensors.
-      stem: below it, the names of the tensors of layer i begin with this and `.i`.
+      stem: after the prefix, the names of the tensors of layer i begin with this and `.i`.
       matrices: the names of the affine maps of a layer (see `mapping.layer_rows`).
       norms: the names of its norms.
       segments: whether there are segment embeddings.
@@ -152,9 +152,9 @@ def task_heads(
     Args:
       model: the prefix of the names of the classes of transformers.
       name: the last layer of classification, regression and multiple choice.
-      hidden: the layer before it that is our pooler; None = the pooler of the system.
+      hidden: the layer before `name` that is our pooler; None = the pooler of the system.
       activation: the activation of the pooler with these heads; None = that of the system.
-      choice: the head of multiple choice, where it has other names.
+      choice: the head of multiple choice, if its names differ.
       span: the suffix of the name of the class for span answers.
     """
     texts = f"{model}ForSequenceClassification"
@@ -174,8 +174,8 @@ def task_heads(
     )
 
 
-# Heads that the release stores as two variables, `output_weights` and `output_bias`, with the
-# prefixes of these names: the next-sentence head, and those of run_classifier.py and run_squad.py.
+# Prefixes of heads that the release stores as two variables, `output_weights` and `output_bias`:
+# the next-sentence head, and the heads of run_classifier.py and run_squad.py.
 _TF1_BARE = {
     "cls.seq_relationship": "cls/seq_relationship/",
     "classifier": "",
@@ -206,7 +206,7 @@ def tf1_name(name: str) -> str:
 
 
 def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
-    """Returns the row with the names of the release, where kernels are [in, out] as ours."""
+    """Returns the row with the names of the release, whose kernels are [in, out], like ours."""
     # The matrices of these heads are [out, in].
     transposed = row.transposed and row.names[0].rpartition(".")[0] in _TF1_BARE
     return dataclasses.replace(row, names=tuple(map(name, row.names)), transposed=transposed)
@@ -267,15 +267,17 @@ def system(
 
 
 class _RelativeKeys(LazyTensors):
-    """The tensors of a file, without a table of positions beside tables of distances."""
+    """The tensors of a file, without an unused position table if there are tables of distances."""
 
     def __init__(self, tensors: Tensors, source: str | os.PathLike):
-        """Wraps tensors, and notes what is left out."""
+        """Wraps tensors, and adds a note about an omitted position table."""
         self.source, self._tensors = source, tensors
         unread = _UNREAD if any(name.endswith(_DISTANCES) for name in tensors) else None
         self._index = dict.fromkeys(name for name in tensors if name != unread)
         if unread in tensors:
-            tensors.notes.append(f"{unread} is left out: no layer reads it beside relative keys")
+            tensors.notes.append(
+                f"{unread} is left out: no layer reads it in a model with relative keys"
+            )
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor."""
@@ -284,7 +286,7 @@ class _RelativeKeys(LazyTensors):
 
 @dataclasses.dataclass(frozen=True)
 class Bert(System):
-    """A BERT, of which transformers 4 has three kinds of positions."""
+    """A BERT, with the three kinds of positions of transformers 4."""
 
     def keeps_positions(self, encoder: Any) -> bool:
         """See `System`."""
@@ -293,7 +295,7 @@ class Bert(System):
     def written(
         self, encoder: Any, heads: Collection[str], variables: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """See `System`; transformers asks for a table of positions that it does not read."""
+        """See `System`; adds the unused position table that transformers requires."""
         tensors = super().written(encoder, heads, variables)
         if encoder.positions != "learned":
             unread = np.zeros((encoder.max_positions, encoder.hidden_size), np.float32)
@@ -371,7 +373,7 @@ _ROBERTA_SETTINGS = FineTuning("roberta")
 
 @dataclasses.dataclass(frozen=True)
 class Roberta(System):
-    """A RoBERTa, told from the others by its vocabulary: a file, and `unused_piece` in it."""
+    """A RoBERTa; its kinds differ in the file of the vocabulary and in `unused_piece`."""
 
     def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
         """See `System`."""
@@ -412,7 +414,7 @@ XLM = _roberta("xlm-roberta", "an XLM-RoBERTa", "XLMRoberta", FAIRSEQ_FILE)
 CAMEMBERT = _roberta("camembert", "a CamemBERT", "Camembert", FAIRSEQ_FILE, unused_piece=True)
 
 
-_MPNET_BUCKETS = 32  # transformers counts in 32, whatever the config says
+_MPNET_BUCKETS = 32  # transformers uses 32 whatever the config says
 _MPNET_MATRICES = {
     "attention/query_key_value": tuple(f"attention.attn.{name}" for name in "qkv"),
     "attention/output": ("attention.attn.o",),
@@ -430,13 +432,13 @@ def _mpnet_rows(encoder: TransformerConfig) -> list[Row]:
 
 @dataclasses.dataclass(frozen=True)
 class Mpnet(System):
-    """MPNet, whose releases have RoBERTa's tokens around the pieces of a BERT."""
+    """MPNet, whose releases have the special tokens of RoBERTa and the pieces of BERT."""
 
     def tokenizer_defaults(self, folder: AnyPath) -> dict[str, Any]:
         """See `System`.
 
-        The vocabulary has BERT's special tokens too, of which only the unknown token is used. A
-        folder that this project wrote says itself what it has.
+        The vocabulary also has BERT's special tokens, of which only the unknown token is used. A
+        folder that this project wrote names its special tokens in its settings.
         """
         defaults, vocabulary = super().tokenizer_defaults(folder), folder / WordPiece.FILE
         if not vocabulary.exists():
@@ -534,16 +536,16 @@ _ERNIE_POSITIONS = "ernie.embeddings.position_embeddings.weight"
 
 
 class OneTask(LazyTensors):
-    """The tensors of a file, with the embedding of task 0 as a part of the position table."""
+    """The tensors of a file, with the embedding of task 0 added to the position table."""
 
     def __init__(self, tensors: Tensors, source: str | os.PathLike):
-        """Wraps tensors, and notes which embeddings are left out."""
+        """Wraps tensors, and adds a note about the omitted embeddings."""
         self.source, self._tensors = source, tensors
         self._index = dict.fromkeys(name for name in tensors if name != _ERNIE_TASKS)
         if _ERNIE_TASKS in tensors:
             tensors.notes.append(
-                "the embedding of task 0 is added to those of positions; those of other tasks are "
-                "left out"
+                "the embedding of task 0 is added to the embeddings of positions; those of other "
+                "tasks are left out"
             )
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -33,8 +33,10 @@ from official.utils.paths import AnyPath
 _ADVICE = {
     "vocab.txt": "take the vocabulary of this model (if its table has more rows, add lines "
     "such as [unused999] for them)",
-    "spiece.model": "take the SentencePiece model that was released with these weights; one that "
-    "was trained again has other pieces under the same ids",
+    "spiece.model": (
+        "take the SentencePiece model that was released with these weights; a newly trained "
+        "model has other pieces under the same ids"
+    ),
     "vocab.json": "take vocab.json and merges.txt of this model",
     "bpe.codes": "take vocab.txt and bpe.codes of this model",
     "tokenizer.json": "take tokenizer.json of this model",
@@ -51,9 +53,9 @@ class Converted:
       variables: the variables by path.
       leftover: the names of the tensors that are not converted.
       generation: the defaults of generation, as in `generation.json`; empty = there are none.
-      settings_left_out: the names of the settings of generation that are not converted.
+      settings_left_out: the names of generation settings that are not converted.
       embedding: the settings of the vectors of texts; None = there are none.
-      notes: sentences about what was corrected.
+      notes: sentences about corrections.
     """
 
     config: configs.ResolvedConfig
@@ -73,17 +75,17 @@ def read(
     system: System,
     tensors: LazyTensors,
 ) -> Converted:
-    """Makes a model from the content of a folder.
+    """Makes a `Converted` from the content of a folder.
 
     Args:
       folder: the folder, which contains the vocabulary.
       described: the parsed config.json or a similar config.
-      source: the name of the file of `described` for messages.
+      source: the file of `described`, for messages.
       system: the table of the system.
       tensors: the tensors by name.
 
     Raises:
-      UserError: something is missing, or the parts do not belong together.
+      UserError: a file, key or tensor is missing, or the parts belong to different models.
     """
     check_types(described, source)
     names = set(tensors)
@@ -117,7 +119,7 @@ def check_types(described: Mapping[str, Any], source: str | os.PathLike) -> None
     """Refuses a config.json whose keys about heads are of the wrong type.
 
     Raises:
-      UserError: one is.
+      UserError: a key has the wrong type.
     """
     for key, hint in {"architectures": tuple[Any, ...], "id2label": Mapping[Any, Any]}.items():
         strict.typed(hint | None, described.get(key), key, str(source))
@@ -130,14 +132,16 @@ def config_of(
     system: System,
     max_tokens: int | None = None,
 ) -> configs.ResolvedConfig:
-    """Returns the config of a converted model. Heads of pretraining have settings for training.
+    """Returns the config of a converted model.
+
+    If it has heads of pretraining, the config has `segments` and `corruption` for training.
 
     Args:
       name: the name of the model.
       encoder: the config of the encoder.
-      objectives: those of the model.
+      objectives: the configs of its objectives.
       system: the table of the system.
-      max_tokens: the length at which the tokenizer cuts texts; None = it cuts none.
+      max_tokens: the length in tokens to which the tokenizer cuts texts; None = no limit.
     """
     kinds = [kind_of(objective) for objective in objectives]
     raw: dict[str, Any] = {"name": name}
@@ -154,10 +158,11 @@ def config_of(
 def tokenizer_of(
     folder: AnyPath, vocab_size: int, source: str | os.PathLike, system: System
 ) -> tokenizers.Tokenizer:
-    """Loads the tokenizer of a folder, whose files tell its kind, whatever the system has.
+    """Loads the tokenizer of a folder; its files determine the kind, not the system.
 
     Raises:
-      UserError: there is none, or its size differs from `vocab_size` in the config `source`.
+      UserError: there is no tokenizer, or its size differs from `vocab_size` in the config
+        `source`.
     """
     defaults = system.tokenizer_defaults(folder)
     if system.release:
@@ -167,7 +172,7 @@ def tokenizer_of(
     names = (*tokenizers.KINDS, tokenizers.JSON_FILE)
     present = [folder / name for name in names if (folder / name).exists()]
     for path in present:
-        # A folder of this name is an error, and no reason to take another file.
+        # A folder with the name of the vocabulary is an error; no other file is tried.
         paths.check_file(path)
     vocabulary = present[0] if present else folder / system.vocabulary
     tokenizer: tokenizers.Tokenizer
@@ -204,7 +209,7 @@ def _of_model(
     defaults: Mapping[str, Any],
     read_model: Callable[[AnyPath, Look], tokenizers.Tokenizer],
 ) -> tokenizers.Tokenizer:
-    """Reads a SentencePiece model with a name of its own, and the files beside it.
+    """Reads a SentencePiece model with an unusual file name, and the files beside it.
 
     Args:
       vocabulary: the model.
@@ -212,7 +217,7 @@ def _of_model(
       read_model: reads the tokenizer of the model.
 
     Raises:
-      UserError: a file is not valid, or says something that is refused.
+      UserError: a file is not valid, or has a setting that is refused.
     """
     folder = vocabulary.parent
     seen = folders.look(folder, file_formats.read_settings(folder), defaults)
@@ -222,14 +227,15 @@ def _of_model(
         made.about = made.about or {"class": seen.title}
         return made
 
-    # What this project wrote is its model, whose tokenizer.json says the same to other tools.
+    # In folders of this project the model counts; tokenizer.json describes the same for other
+    # tools.
     if seen.described is None or file_formats.FINGERPRINT in seen.settings:
         return tokenizer()
     return loading.described_or(tokenizer, folder, seen)
 
 
 def _fairseq_tokenizer(vocabulary: AnyPath, seen: Look, unused: bool) -> tokenizers.SentencePiece:
-    """Reads a `sentencepiece.bpe.model`, whose ids are not those of the tokenizer."""
+    """Reads a `sentencepiece.bpe.model`, whose ids differ from those of the tokenizer."""
     content = sentencepiece.with_fairseq_ids(paths.read_bytes(vocabulary), unused, str(vocabulary))
     settings = {
         **sentencepiece.FAIRSEQ, added_tokens.LISTED: seen.settings[added_tokens.LISTED]
@@ -249,7 +255,7 @@ def _deberta_tokenizer(vocabulary: AnyPath, seen: Look) -> tokenizers.SentencePi
 
 
 def understood(converted: Converted) -> list[str]:
-    """Returns a block of lines that say how the texts of a model are read, and other notes."""
+    """Returns lines that describe how the model reads texts, and its notes."""
     tokenizer, config = converted.tokenizer, converted.config
     about = dict(tokenizer.about) or {"class": "none"}
     layout = config.encoder.text_layout
@@ -282,7 +288,7 @@ def understood(converted: Converted) -> list[str]:
 
 
 def spare_rows(converted: Converted) -> str | None:
-    """Returns which rows of the embedding table no token has; None = each row has one."""
+    """Describes the rows of the embedding table without a token; None = there are none."""
     size = converted.config.encoder.vocab_size
     first = converted.tokenizer.vocab_size
     if size is None or size <= first:
@@ -291,7 +297,10 @@ def spare_rows(converted: Converted) -> str | None:
 
 
 def write(converted: Converted, output: str | os.PathLike) -> None:
-    """Writes config.yaml, tokenizer/, a checkpoint at step 0, and generation.json, embedding.json.
+    """Writes a model folder.
+
+    It has config.yaml, tokenizer/, a checkpoint at step 0 and, if the model has these settings,
+    generation.json and embedding.json.
 
     Raises:
       UserError: `output` exists.

@@ -1,14 +1,15 @@
 """DeBERTa, v1 to v3: the names of their tensors in Hugging Face's files.
 
-v2 and v3 are `deberta-v2` in transformers. Their layers have a matrix each for queries, keys and
-values, which map distances as well. The layers of v1 have one matrix, head by head, no bias of the
-keys, and two matrices for distances.
+v2 and v3 are `deberta-v2` in transformers. Their layers have three separate matrices for queries,
+keys and values, which project distances as well. The layers of v1 have one matrix, ordered by head,
+no bias of the keys, and two matrices for distances.
 
 Files of the releases have parts that transformers has no class for: the head of replaced-token
 detection (`mask_predictions`), that of the masked LM (`lm_predictions`), whose decoder reads
 absolute positions, and the table of these positions. The discriminator of v3 is the file of the
-model. In it, `word_embeddings._weight` is what training has added to the table of the generator,
-and `weight` is the sum, which the encoder reads. The generator is a second file, with fewer layers.
+model. In it, `word_embeddings._weight` is the difference that training has added to the table of
+the generator, and `weight` is the sum, which the encoder reads. The generator is a second file,
+with fewer layers.
 """
 
 import dataclasses
@@ -42,9 +43,9 @@ from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# The weights of the generator: as they are written, and as they were released.
+# The file of the generator's weights: as written here, and as released.
 GENERATOR_FILES = ("model.generator.safetensors", "pytorch_model.generator.bin")
-# What it has in the place of the values of config.json, if there is such a file.
+# An optional file with the generator's values for keys of config.json.
 GENERATOR_CONFIG = "generator_config.json"
 _PREFIX = "deberta."
 _TERMS = ("p2c", "c2p")
@@ -61,13 +62,13 @@ _NORMS = {
     "feed_forward_norm": "output.LayerNorm",
 }
 _WORDS = f"{_PREFIX}embeddings.word_embeddings"
-# What the discriminator has beside the generator's table of words.
+# The difference of the discriminator's token table to the generator's.
 DELTA = f"{_WORDS}._weight"
 _POSITIONS = f"{_PREFIX}embeddings.position_embeddings"
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
-# The code of the release spells the last layer of its head in this way, and its files do not.
+# The code of the release misspells the last layer of its head; its files do not.
 _MISSPELLED = "mask_predictions.classifer."
-# The head of the masked LM, and what transformers calls its parts where `legacy` is true.
+# The head of the masked LM, and the names of its parts in transformers with `legacy: true`.
 _HEAD = "lm_predictions.lm_head"
 _LEGACY = {
     f"cls.predictions.{legacy}": f"{_HEAD}.{name}"
@@ -83,7 +84,7 @@ _LEGACY = {
 
 @dataclasses.dataclass(frozen=True)
 class HeadByHead(Row):
-    """A kernel of queries, keys and values that a file has as [N, 3, H, D], [out, in].
+    """A kernel of queries, keys and values that a file stores as [N * 3 * H, D], ordered by head.
 
     Attributes:
       heads: N.
@@ -109,10 +110,10 @@ class HeadByHead(Row):
 
 
 class Taps(Row):
-    """The kernel [W * in, out] of a convolution that a file has as [out, in, W]."""
+    """The kernel [W * in, out] of a convolution that a file stores as [out, in, W]."""
 
     def part_shape(self, shape: Shape) -> Shape:
-        """See `Row`; the number of outputs is that of inputs."""
+        """See `Row`; inputs and outputs have the same size."""
         return (shape[1], shape[1], shape[0] // shape[1])
 
     def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
@@ -128,7 +129,7 @@ class Taps(Row):
 
 
 def _shared_rows(encoder: TransformerConfig) -> list[Row]:
-    """Returns the rows of what is not in a layer."""
+    """Returns the rows of variables outside the layers."""
     ours, theirs = "encoder/distance_table", f"{_PREFIX}encoder"
     rows = [
         Row("encoder/embeddings/token_embedding/table", (f"{_WORDS}.weight",)),
@@ -171,11 +172,11 @@ def _v1_rows(encoder: TransformerConfig) -> list[Row]:
 
 
 def _check(config: Mapping[str, Any], only: Mapping[str, tuple[Any, Any]]) -> None:
-    """Refuses other values than the supported ones.
+    """Refuses unsupported values.
 
     Args:
       config: the parsed config.json.
-      only: by key, the only supported value, and the value where the key is missing.
+      only: {key: (the only supported value, the default)}.
     """
     for key, (value, default) in only.items():
         if (given := config.get(key, default)) != value:
@@ -183,7 +184,7 @@ def _check(config: Mapping[str, Any], only: Mapping[str, tuple[Any, Any]]) -> No
 
 
 def _distances(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks the keys of both versions, and returns the fields of `disentangled` that both have."""
+    """Checks the keys that v1 and v2 share, and returns the fields of `disentangled` for them."""
     size = config["hidden_size"]
     head_size = size // config["num_attention_heads"]
     _check(
@@ -220,7 +221,7 @@ def _v2_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     norms = [name.strip() for name in str(config.get("norm_rel_ebd", "none")).lower().split("|")]
     form = {"buckets": max(0, config.get("position_buckets", -1)), "norm": "layer_norm" in norms}
     distances = _distances(config)
-    # Distances that have a bucket each are alike with every `max_relative_positions`.
+    # If every distance has its own bucket, `max_relative_positions` has no effect.
     least = form["buckets"] // 2 + 2
     if config["max_position_embeddings"] < least:
         distances = {key: max(value, least) for key, value in distances.items()}
@@ -235,10 +236,12 @@ def _v2_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys(encoder: TransformerConfig) -> dict[str, Any]:
-    """Returns the keys that both versions have."""
+    """Returns the keys of config.json that v1 and v2 share."""
     form = encoder.disentangled
     if form is None:
-        raise ValueError("encoder.disentangled: a DeBERTa has it, and this encoder has none")
+        raise ValueError(
+            "encoder.disentangled: a DeBERTa needs it, and this encoder does not have it"
+        )
     longest = encoder.max_positions
     return {
         "max_relative_positions": -1 if form.max_distance == longest else form.max_distance,
@@ -253,8 +256,8 @@ def _v1_keys(encoder: TransformerConfig) -> dict[str, Any]:
     for key in ("buckets", "norm"):
         if value := getattr(encoder.disentangled, key):
             raise ValueError(
-                f"encoder.disentangled.{key}: a DeBERTa with own_projections: true has none, and "
-                f"this is {value!r}"
+                f"encoder.disentangled.{key}: a DeBERTa with own_projections: true does not have "
+                f"it, and here it is {value!r}"
             )
     return keys
 
@@ -265,7 +268,7 @@ def _v2_keys(encoder: TransformerConfig) -> dict[str, Any]:
         name = convolution.activation
         keys["conv_act"] = name if name == "tanh" else ACTIVATIONS[name][0]
         keys["conv_kernel_size"] = convolution.kernel_size
-    assert form is not None  # else `_keys` refuses
+    assert form is not None  # `_keys` has refused None
     return {
         **keys,
         "share_att_key": True,
@@ -275,7 +278,7 @@ def _v2_keys(encoder: TransformerConfig) -> dict[str, Any]:
 
 
 class _NamedMaskedLM(MaskedLM):
-    """The masked LM, where config.json names its class: files of the encoder may have one too."""
+    """The masked LM, if config.json names its class; files of bare encoders may contain it."""
 
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`."""
@@ -283,19 +286,19 @@ class _NamedMaskedLM(MaskedLM):
 
     def keys(self, objective: Any, dropout_key: str) -> dict[str, Any]:
         """See `Head`."""
-        # The output is always the table of words. transformers 4 takes the other value for a tie of
-        # the hidden layer.
+        # The output layer is always the token table. In transformers 4, `true` would tie the hidden
+        # layer.
         also = {"legacy": False, "tie_word_embeddings": False}
         return {**super().keys(objective, dropout_key), **also}
 
 
 def _released(head: Any, config: Mapping[str, Any], has_tensors: bool) -> bool:
-    """Returns whether a file has a head of pretraining, whose config.json may name no class."""
+    """Returns whether a file has a head of pretraining; config.json may not name its class."""
     return has_tensors and (head._is_named(config) or not config.get("architectures"))
 
 
 class _EnhancedMaskedLM(EnhancedMaskedLM, _NamedMaskedLM):
-    """The masked LM of a release, which is told by its table of positions."""
+    """The masked LM of a release, which is recognized by its position table."""
 
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`."""
@@ -314,12 +317,12 @@ class _ReplacedTokens(NormedReplacedTokens):
 
 @dataclasses.dataclass(frozen=True)
 class Deberta(System):
-    """A version of DeBERTa, whose generator is a file in the folder of the discriminator."""
+    """A version of DeBERTa; its generator is a file in the folder of the discriminator."""
 
     def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
-        """See `System`; the file of a discriminator may have parts of a masked LM, which are old.
+        """See `System`; ignores old parts of a masked LM in the file of a discriminator.
 
-        The decoder of a masked LM is told by the table of positions.
+        A masked LM with a decoder is recognized by its position table.
         """
         heads = super().heads_of(names, config)
         enhanced = EnhancedMaskedLM.name
@@ -337,8 +340,8 @@ class Deberta(System):
     ) -> tuple[dict[str, Any], AnyPath]:
         """See `System`.
 
-        Without a file of its own, the generator has the sizes of the discriminator, and as many
-        layers as its tensors.
+        Without a config file, the generator has the sizes of the discriminator, and the number of
+        layers follows from its tensors.
         """
         if generator is None:
             return config, source
@@ -400,8 +403,8 @@ def check_generator(small: Mapping[str, Any], main: Mapping[str, Any]) -> None:
     """Refuses a generator that the config.json of the discriminator does not describe.
 
     Args:
-      small: the config.json of the generator.
-      main: that of the discriminator.
+      small: the parsed config.json of the generator.
+      main: the parsed config.json of the discriminator.
 
     Raises:
       UserError: they differ in more than the number of layers.
@@ -411,13 +414,13 @@ def check_generator(small: Mapping[str, Any], main: Mapping[str, Any]) -> None:
         if key not in ("architectures", "num_hidden_layers") and value != other:
             raise UserError(
                 f"objectives: generator: {key} is {value!r}, and {other!r} in the encoder: the two "
-                "networks of a DeBERTa-v3 have one config.json and differ in their layers alone; "
+                "networks of a DeBERTa-v3 share one config.json and differ only in their layers; "
                 "official.export keeps both"
             )
 
 
 class OneForm(LazyTensors):
-    """The tensors of a file, with one name for those of heads."""
+    """The tensors of a file, with the same names for heads in all versions."""
 
     _index: Mapping[str, str]
 
@@ -425,14 +428,14 @@ class OneForm(LazyTensors):
         """Wraps tensors.
 
         Raises:
-          UserError: the file has what was added to the table of words, and not the table.
+          UserError: the file has the difference of token tables, but not the token table.
         """
         self.source, self._tensors = source, tensors
         if DELTA in tensors and f"{_WORDS}.weight" not in tensors:
             raise UserError(
-                f"{source}: {DELTA} is what the training of the discriminator added to the "
-                f"generator's table of words, and the sum {_WORDS}.weight is missing: take a file "
-                "that has it"
+                f"{source}: {DELTA} is the difference of the discriminator's token table to the "
+                f"generator's, and the table itself, {_WORDS}.weight, is missing: take a file that "
+                "has it"
             )
         self._index: dict[str, str] = {
             _LEGACY.get(name, name).replace(_MISSPELLED, "mask_predictions.classifier."): name
@@ -533,7 +536,7 @@ SYSTEM = _system(
     encoder_rows=_rows,
     mark=lambda encoder: encoder.disentangled is not None,
     vocabulary=DEBERTA_FILE,
-    rounded_to=1000,  # the multilingual one has 251,000 rows
+    rounded_to=1000,  # the multilingual model has 251,000 rows
     tokenizer_class="DebertaV2Tokenizer",
 )
 V1 = _system(
@@ -545,7 +548,7 @@ V1 = _system(
     mark=lambda encoder: encoder.disentangled is not None and encoder.disentangled.own_projections,
     vocabulary="vocab.json",
     tokenizer_class="DebertaTokenizer",
-    # Other tokens than those of a RoBERTa, which has the same files.
+    # The special tokens differ from those of RoBERTa, which has the same files.
     tokenizer_settings={key: names[0] for key, names in file_formats.SPECIALS.items()}
     | {SEPARATORS: 1},
 )

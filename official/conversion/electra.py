@@ -3,7 +3,7 @@
 In transformers, the discriminator and the generator are two models. The generator is in the folder
 `generator` inside the folder of the discriminator, and either may be missing. A generator alone is
 an encoder with a masked LM. Heads of tasks read a pooled output with a GELU in transformers, and
-the first position in the release; multiple choice may do either. The release has both networks in
+the first position in the release; multiple choice may read either. The release has both networks in
 one checkpoint and no config file. The sizes are read from the tensors, and heads have size 64.
 """
 
@@ -52,7 +52,7 @@ def _tf1_row(row: Row) -> Row:
 
 
 class _SummaryChoice(MultipleChoice):
-    """Multiple choice, which reads a pooled output or the first position itself."""
+    """Multiple choice, which reads a pooled output or the first position."""
 
     poolings = ("pooled", "first")
 
@@ -67,8 +67,7 @@ class _SummaryChoice(MultipleChoice):
         names["tanh"] = "tanh"
         if name not in (names if projected else (None, "")):
             raise ValueError(
-                f"summary_activation: {name!r} is not supported where summary_use_proj is "
-                f"{projected}"
+                f"summary_activation: {name!r} is not supported if summary_use_proj is {projected}"
             )
         return names[name] if projected else "gelu"
 
@@ -80,7 +79,7 @@ class _SummaryChoice(MultipleChoice):
         return {
             "summary_type": "first",
             "summary_use_proj": pooled,
-            # transformers 5 refuses null here, and 4 takes both for none.
+            # transformers 5 refuses null here; 4 reads both null and "" as no activation.
             "summary_activation": name if pooled else "",
             "summary_last_dropout": objective.dropout,
         }
@@ -93,10 +92,10 @@ def _is_pretrained(config: configs.ResolvedConfig) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Electra(System):
-    """ELECTRA, whose generator is a folder in that of the discriminator."""
+    """ELECTRA; its generator is a folder inside the discriminator's."""
 
     def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
-        """See `System`; an encoder is told by what a BERT lacks: this projection, or heads."""
+        """See `System`; recognized by an objective of ELECTRA, or a projection that no BERT has."""
         if super().matches(config, tokenizer):
             return True
         objectives = config.objectives
@@ -180,7 +179,7 @@ SYSTEM = Electra(
 
 
 def release(names: Collection[str]) -> dict[str, System]:
-    """Returns the tables of a checkpoint of the release by the scope of the network.
+    """Returns {scope of a network: its table} for a checkpoint of the release.
 
     Args:
       names: the names of the tensors of the checkpoint.
@@ -223,7 +222,7 @@ def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -
         inner,
     ]
     if lacking := [name for name in names if name not in tensors]:
-        raise UserError(f"{source} lacks the tensor {lacking[0]}: the file is not whole")
+        raise UserError(f"{source} lacks the tensor {lacking[0]}: the file is incomplete")
     words, positions, types, kernel = (tensors[name].shape for name in names)
     if kernel[0] % _HEAD_SIZE:
         raise UserError(

@@ -1,8 +1,8 @@
-"""Model folders from ELMo's released files, and back.
+"""Converts ELMo's released files to model folders, and back.
 
-A release has two files, whose names end in `options.json` and `weights.hdf5`. They have the encoder
-alone, and no output of the language model. Its vocabulary is a file of its own, which only the
-language model needs: the encoder reads the characters of words.
+A release has two files, whose names end in `options.json` and `weights.hdf5`. They contain the
+encoder, without the output layer of the language model. Only the language model needs the
+vocabulary, a separate file: the encoder reads the characters of words.
 """
 
 import dataclasses
@@ -26,13 +26,14 @@ from official.utils import atomic, json_files, paths, strict
 from official.utils.errors import UserError, warn
 from official.utils.paths import AnyPath
 
-# In a release, the sizes of the model stand before these names.
+# File names of a release begin with the sizes of the model and end with these names.
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 _DIRECTIONS = ("forward", "backward")
-# The table of characters of training, and of inference, which counts the id 0.
+# The number of characters in training; and in inference, where id 0 counts too.
 _CHARACTERS = (261, 262)
-_WORD = 50  # characters
-# The fields of the config by section and name in the options; those with a default may be missing.
+_WORD = 50  # the number of characters of a word
+# Fields of the config: {"section.name" of the options: field}; options with a default may be
+# missing.
 _FIELDS: dict[str, tuple[Any, ...]] = {
     "character_size": ("char_cnn", "embedding.dim"),
     "filters": ("char_cnn", "filters"),
@@ -55,12 +56,12 @@ def read(
     Args:
       folder: has one file whose name ends in `options.json` and one that ends in `weights.hdf5`.
       vocabulary: a file of one word per line, with `<S>`, `</S>` and `<UNK>` on any lines; a
-        vocabulary without `<UNK>` gets it as its last word. None = `words.txt` of the folder, or
-        else these three alone.
+        vocabulary without `<UNK>` gets it as its last word. None = `words.txt` of the folder if it
+        exists, or else only these three words.
 
     Raises:
-      UserError: a file is missing, there are several, or one is broken; or the weights do not
-        belong to the options: each data set that disagrees is named.
+      UserError: a file is missing or damaged, or there are several; or the weights do not match the
+        options: each data set that disagrees is named.
     """
     folder = paths.path(folder)
     options, weights = (_only(folder, ending) for ending in (OPTIONS, WEIGHTS))
@@ -77,7 +78,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """Writes the encoder of a model folder as `options.json`, `weights.hdf5` and `words.txt`.
 
     Returns:
-      The names of the parts that are left out: the objectives, which the files cannot have.
+      The names of the objectives, which the files cannot contain and which are left out.
 
     Raises:
       UserError: `model_dir` is not a model folder, or its encoder is not a `bilm` that reads
@@ -97,7 +98,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
 
 
 def _only(folder: AnyPath, ending: str) -> AnyPath:
-    """Returns the file of a folder whose name has an ending."""
+    """Returns the only file of a folder whose name has an ending."""
     matching: list[AnyPath] = sorted(folder.glob(f"*{ending}"))
     if len(matching) == 1:
         return matching[0]
@@ -113,7 +114,7 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> tokeniz
     own = folder / Characters.FILE
     if vocabulary is None and own.exists():
         paths.check_file(own)
-        return tokenizers.load(folder)  # which refuses a folder with several vocabularies
+        return tokenizers.load(folder)  # refuses a folder with several vocabularies
     if vocabulary is None:
         return Characters(SPECIALS)
     path = paths.path(vocabulary)
@@ -121,7 +122,7 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> tokeniz
     words = word_characters.read_words(path)
     begin, end, unknown = SPECIALS
     if unknown not in words and begin in words and end in words:
-        warn(f"{path} has no {unknown}: it becomes the last word, number {len(words):,}")
+        warn(f"{path} has no {unknown}: it becomes the last word, with the id {len(words):,}")
         words.append(unknown)
     return Characters(words, source=str(path))
 
@@ -130,8 +131,8 @@ def read_options(path: AnyPath) -> BilmConfig:
     """Reads an options file.
 
     Raises:
-      UserError: the file is missing or no JSON, or an option is missing, of another type or not
-        supported.
+      UserError: the file is missing or not JSON, or an option is missing, has the wrong type or is
+        not supported.
     """
     options = json_files.read(path)
 
@@ -151,8 +152,8 @@ def read_options(path: AnyPath) -> BilmConfig:
     characters = option("char_cnn", "n_characters")
     if characters not in _CHARACTERS:
         raise UserError(
-            f"{path}: char_cnn.n_characters: {characters!r}, expected 261 (training) or 262 (then "
-            "0 is counted)"
+            f"{path}: char_cnn.n_characters: {characters!r}, expected 261 (training) or 262 "
+            "(inference, which counts the id 0)"
         )
     width = option("char_cnn", "max_characters_per_token")
     if width != _WORD:
@@ -198,7 +199,7 @@ def options_of(config: BilmConfig) -> dict[str, Any]:
 
 
 def names(config: BilmConfig) -> Iterator[tuple[str, str]]:
-    """Yields the path of each variable of the encoder with the name of its data set."""
+    """Yields (path of a variable of the encoder, name of its data set)."""
     yield "encoder/words/table", "char_embed"
     for i, (width, _) in enumerate(config.filters):
         yield f"encoder/words/convolution_{width}/kernel", f"CNN/W_cnn_{i}"
@@ -229,9 +230,10 @@ def read_weights(path: AnyPath, config: BilmConfig, shapes: Mapping[str, tuple[i
       The variables, by path.
 
     Raises:
-      UserError: the file cannot be read, or has other data sets or shapes; all are named.
+      UserError: the file cannot be read, or its data sets or shapes differ; all differences are
+        named.
     """
-    # The release's kernels of convolutions are those of images of one line.
+    # The release stores convolution kernels as 2D kernels of height 1.
     ours_of = {theirs: ours for ours, theirs in names(config)}
     expected = {
         theirs: (1, *shapes[ours]) if theirs.startswith("CNN/W_cnn") else tuple(shapes[ours])

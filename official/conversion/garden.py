@@ -1,14 +1,13 @@
 """Reads checkpoints of the TensorFlow Model Garden (TF2): BERT, ALBERT and ELECTRA.
 
 They are made by `tf.train.Checkpoint`, with the encoder under `encoder` or `model`, and the heads
-of `BertPretrainerV2` or `ElectraPretrainer` under `model` and `masked_lm`. A variable has the name
-of the path on which the writer found it first, so variables are found in the graph of objects that
-is stored beside them. The sizes follow from the shapes. The folder has `vocab.txt` or a
-SentencePiece model as well, and for an ALBERT, whose layers share their variables,
-`albert_config.json`.
+of `BertPretrainerV2` or `ElectraPretrainer` under `model` and `masked_lm`. A variable is named
+after the first path on which the writer found it, so variables are located by the graph of objects
+in the checkpoint. Sizes follow from shapes. The folder also has `vocab.txt` or a SentencePiece
+model, and for an ALBERT, whose layers share their variables, `albert_config.json`.
 
-What the Garden calls `gelu` is its tanh form. A classification head has the pooler that its
-predictions read; the encoder's own may never have been trained and is left out then.
+The Garden's `gelu` is the tanh form. If a classification head has a pooler, that pooler is read;
+the encoder's pooler, which may be untrained, is left out.
 """
 
 import dataclasses
@@ -33,7 +32,7 @@ _LAYER = re.compile(r"layer_with_weights-(\d+)")
 _ENCODERS = ("encoder", "encoder_network", "discriminator_network", "bert")
 _ROOTS = ("model", "pretrainer")
 _OTHERS = re.compile(r"^(save_counter|global_step|optimizer)\b|/\.OPTIMIZER_SLOT/|^_CHECKPOINT")
-# The layers of a block, by the names of BERT's tensors below a layer.
+# {BERT's name of a tensor within a layer: the Garden's path within a block}.
 _ATTENTION = {
     "attention.self.query": "_query_dense",
     "attention.self.key": "_key_dense",
@@ -46,7 +45,7 @@ _BLOCK = {
     "output.dense": "_output_dense",
     "output.LayerNorm": "_output_layer_norm",
 }
-# The same of ALBERT's.
+# The same for ALBERT.
 _ALBERT = {
     "attention.self.": "attention.",
     "attention.output.dense": "attention.dense",
@@ -78,7 +77,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 
 
 def _named(converted: converted_model.Converted, objects: "_Objects") -> converted_model.Converted:
-    """Returns the model with the names of the variables that no part of it has."""
+    """Returns the model with the names of unread variables as `leftover`."""
     left = sorted(name for name in objects.unread() if not _OTHERS.search(name))
     return dataclasses.replace(converted, leftover=(*converted.leftover, *left))
 
@@ -104,7 +103,7 @@ class _Objects:
         self._read: set[str] = set()
 
     def child(self, node: int, *names: str) -> int | None:
-        """Returns the object on a path below another, or None."""
+        """Returns the object at a path from another object, or None."""
         for name in names:
             ids = (c.node_id for c in self._nodes[node].children if c.local_name == name)
             node = next(ids, -1)
@@ -113,7 +112,7 @@ class _Objects:
         return node
 
     def layers(self, node: int) -> list[int]:
-        """Returns the layers with weights of a functional model, in their order."""
+        """Returns the layers with weights of a functional model, in order."""
         layers = {
             int(match[1]): child.node_id
             for child in self._nodes[node].children
@@ -138,7 +137,7 @@ class _Objects:
         )
 
     def key(self, node: int | None, name: str = "") -> str | None:
-        """Returns the name of a variable in the checkpoint; `name` is that below the object."""
+        """Returns the name in the checkpoint of an object's variable `name`."""
         node = self.child(node, name) if name and node is not None else node
         if node is None:
             return None
@@ -157,7 +156,7 @@ class _Objects:
 
 
 class _Tensors(LazyTensors):
-    """The variables under the names of transformers, in its layout."""
+    """The variables with the names and shapes of transformers."""
 
     def __init__(self, objects: _Objects):
         self.source = objects.checkpoint.source
@@ -165,7 +164,7 @@ class _Tensors(LazyTensors):
         self._index: dict[str, tuple[str, int]] = {}
 
     def add(self, name: str, node: int | None, inner: str = "", ins: int = 1) -> bool:
-        """Adds a variable, if there is one; `ins` is the number of axes of a kernel's inputs."""
+        """Adds a variable if it exists; `ins` is the number of input axes of a kernel."""
         key = self._objects.key(node, inner)
         if key is not None:
             self._index[name] = (key, ins if inner == "kernel" else 0)
@@ -185,10 +184,10 @@ class _Tensors(LazyTensors):
         """Returns the shape of a variable in the checkpoint.
 
         Raises:
-          UserError: there is none.
+          UserError: there is no such variable.
         """
         if name not in self._index:
-            raise UserError(f"{self.source} has no variable for {name}: the file is not whole")
+            raise UserError(f"{self.source} has no variable for {name}: the file is incomplete")
         return self._objects.checkpoint[self._index[name][0]].shape
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -214,10 +213,10 @@ def _network(
     Args:
       folder: the folder.
       objects: the objects of the checkpoint.
-      encoder: the encoder.
-      whole: the model with the heads.
-      of_electra: whether it is one of the two networks of an ELECTRA.
-      generates: whether it is the generator.
+      encoder: the object of the encoder.
+      whole: the object of the model with the heads.
+      of_electra: whether the encoder is one of the two networks of an ELECTRA.
+      generates: whether the encoder is the generator.
     """
     tensors = _Tensors(objects)
     layers = objects.layers(encoder)
@@ -254,7 +253,7 @@ def _network(
 
 
 def _described(folder: AnyPath) -> dict[str, Any]:
-    """Returns what a config beside the checkpoint says; without one, nothing."""
+    """Returns the content of the config file beside the checkpoint; empty if there is none."""
     for kind in ("albert", "bert"):
         path = folder / f"{kind}_config.json"
         if path.exists():
@@ -351,7 +350,7 @@ def _add_heads(
     if first is not None:
         out = objects.child(first, "out_proj")
         key = objects.key(out, "bias")
-        # A head of two classes beside a masked LM is that of pretraining.
+        # A two-class head in a model with a masked LM is the head of pretraining.
         two = key is not None and objects.checkpoint[key].shape == (2,)
         pretrained = "sentence_order" if shared else "next_sentence"
         kind = pretrained if two and head("masked_lm") is not None else "classification"

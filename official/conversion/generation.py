@@ -1,8 +1,8 @@
-"""The settings of generation in a folder of Hugging Face, as the defaults of a model folder.
+"""Converts the generation settings of a Hugging Face folder to those of a model folder.
 
-They are in `generation_config.json`, or in old folders in `config.json`, whose
-`task_specific_params` has others for each task. Lengths are of new tokens here. A length of a
-causal LM that counts the prompt is left out, and so is what has no counterpart.
+They are in `generation_config.json` or, in old folders, in `config.json`, whose
+`task_specific_params` has more settings for each task. Lengths here count only new tokens. A length
+of a causal LM that includes the prompt is left out, and so are settings without a counterpart.
 """
 
 import dataclasses
@@ -29,17 +29,17 @@ _SAME = {
     "repetition_penalty": float,
     "length_penalty": float,
 }
-# Settings of draws and their defaults in transformers.
+# Settings of sampling and their defaults in transformers.
 _DRAWS = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 _OTHER = ("do_sample", "early_stopping", "max_length", "min_length", "prefix", *_DRAWS)
-# Settings that do not change which texts are found.
+# Settings that do not change the generated texts.
 _NEUTRAL = frozenset(
     "transformers_version bos_token_id pad_token_id decoder_start_token_id use_cache "
     "cache_implementation cache_config return_legacy_cache return_dict_in_generate output_scores "
     "output_logits output_attentions output_hidden_states disable_compile compile_config "
     "prefill_chunk_size remove_invalid_values".split()
 )
-# Settings that are not here, and their values that change nothing.
+# Unsupported settings, and the values with which they have no effect.
 _MISSING = {
     "eos_token_id": None,
     "num_beam_groups": 1,
@@ -102,10 +102,10 @@ def read(folder: AnyPath, config: Mapping[str, Any], tokenizer: Tokenizer, decod
       folder: the folder.
       config: the parsed config.json.
       tokenizer: the tokenizer of the model.
-      decoder: whether the model is an encoder-decoder, and no causal LM.
+      decoder: whether the model is an encoder-decoder, and not a causal LM.
 
     Raises:
-      UserError: a setting is not known, has the wrong type, or is out of range.
+      UserError: a setting is unknown, has the wrong type, or is out of range.
     """
     path = folder / FILE
     if path.exists():
@@ -133,12 +133,12 @@ def written(
     """Returns the content of `generation_config.json`, and `task_specific_params` of config.json.
 
     Args:
-      defaults: those of the model folder.
-      described: config.json, whose ids of tokens are repeated: transformers does not look for them
-        there.
+      defaults: the generation defaults of the model folder.
+      described: config.json. Its token ids are repeated in the result, because transformers does
+        not read them from config.json.
 
     Raises:
-      UserError: a beam search has a rule for lengths that transformers does not have.
+      UserError: beam search has a length rule that transformers does not have.
     """
     ids = {name: described[name] for name in sorted(described) if name.endswith("_token_id")}
     tasks = {
@@ -149,7 +149,7 @@ def written(
 
 
 def _theirs(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings by their names in transformers."""
+    """Returns the settings under their names in transformers."""
     if settings.get("num_beams", 1) > 1 and settings.get("length_rule") != "huggingface":
         raise UserError(
             "generation.json: num_beams: beam search of transformers has only length_rule: "
@@ -167,14 +167,14 @@ def _theirs(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """Makes our settings, and collects the names of those that are left out."""
+    """Converts settings to ours, and collects the names of those that are left out."""
 
     end_id: int
     decoder: bool
     left_out: list[str] = dataclasses.field(default_factory=list)
 
     def settings(self, values: Mapping[str, Any], source: str, place: str) -> dict[str, Any]:
-        """Returns our settings by name; only what `values` says."""
+        """Returns our settings by name for the settings in `values`."""
         values = {name: v for name, v in values.items() if v is not None and name[:1] != "_"}
         for name, value in values.items():
             if name not in _KNOWN:
@@ -205,7 +205,7 @@ class _Reader:
         return ours
 
     def _add_length(self, ours, values, name: str, source: str, place: str) -> None:
-        """Adds `max_new_tokens` or `min_new_tokens` from a length with the start token."""
+        """Adds `max_new_tokens` or `min_new_tokens`, from a length that counts the start token."""
         theirs, new = f"{name}_length", f"{name}_new_tokens"
         length = strict.typed(int | None, values.get(theirs), theirs, source)
         if not length or new in ours:
@@ -216,7 +216,7 @@ class _Reader:
             self.left_out.append(place + theirs)
 
     def _add_draws(self, ours, values, source: str) -> None:
-        """Adds the settings of draws, if tokens are drawn."""
+        """Adds the settings of sampling, if tokens are sampled."""
         draws = strict.typed(bool | None, values.get("do_sample"), "do_sample", source)
         if draws is False:
             ours["temperature"] = 0.0

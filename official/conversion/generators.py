@@ -1,4 +1,4 @@
-"""A model with a generator, which other tools have as two models (ELECTRA, DeBERTa-v3)."""
+"""Joins and splits a discriminator and its generator, which are two models in other tools."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from official.conversion import converted_model
 from official.saving import model_folder
 from official.utils.errors import UserError
 
-# The objective of the generator, the prefix of its paths, and its folder inside of the other one's.
+# The name of the generator's objective, path prefix, and folder in the discriminator's folder.
 GENERATOR = "generator"
-# The token table of an encoder, and the part of it that is not the generator's.
+# The token table of an encoder, and its difference to the generator's table.
 TABLE = "encoder/embeddings/token_embedding/table"
 DELTA = "encoder/embeddings/token_embedding/delta"
 _EMBEDDINGS = ("token", "position", "segment", "norm")
@@ -27,17 +27,18 @@ def join(
     disentangled: bool = False,
     delta: np.ndarray | None = None,
 ) -> converted_model.Converted:
-    """Combines a discriminator and its generator to one model.
+    """Combines a discriminator and its generator into one model (ELECTRA, DeBERTa-v3).
 
     Args:
       main: the discriminator, with or without its head.
       small: the generator, an encoder with a masked LM.
       source: the name of the generator for messages.
-      disentangled: whether token tables that differ are a sum: that of the discriminator is that of
-        the generator plus differences (`sharing: gdes`), and both are trained as in DeBERTa-v3's
-        release (`decoupled`).
-      delta: the differences [V, E] as they are stored. They are taken if the sum is the table of
-        the discriminator to the bit; else the differences of the tables are. None = not stored.
+      disentangled: whether different token tables are read as gradient-disentangled embeddings
+        (`sharing: gdes`): the discriminator's table is the generator's plus differences, and both
+        are trained as in DeBERTa-v3's release (`decoupled`).
+      delta: the stored differences [V, E]; None = not stored. They are used if their sum with the
+        generator's table equals the discriminator's table to the bit; otherwise the differences are
+        computed.
 
     Raises:
       UserError: the generator has no masked LM, or its sizes are not a fraction of those of the
@@ -60,7 +61,7 @@ def join(
     try:
         ours = objective.network(encoder)
     except ValueError as error:
-        raise UserError(f"{source}: {error}: convert the two one by one") from None
+        raise UserError(f"{source}: {error}: convert the two separately") from None
     theirs = dataclasses.replace(
         theirs, embedding_size=theirs.embedding_size or theirs.hidden_size, pooler=False
     )
@@ -69,7 +70,7 @@ def join(
             raise UserError(
                 f"{source}: {field} is {getattr(theirs, field)}, where a generator with "
                 f"{objective.size:g} of the discriminator's hidden size that shares "
-                f"{objective.sharing} has {getattr(ours, field)}: convert the two one by one"
+                f"{objective.sharing} has {getattr(ours, field)}: convert the two separately"
             )
     objectives = (objective, *main.config.objectives)
     # The generator's masked LM comes with the settings of pretraining.
@@ -104,8 +105,8 @@ def split(
       variables: the variables of the model by path.
 
     Returns:
-      Config and variables of the encoder with its heads under an empty name, and those of the
-      generator, if there is one, under `generator`.
+      {folder: (config, variables)}: the encoder with its heads under "", and the generator, if
+      there is one, under `generator`.
     """
     generator = next((o for o in config.objectives if isinstance(o, GeneratorConfig)), None)
     objectives = tuple(o for o in config.objectives if o is not generator)
@@ -115,7 +116,8 @@ def split(
         encoder = generator.network(config.encoder)
         head = MaskedLMConfig(enhanced_mask_decoder=generator.enhanced_mask_decoder)
         small = dataclasses.replace(config, encoder=encoder, objectives=(head,))
-        # Shared variables have the paths of the encoder. Baselines are only used in training.
+        # Shared variables have the paths of the encoder. Baselines are left out; only training uses
+        # them.
         own = {path: a for path, a in main.items() if path.startswith("encoder/")}
         own |= {
             path.removeprefix(f"{GENERATOR}/"): array
@@ -141,7 +143,7 @@ def _sharing(main: Mapping[str, np.ndarray], small: Mapping[str, np.ndarray]) ->
 
 
 def _differences(whole: np.ndarray, base: np.ndarray, delta: np.ndarray | None) -> np.ndarray:
-    """Returns what a table has beside its base: as it is stored, if the sum is the table."""
+    """Returns the differences of a table to its base: the stored ones, if their sum is exact."""
     if delta is not None and delta.shape == base.shape:
         delta = delta.astype(base.dtype)
         if np.array_equal(base + delta, whole):

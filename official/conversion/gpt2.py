@@ -1,7 +1,7 @@
 """GPT-2: the names of its tensors in Hugging Face's files.
 
-Its matrices are [in, out] as ours, and queries, keys and values are one matrix as well. The head is
-the token table and has no other tensors.
+Its matrices are [in, out], and queries, keys and values are one matrix, as in our variables. The
+head is the token table and has no other tensors.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     rates = [config.get(key, config["resid_pdrop"]) for key in ("embd_pdrop", "resid_pdrop")]
     if rates[0] != rates[1]:
         raise ValueError(
-            f"embd_pdrop: {rates[0]!r} is not supported beside resid_pdrop: {rates[1]!r}: this "
+            f"embd_pdrop: {rates[0]!r} is not supported with resid_pdrop: {rates[1]!r}: this "
             "encoder has one rate for both"
         )
     return {"intermediate_size": config.get("n_inner") or 4 * config["n_embd"]}

@@ -1,13 +1,12 @@
-"""Reads the weights of an HDF5 file that somebody else has made.
+"""Reads weights from untrusted HDF5 files.
 
-`read` takes the expected names and shapes. Where they are not known in advance, `shapes` lists
-those of the file first.
+`read` takes the expected names and shapes. If they are not known in advance, `shapes` lists those
+of the file.
 
-HDF5 can do much more than hold numbers. A data set may lie in any file that its header names, be a
-view of other files, or be a few bytes that grow to any size. So a file is compared with what is
-expected before a number is read: it has the expected names and no others, each is a data set of
-this file, of the expected shape and of floating-point numbers, and the file is large enough to hold
-them.
+An HDF5 file may be unsafe to read: a data set may lie in any file that its header names, be a view
+of other files, or be a few bytes that decompress to any size. So the header is checked before any
+number is read: the file has exactly the expected names, each is a data set of this file, of the
+expected shape and of floating-point numbers, and the file is large enough to hold them.
 """
 
 import dataclasses
@@ -25,7 +24,7 @@ from official.utils.paths import AnyPath
 
 Shape = tuple[int, ...]
 
-# What packs the numbers of a data set, of what the library has without plugins.
+# The compression filters of the HDF5 library that need no plugins.
 _FILTERS = {
     h5z.FILTER_DEFLATE: "gzip",
     h5z.FILTER_SHUFFLE: "shuffle",
@@ -36,12 +35,13 @@ _FLOATS = (
     *(h5t.IEEE_F16LE, h5t.IEEE_F32LE, h5t.IEEE_F64LE),
     *(h5t.IEEE_F16BE, h5t.IEEE_F32BE, h5t.IEEE_F64BE),
 )
-_MAX_GROWTH = 64  # bytes of all data sets for a byte of the file; weights hardly get smaller
-_MAX_CHUNKS = 1 << 17  # of a data set
-_MIN_CHUNK = 1 << 20  # bytes that a chunk may have, even if its data set is smaller
-_MAX_MEMBERS = 100_000  # of all groups of a file whose names are not known
-_MAX_DEPTH = 32  # of groups in groups
-_SHOWN = 20  # problems in a message
+# the largest ratio of the bytes of all data sets to those of the file; weights hardly compress
+_MAX_GROWTH = 64
+_MAX_CHUNKS = 1 << 17  # the largest number of chunks of a data set
+_MIN_CHUNK = 1 << 20  # the bytes that a chunk may have even if its data set is smaller
+_MAX_MEMBERS = 100_000  # of all groups of a file, for `shapes`
+_MAX_DEPTH = 32  # of nested groups
+_SHOWN = 20  # the largest number of problems in a message
 _ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, MemoryError)
 
 
@@ -52,16 +52,16 @@ def read(
 
     Args:
       path: the file.
-      shapes: the shape of each data set by its name, such as `group/name`. All must be there.
-      advice: what the shapes are of, for messages, such as "these options".
-      others: whether the file may have more groups and data sets, which are not read.
+      shapes: the shape of each data set by its name, such as `group/name`. All must be in the file.
+      advice: the source of the shapes, for messages, such as "these options".
+      others: whether the file may have other groups and data sets, which are not read.
 
     Returns:
       The values by name, float32.
 
     Raises:
-      UserError: the file cannot be read, or does not have these data sets and no others (but for
-        `others`); all that disagree are named.
+      UserError: the file cannot be read, or its data sets differ from the expected ones; all
+        differences are named.
     """
     paths.check_file(path, max_bytes=None)
     try:
@@ -81,9 +81,9 @@ def read(
 
 
 def shapes(path: AnyPath) -> dict[str, Shape]:
-    """Returns the shapes of all data sets of a file by their names, without reading a number.
+    """Returns the shapes of all data sets of a file by name, without reading their values.
 
-    Links to other places are left out.
+    Links to other files or groups are skipped.
 
     Raises:
       UserError: the file cannot be read, or has more than a hundred thousand members.
@@ -118,13 +118,13 @@ def shapes(path: AnyPath) -> dict[str, Shape]:
 
 @dataclasses.dataclass
 class _Check:
-    """Compares what a file says of its data sets with what is expected; reads no values.
+    """Compares the header of a file with the expected data sets; reads no values.
 
     Attributes:
       shapes: the expected shapes by name.
       size: the bytes of the file.
       others: whether more names are allowed.
-      problems: a sentence for each name that disagrees.
+      problems: a sentence for each name that differs.
     """
 
     shapes: Mapping[str, Shape]
@@ -150,7 +150,7 @@ class _Check:
         return data
 
     def _missing(self, opened: Mapping[str, object]) -> list[str]:
-        """Returns the expected names that are not there and of which nothing else is said."""
+        """Returns the expected names that are missing and have no other problem."""
         said = {problem.partition(": ")[0] for problem in self.problems}
         return [
             name
@@ -162,7 +162,7 @@ class _Check:
     def _members(
         self, group: h5g.GroupID, path: str, children: Mapping[str, set[str]]
     ) -> dict[str, h5g.GroupID | h5d.DatasetID]:
-        """Opens the expected members of a group, by their names from the root on."""
+        """Opens the expected members of a group; returns them by their full names."""
         opened, expected = {}, children[path]
 
         def name_of(member: str) -> str:
@@ -172,7 +172,7 @@ class _Check:
             text = member.decode("utf-8", "replace")
             if text not in expected and not self.others:
                 self.problems.append(f"{name_of(text)[:200]}: not expected")
-            return len(self.problems) > 10 * _SHOWN or None  # True = the end
+            return len(self.problems) > 10 * _SHOWN or None  # a true value ends the iteration
 
         group.links.iterate(unexpected)
         for member in sorted(expected):
@@ -180,7 +180,7 @@ class _Check:
             if not group.links.exists(key):
                 continue
             if group.links.get_info(key).type != h5l.TYPE_HARD:
-                self.problems.append(f"{name}: a link to another place, expected values")
+                self.problems.append(f"{name}: a link to another file or group, expected values")
                 continue
             item = h5o.open(group, key)
             problem = None
@@ -198,14 +198,14 @@ class _Check:
         return opened
 
     def _problem(self, data: h5d.DatasetID, expected: Shape) -> str | None:
-        """Returns what is wrong with a data set by itself."""
+        """Describes the problem of a single data set; None = there is none."""
         made = data.get_create_plist()
         layout = made.get_layout()
-        # A virtual one may open the files that it is made of when it is asked for its shape.
+        # Reading the shape of a virtual data set may open the files that it consists of.
         if layout == h5d.VIRTUAL or made.get_external_count():
             return "its values are in another file"
         if layout not in (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED):
-            return f"stored in an unknown way ({layout})"
+            return f"stored in an unknown layout ({layout})"
         kind = data.get_type()
         if not any(kind.equal(known) for known in _FLOATS):
             return "expected floating-point numbers of 2, 4 or 8 bytes"
@@ -225,7 +225,7 @@ class _Check:
                 return f"{chunks:,} chunks of {bytes_of_chunk:,} bytes for {size:,} bytes"
         stored = data.get_storage_size()
         if stored > self.size or (stored < size and not filters) or not stored:
-            return f"{size:,} bytes, of which the file holds {min(stored, self.size):,}"
+            return f"{size:,} bytes, but the file holds {min(stored, self.size):,}"
         return None
 
     def _sizes(self, opened: Mapping[str, h5d.DatasetID]) -> None:
@@ -234,7 +234,7 @@ class _Check:
         size = sum(math.prod(data.shape) * data.get_type().get_size() for data in opened.values())
         if stored > self.size or size > _MAX_GROWTH * self.size:
             self.problems.append(
-                f"all data sets: {size:,} bytes, stored in {stored:,}, and the file has "
+                f"all data sets: {size:,} bytes, stored in {stored:,}, but the file has "
                 f"{self.size:,} bytes"
             )
 
@@ -245,7 +245,7 @@ def _values(data: h5d.DatasetID, shape: Shape, name: str, path: AnyPath) -> np.n
     data.read(h5s.ALL, h5s.ALL, values)
     if not np.isfinite(values).all():
         raise UserError(
-            f"{path}: {name} has NaN or infinity in it: the file is damaged, or the training that "
-            "made it has failed"
+            f"{path}: {name} contains NaN or infinity: the file is damaged, or the training that "
+            "made it has diverged"
         )
     return values

@@ -1,8 +1,8 @@
-"""Heads: how each is found in another tool's files, and how config.json describes it.
+"""Heads in other tools' files: their tensors, and the keys of config.json for them.
 
-A class is a kind of head: its name, its objective and the keys of config.json that it reads and
-writes. An instance is that head in the files of one system: its tensors and its class of
-transformers. `official.conversion.system.System` has a table of them.
+A class is a kind of head: its name, its objective, and the keys of config.json that it reads and
+writes. An instance is such a head in the files of one system: its tensors and its class of
+transformers. `official.conversion.system.System` has a table of instances.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from official.config.objectives import (
 from official.conversion.mapping import Row, linear
 from official.utils.errors import UserError
 
-# Problem types of transformers' classification.
+# Problem types of classification in transformers.
 _ONE, _SEVERAL = "single_label_classification", "multi_label_classification"
 _MAX_LABELS = 1_000_000
 # Fields of XLNet's objective and their keys in config.json.
@@ -40,12 +40,12 @@ class Head:
     """A head, and the base class of the kinds of heads.
 
     Attributes:
-      rows: its variables and their tensors; none where it is the token table.
-      architecture: the class of transformers that has this head alone; None = there is none.
-      erf_gelu: whether it has the erf form of GELU whatever the activation of the encoder is.
+      rows: the rows of its variables; empty if the head is the token table.
+      architecture: the class of transformers with only this head; None = there is none.
+      erf_gelu: whether it has the erf form of GELU, whatever the activation of the encoder.
       name: the name of the head, by which messages call it.
       objective_type: the config of its objective.
-      settings: fields of that config that tell heads with the same objective type apart.
+      settings: fields of that config that distinguish heads with the same objective type.
       poolings: the values of the objective's `pooling` that the head can have.
       transform: whether the head has a hidden layer, as its objective's `transform` says.
       denses: the values of the objective's `dense` that the head can have.
@@ -73,7 +73,7 @@ class Head:
         return isinstance(objective, cls.objective_type) and all(same)
 
     def rows_of(self, encoder: Any) -> Sequence[Row]:
-        """Returns the rows of the head beside an encoder: its config may tie them to its own."""
+        """Returns the rows of the head for an encoder; its config may tie the output layer."""
         del encoder
         return self.rows
 
@@ -111,8 +111,8 @@ class Head:
           title: the name of the system, with its article.
 
         Raises:
-          UserError: transformers pools in another way, reads the last layer alone, has no
-            BiLSTM or activation there, or reads in another direction.
+          UserError: transformers pools differently, reads only the last layer, has no BiLSTM or
+            activation in this head, or reads in another direction.
         """
         if getattr(objective, "mix", None) is not None:
             raise UserError(
@@ -121,7 +121,7 @@ class Head:
             )
         if getattr(objective, "bilstm", None) is not None:
             raise UserError(
-                f"objectives: {objective.type}.bilstm: {title} of transformers has none"
+                f"objectives: {objective.type}.bilstm: {title} of transformers does not have it"
             )
         pooling = getattr(objective, "pooling", "pooled")
         if pooling not in self.poolings or (pooling != "pooled" and encoder.pooler):
@@ -142,7 +142,7 @@ class Head:
             )
         if getattr(objective, "activation", None) is not None:
             raise UserError(
-                f"objectives: {objective.type}.activation: {title} of transformers has none"
+                f"objectives: {objective.type}.activation: {title} of transformers does not have it"
             )
         if getattr(objective, "direction", "forward") != "forward":
             raise UserError(
@@ -187,7 +187,7 @@ class EnhancedMaskedLM(MaskedLM):
 
 
 class LinearMaskedLM(MaskedLM):
-    """Masked LM of NeoBERT, one linear layer; no system here has it."""
+    """Masked LM of NeoBERT, one linear layer; no system of other tools here has it."""
 
     name = "linear_masked_lm"
     settings: ClassVar = {"form": "linear"}
@@ -253,7 +253,7 @@ class NormedReplacedTokens(ReplacedTokens):
 
 
 class Seq2SeqLM(Head):
-    """Sequence-to-sequence LM of T5; its output layer is the token table, or one of its own."""
+    """Sequence-to-sequence LM of T5; its output layer is the token table or a separate one."""
 
     name = "seq2seq_lm"
     objective_type = Seq2SeqLMConfig
@@ -285,11 +285,11 @@ class TaskHead(Head):
     """A head of a task; a file has at most one.
 
     The heads of several tasks have the same tensor names in many files. The class that config.json
-    names tells which of them it is; classes of other heads (one label for each token) have such
-    names as well.
+    names distinguishes them.
 
     Attributes:
-      pooler: the layer that is the encoder's pooler, where the head has a hidden layer of its own.
+      pooler: the hidden layer of the head, which becomes the encoder's pooler; None = the head has
+        no hidden layer.
       pooler_activation: the activation of the pooler with this head; None = that of the system.
       pools: whether the head reads the pooled output.
     """
@@ -314,7 +314,7 @@ class TaskHead(Head):
         return linear("encoder/pooler", self.pooler) if self.pooler else shared
 
     def activation(self, config: Mapping[str, Any]) -> str | None:
-        """Returns the pooler's activation with this head, or None where it is the system's.
+        """Returns the pooler's activation with this head; None = that of the system.
 
         Raises:
           ValueError: `config`, the parsed config.json, has a value that the encoder cannot have.
@@ -348,7 +348,7 @@ class Classification(TaskHead):
 
 
 class MultiLabel(TaskHead):
-    """Any number of labels for a text: in transformers, a classification with a problem type."""
+    """Multi-label classification: in transformers, a classification with a problem type."""
 
     name = "multi_label"
     objective_type = MultiLabelConfig
@@ -402,7 +402,7 @@ class MultipleChoice(TaskHead):
     objective_type = MultipleChoiceConfig
 
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`; without a class in config.json the head is taken for a classification."""
+        """See `Head`; without a class in config.json, the head is read as a classification."""
         return has_tensors and self._is_named(config)
 
     def objective(self, config: Mapping[str, Any], dropout: Any) -> MultipleChoiceConfig:
@@ -417,7 +417,7 @@ class MultipleChoice(TaskHead):
 
 
 class SpanAnswer(TaskHead):
-    """Span answer: first and last token are scored independently."""
+    """Span answer: the first and the last token are scored independently."""
 
     name = "span_answer"
     objective_type = SpanAnswerConfig
@@ -426,14 +426,14 @@ class SpanAnswer(TaskHead):
 
 
 class TokenClassification(TaskHead):
-    """Token classification: an affine map of each state of the last layer."""
+    """Token classification: an affine map of the states of the last layer."""
 
     name = "token_classification"
     objective_type = TokenClassificationConfig
     pools = False
 
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`; without a class in config.json the head is taken for a classification."""
+        """See `Head`; without a class in config.json, the head is read as a classification."""
         return has_tensors and self._is_named(config)
 
     def objective(self, config: Mapping[str, Any], dropout: Any) -> TokenClassificationConfig:
@@ -444,7 +444,9 @@ class TokenClassification(TaskHead):
         """See `Head`; classes of transformers have no CRF."""
         super().check(objective, encoder, title)
         if objective.crf:
-            raise UserError(f"objectives: {objective.type}.crf: {title} of transformers has none")
+            raise UserError(
+                f"objectives: {objective.type}.crf: {title} of transformers does not have it"
+            )
 
     def keys(self, objective: TokenClassificationConfig, dropout_key: str) -> dict[str, Any]:
         """See `Head`."""
@@ -503,12 +505,12 @@ def table(*heads: Head) -> dict[str, Head]:
 
 
 def kind_of(objective: Any) -> type[Head]:
-    """Returns the kind of head of an objective; `Head` where no system has one."""
+    """Returns the kind of head of an objective; `Head` if no kind describes it."""
     return next((kind for kind in KINDS.values() if kind.describes(objective)), Head)
 
 
 def name_of(objective: Any) -> str:
-    """Returns the name of the head of an objective: the task's, where there are several."""
+    """Returns the name of the head of an objective."""
     return objective.task or kind_of(objective).name or objective.type
 
 
@@ -522,7 +524,7 @@ def _label_keys(objective: Any) -> dict[str, Any]:
 
 
 def _num_labels(config: Mapping[str, Any]) -> int:
-    """Returns the number of labels: that of `num_labels`, then of `id2label`, else two.
+    """Returns the number of labels from `num_labels`, or else from `id2label`, or else 2.
 
     Raises:
       ValueError: `num_labels` is not a number.
@@ -540,10 +542,10 @@ def _labels(config: Mapping[str, Any], expected: str = _ONE) -> tuple[str, ...]:
 
     Args:
       config: the parsed config.json.
-      expected: its problem type, if it has one.
+      expected: the only allowed problem type, if config.json names one.
 
     Raises:
-      ValueError: it is of another kind, or the labels are not those of a classification.
+      ValueError: the problem type is another one, or the labels are not valid.
     """
     problem = config.get("problem_type") or expected
     if problem != expected:
@@ -562,5 +564,5 @@ def _labels(config: Mapping[str, Any], expected: str = _ONE) -> tuple[str, ...]:
             f"{config['id2label']!r}"
         ) from None
     if len(set(labels)) != len(labels):
-        raise ValueError(f"id2label: a label name is there twice: {', '.join(labels)}")
+        raise ValueError(f"id2label: a label name occurs twice: {', '.join(labels)}")
     return labels

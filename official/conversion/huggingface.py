@@ -47,7 +47,7 @@ from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# The tables. A model is written as the last one that it matches, so special ones come later.
+# The tables. A model is written as the last system that it matches, so special systems come later.
 _TABLES = (
     bert.BERT,
     bert.ERNIE,
@@ -75,7 +75,7 @@ CONFIG = "config.json"
 
 
 def read(folder: str | os.PathLike) -> converted_model.Converted:
-    """Reads a folder of `save_pretrained`, and the generator in it of an ELECTRA or a DeBERTa.
+    """Reads a folder of `save_pretrained`, with the generator of an ELECTRA or a DeBERTa in it.
 
     The folder may be one of sentence-transformers, whose settings are read too.
 
@@ -96,12 +96,12 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 def _read(
     folder: AnyPath, generator: AnyPath | None = None
 ) -> tuple[converted_model.Converted, System]:
-    """Reads a model, with the generator beside it.
+    """Reads a model with its generator, or only a generator.
 
     Args:
       folder: its folder.
-      generator: the file of the weights of a DeBERTa's generator, which is read alone; None = the
-        model is read.
+      generator: the file of the weights of a DeBERTa's generator, to read only the generator; None
+        = read the model.
     """
     source = folder / CONFIG
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
@@ -137,10 +137,11 @@ def _read(
 
 
 def _without_types(folder: AnyPath, system: System) -> list[str]:
-    """Returns a sentence about a folder of transformers 5 whose model may have seen types.
+    """Returns a note if a model of transformers 5 may have been trained with types of tokens.
 
-    Its tokenizers of these systems ask for none, those of 4 and of the releases do. What it saves
-    is the same for a model that was fine-tuned there and for one that was only saved.
+    For these systems, tokenizers of version 5 return no types, while those of version 4 and of the
+    releases do. The saved files do not show whether the model was fine-tuned in version 5 or only
+    saved by it.
     """
     settings = file_formats.read_settings(folder)
     if not system.typed_release or settings.get("backend") != "tokenizers":
@@ -178,7 +179,7 @@ def _model_type(names: Collection[str], folder: AnyPath, source: AnyPath) -> str
 
 
 def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list[str], list[str]]:
-    """Returns the names of the encoder's tensors, and of those of the heads of config.json."""
+    """Returns the names of the encoder's tensors, and those of the heads in config.json."""
     heads = system.heads_named(config)
     encoder = system.encoder_config(config, source, heads)
     own = [name for row in system.rows(encoder, ()) for name in row.names]
@@ -189,7 +190,7 @@ def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list
 def system_of(
     config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer | None = None
 ) -> System:
-    """Returns the system that a model is written as: a BERT, if it matches no other one."""
+    """Returns the system that a model is written as: the last match, or else BERT."""
     every = (system for system in reversed(_TABLES) if system.matches(config, tokenizer))
     return next(every, bert.BERT)
 
@@ -203,9 +204,9 @@ def fine_tuning_of(config: configs.ResolvedConfig) -> FineTuning:
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
     """Writes a model folder as a folder that `from_pretrained` reads.
 
-    The generator of an ELECTRA is written to a folder inside of it, and the weights of that of a
-    DeBERTa to a file. If the model folder has `embedding.json`, it is a folder of
-    sentence-transformers too.
+    The generator of an ELECTRA is written to a folder inside `output`, and the weights of a
+    DeBERTa's generator to a file. If the model folder has `embedding.json`, `output` is also a
+    folder of sentence-transformers.
 
     Raises:
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
@@ -256,12 +257,12 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
 
 
 def without_distillation(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
-    """Returns the config of a student without the objective that its teacher was needed for."""
+    """Returns the config of a student without the distillation objective."""
     return without(config, DistillationConfig)
 
 
 def without(config: configs.ResolvedConfig, kind: type) -> configs.ResolvedConfig:
-    """Returns a config without the objectives of a kind, which Hugging Face has no heads for."""
+    """Returns a config without the objectives of a kind that Hugging Face has no heads for."""
     kept = tuple(o for o in config.objectives if not isinstance(o, kind))
     return dataclasses.replace(config, objectives=kept)
 
@@ -283,7 +284,7 @@ def _with_objective(
 def _with_positions(
     config: configs.ResolvedConfig, variables: dict[str, np.ndarray], system: System
 ) -> tuple[configs.ResolvedConfig, dict[str, np.ndarray]]:
-    """Returns a model with a table of positions, unless the encoders of the system have none."""
+    """Returns a model with computed positions as a table, if the system has position tables."""
     if system.keeps_positions(config.encoder):
         return config, variables
     return derived_models.with_position_table(config, variables)

@@ -1,7 +1,8 @@
-"""Maps the tensors of another tool to our variables, and back.
+"""Maps tensors of other tools to variables of this project, and back.
 
-The table of a system is a list of `Row`s. A row is used in both directions. All conversions are
-permutations of elements, so writing a model and reading it again gives the same bits.
+The table of a system is a list of `Row`s, each of which works in both directions. All conversions
+permute elements, so writing a model and reading it again gives the same bits. "Our" variables are
+those of this project.
 """
 
 import dataclasses
@@ -42,18 +43,18 @@ class LazyTensors(Mapping[str, np.ndarray]):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One of our variables and the tensors that it consists of.
+    """One of our variables and its tensors in the other tool.
 
     Attributes:
       path: the path of our variable.
-      names: the names of the tensors, in their order along our last axis.
+      names: the names of the tensors, which are concatenated along our last axis.
       transposed: whether the other tool stores matrices as [out, in], like torch's Linear.
       axes: the shape of each tensor if it has more axes than our variable, such as one for heads.
-        The axes are merged in their order. None = it has the same number of axes.
-      layer: the number of our layer if the other tool has one tensor for all layers, which are
-        stacked along the first axis. Such rows are only read.
-      part: which part the variable is of a tensor that several of our variables share, and the
-        number of parts, which are joined along the first axis. Their rows are in order.
+        The axes are merged in their order. None = the number of axes is the same.
+      layer: the index of our layer if the other tool has one tensor for all layers, stacked along
+        the first axis. Such rows are only read.
+      part: (index, count) if several of our variables are parts of one tensor, concatenated along
+        the first axis. Their rows are in order.
     """
 
     path: str
@@ -64,7 +65,7 @@ class Row:
     part: tuple[int, int] | None = None
 
     def part_shape(self, shape: Shape) -> Shape:
-        """Returns the shape of each tensor, of its layer or part, if our variable has `shape`."""
+        """Returns the shape of each tensor (or its layer or part) for our variable of `shape`."""
         return self.axes or self._matrix(shape)
 
     def _matrix(self, shape: Shape) -> Shape:
@@ -72,7 +73,7 @@ class Row:
         return part[::-1] if self.transposed else part
 
     def pick(self, tensor: np.ndarray) -> np.ndarray:
-        """Returns what belongs to our variable of a tensor: all of it, a layer or a part."""
+        """Returns the part of a tensor for our variable: all of it, a layer or a part."""
         if self.part is not None:
             number, count = self.part
             even = tensor.ndim > 0 and len(tensor) % count == 0
@@ -81,7 +82,7 @@ class Row:
         return tensor[self.layer] if within else tensor
 
     def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
-        """Makes our variable, which has `shape`, from the tensors."""
+        """Makes our variable of `shape` from the tensors."""
         parts = [part.reshape(self._matrix(shape)) for part in parts]
         parts = [part.T if self.transposed else part for part in parts]
         return np.ascontiguousarray(np.concatenate(parts, axis=-1))
@@ -89,14 +90,14 @@ class Row:
     def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
         """Makes the tensors from our variable."""
         parts = np.split(variable, len(self.names), axis=-1)
-        # Contiguous, because safetensors ignores strides.
+        # Contiguous copies, because safetensors ignores strides.
         parts = [np.ascontiguousarray(part.T if self.transposed else part) for part in parts]
         parts = [part.reshape(self.axes or part.shape) for part in parts]
         return dict(zip(self.names, parts, strict=True))
 
 
 def linear(path: str, *names: str) -> list[Row]:
-    """Returns the rows of a linear layer that torch stores as one layer, or as several."""
+    """Returns the rows of a linear layer of ours that torch stores as one or several layers."""
     return [
         Row(f"{path}/kernel", tuple(f"{name}.weight" for name in names), transposed=True),
         Row(f"{path}/bias", tuple(f"{name}.bias" for name in names)),
@@ -123,12 +124,12 @@ def bring_in(
       source: the name of the file for messages.
 
     Returns:
-      Our variables by path, float32 or float64 as in the source, and the names of the tensors that
-      belong to no row.
+      Our variables by path, float32 or float64 as in the source; and the names of tensors that no
+      row has.
 
     Raises:
-      UserError: a tensor is missing, has another shape than the config says, or contains values
-        that are not finite floating-point numbers.
+      UserError: a tensor is missing, its shape differs from the config, or its values are not
+        finite floating-point numbers.
     """
     # A set of names, because a lookup in `tensors` may read a tensor.
     rows, present = list(rows), set(tensors)
@@ -136,12 +137,12 @@ def bring_in(
     if present and missing and len(missing) == sum(len(row.names) for row in rows):
         raise UserError(
             f"{source} has none of the tensors of its config, such as {missing[0]}; it has "
-            f"{_listed(sorted(present), 3)}: are they of another model, or of another class?"
+            f"{_listed(sorted(present), 3)}: do they belong to another model, or another class?"
         )
     if missing:
         raise UserError(
-            f"{source} lacks {_listed(missing)}: the file is not whole, or its config "
-            "describes another model"
+            f"{source} lacks {_listed(missing)}: the file is incomplete, or its config describes "
+            "another model"
         )
     variables = {}
     for row in rows:
@@ -161,19 +162,19 @@ def bring_in(
 
 
 def _numbers(tensor: np.ndarray, name: str, source: str) -> np.ndarray:
-    """Returns a tensor as float32, or as float64 if it has that type."""
+    """Returns a tensor as float32, or as float64 if it is float64."""
     array = np.asarray(tensor)
     # NumPy does not count ml_dtypes' bfloat16 among the floating-point types.
     if not np.issubdtype(array.dtype, np.floating) and array.dtype.name != "bfloat16":
         raise UserError(
-            f"{source}: tensor {name} is of type {array.dtype}, and weights are floating-point "
+            f"{source}: tensor {name} is of type {array.dtype}, but weights must be floating-point "
             "numbers (quantized weights are not supported)"
         )
     array = array if array.dtype == np.float64 else array.astype(np.float32)
     if not np.isfinite(array).all():
         raise UserError(
-            f"{source}: tensor {name} has NaN or infinity in it: the file is damaged, or the "
-            "training that made it has failed"
+            f"{source}: tensor {name} contains NaN or infinity: the file is damaged, or the "
+            "training that made it has diverged"
         )
     return array
 
@@ -203,7 +204,7 @@ def layer_rows(
       count: the number of layers.
       stem: the tensors of layer i begin with this and `.i`.
       matrices: the names of the tensors of each affine map of a layer, by our paths in the layer.
-      norms: the names of the norms, by our paths.
+      norms: the names of the tensors of each norm of a layer, by our paths in the layer.
     """
     rows = []
     for i in range(count):

@@ -1,13 +1,14 @@
 """ModernBERT and Ettin: the names of their tensors in Hugging Face's files.
 
 The masked LM and all heads of tasks read through the same hidden layer, `head`: a linear layer, the
-activation and a norm. transformers so starts a head of a task from that of the masked LM.
+activation and a norm. So in transformers, the hidden layer of a task's head starts from that of the
+masked LM.
 
-config.json of transformers 4 says which layers are global by `global_attn_every_n_layers`, and that
-of transformers 5 lists the kind of each layer. Both are read. The form of transformers 4 is
-written, which 5 reads too. transformers has one rate of dropout for the weights and the output of
-attention. That of the weights is written. The encoder's rate of all other parts is that of its
-embeddings and within its feed-forward networks.
+In config.json, transformers 4 has `global_attn_every_n_layers`, and transformers 5 lists the kind
+of each layer. Both forms are read; the form of version 4 is written, which version 5 reads too.
+transformers has one dropout rate for the weights and the output of attention; ours for the weights
+is written. The general dropout rate of our encoder is that of the embeddings and of the
+feed-forward networks in transformers.
 """
 
 import dataclasses
@@ -62,14 +63,14 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
 
 
 def _present(rows: Sequence[Row], encoder: TransformerConfig) -> list[Row]:
-    """Returns the rows without those of biases and offsets that the encoder lacks."""
+    """Returns the rows, without biases and offsets that the encoder does not have."""
     kept = {"/bias": encoder.use_bias, "/offset": encoder.norm_bias}
     lacking = tuple(name for name, there in kept.items() if not there)
     return [row for row in rows if not row.path.endswith(lacking)]
 
 
 class _Hidden(heads.Head):
-    """A head with the hidden layer, whose rows say what the other heads lack."""
+    """A head with the common hidden layer."""
 
     transform = True
 
@@ -81,16 +82,16 @@ class _Hidden(heads.Head):
 
 
 class _MaskedLM(_Hidden, heads.MaskedLM):
-    """The masked LM, of which a file always has the output bias."""
+    """The masked LM; files always have its output bias."""
 
-    transform = False  # its objective does not name the layer that it always has
+    transform = False  # the hidden layer always exists; the objective has no key for it
 
 
 class _TaskHead(_Hidden, heads.TaskHead):
     """A head of a task."""
 
     def objective(self, config: Mapping[str, Any], dropout: Any) -> Any:
-        """See `Head`; without a key of its own, dropout is 0."""
+        """See `Head`; without `classifier_dropout`, dropout is 0."""
         del dropout
         objective = super().objective(config, config.get("classifier_dropout", 0.0))
         changes: dict[str, Any] = {"transform": True}
@@ -158,14 +159,14 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     if config.get("classifier_activation", "gelu") != config["hidden_activation"]:
         raise ValueError(
             f"classifier_activation: {config.get('classifier_activation', 'gelu')!r} is not "
-            f"supported beside hidden_activation: {config['hidden_activation']!r}: this encoder "
-            "has one activation for both"
+            f"supported with hidden_activation: {config['hidden_activation']!r}: this encoder has "
+            "one activation for both"
         )
     biases = {bool(config[key]) for key in _BIASES}
     if len(biases) > 1:
         raise ValueError(
-            f"{', '.join(_BIASES)}: not supported if they differ: all linear layers have biases, "
-            "or none"
+            f"{', '.join(_BIASES)}: not supported if they differ: here either all linear layers "
+            "have biases, or none has"
         )
     rates = {config[key] for key in _DROPOUTS}
     if len(rates) > 1:
@@ -191,10 +192,10 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _global_every(config: Mapping[str, Any]) -> int:
-    """Returns n, where layer 0 and every n-th after it are global; 1 = all layers are.
+    """Returns n such that layer 0 and every n-th layer after it are global; 1 = all layers.
 
     Raises:
-      ValueError: the layers that are listed are not those.
+      ValueError: the listed layers do not follow such a rule.
     """
     kinds = config.get("layer_types")
     if kinds is None:
@@ -211,10 +212,10 @@ def _global_every(config: Mapping[str, Any]) -> int:
 
 
 def _thetas(config: Mapping[str, Any]) -> tuple[float, float]:
-    """Returns theta of global layers, and of local ones.
+    """Returns rotary theta of global layers, and of local layers.
 
     Raises:
-      ValueError: positions are scaled.
+      ValueError: rotary positions are scaled.
     """
     rules = config.get("rope_parameters") or {}
     thetas = []
@@ -230,7 +231,7 @@ def _thetas(config: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _is_one(encoder: TransformerConfig) -> bool:
-    """Returns whether an encoder has parts that no system before has, and is none of GPT-2's."""
+    """Returns whether an encoder has parts that no earlier system has, and is not a GPT-2."""
     local = encoder.local_attention is not None
     return local or (encoder.positions == "rotary" and not encoder.causal)
 

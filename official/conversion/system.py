@@ -1,4 +1,4 @@
-"""What a published system is called in other tools' files: one table for each system.
+"""The names of published systems in other tools' files: one table for each system.
 
 `System` turns such a table into configs and lists of `Row`s, and back. Its `EncoderKeys` say how
 config.json describes the encoder. The tables are in the modules beside this one: `bert` (with
@@ -52,7 +52,7 @@ SIZES = {
     "initializer_range": "initializer_range",
 }
 
-# The epsilon of the norms where config.json does not say it.
+# The epsilon of the norms if config.json does not contain it.
 EPSILON = 1e-12
 
 # Keys of config.json that change what the network computes, and the only supported values.
@@ -63,7 +63,7 @@ ONLY = {
     "tie_word_embeddings": True,
 }
 
-# The form of most of these systems, as fields of our transformer.
+# Fields of our transformer with the values of most of these systems.
 FORM = {
     "norm": "post",
     "causal": False,
@@ -86,19 +86,19 @@ FORM = {
     "attention_output_dropout": None,
 }
 
-# What names begin with in a file of the bare encoder.
+# Prefixes of tensor names in a file of the bare encoder.
 BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pooler.")
-# `bounds` and `ends` of most systems.
+# The usual value of `bounds` and `ends`.
 BOUNDS = {"bos_token_id": "cls_id", "eos_token_id": "sep_id"}
 ENDS = {"bos_token": "cls_id", "eos_token": "sep_id"}
 
-# A network in files of a system: its config.json, and its tensors.
+# (content of config.json, tensors) of a network in files of a system.
 Network = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 @contextlib.contextmanager
 def naming(source: str | os.PathLike) -> Iterator[None]:
-    """Raises what a config refuses as a UserError that names the file `source`."""
+    """Converts a ValueError of a config to a UserError that names the file `source`."""
     try:
         yield
     except UserError:
@@ -114,19 +114,19 @@ class EncoderKeys:
     Attributes:
       title: the name of the system for messages, with its article.
       encoder_type: the config class of the encoder.
-      form: fields of our encoder that have one value in this system.
+      form: fields of our encoder with a fixed value in this system.
       sizes: fields of our encoder and their keys.
-      more_fields: computes the fields that have no key of their own from config.json, or None.
-      more_keys: computes the other keys from the config of our encoder, or None.
-      activation: the key of the activation; None where `more_fields` sets it.
+      more_fields: computes further fields from config.json; None = there are none.
+      more_keys: computes further keys from the config of our encoder; None = there are none.
+      activation: the key of the activation; None = `more_fields` sets it.
       gelu: the form of GELU that is called `gelu`.
-      epsilon: the key of the epsilon of the norms; None = it is `EPSILON`.
+      epsilon: the key of the epsilon of the norms; None = always `EPSILON`.
       only: keys that change what the network computes, and the only supported values.
-      also: keys with fixed values that are written.
+      also: further keys that are written, with fixed values.
       padded_positions: whether the first position is the padding token's id plus one.
-      padding_id: the id that the classes of transformers count as padding, whatever config.json
-        says; None = it says the id.
-      projected: whether a projection follows the embeddings whatever their size.
+      padding_id: the id that transformers counts as padding, whatever config.json says; None = the
+        id in config.json.
+      projected: whether a projection follows the embeddings even if they have the hidden size.
     """
 
     title: str
@@ -195,7 +195,7 @@ class EncoderKeys:
         """Makes the config of our encoder.
 
         Args:
-          fields: all fields but the epsilon of the norms.
+          fields: all fields except the epsilon of the norms.
           config: the parsed config.json.
           source: the name of the file for messages.
 
@@ -209,7 +209,7 @@ class EncoderKeys:
                 epsilon = strict.typed(
                     float, config.get(self.epsilon, EPSILON), self.epsilon, source
                 )
-            # Not every encoder can have a pooler.
+            # Fields such as the pooler exist only for some encoders.
             fields = {
                 field.name: strict.typed(hints[field.name], fields[field.name], field.name, source)
                 for field in dataclasses.fields(self.encoder_type)
@@ -221,7 +221,7 @@ class EncoderKeys:
         """Returns the keys of config.json that describe our encoder.
 
         Raises:
-          UserError: the encoder has something that the system lacks.
+          UserError: the encoder has a part that the system does not have.
         """
         keys = {theirs: getattr(encoder, ours) for ours, theirs in self.sizes.items()}
         if "embedding_size" in self.sizes:
@@ -237,7 +237,7 @@ class EncoderKeys:
         return {**keys, **self.also, **more}
 
     def takes(self, encoder: EncoderConfig) -> bool:
-        """Returns whether an encoder of ours is of the type that the keys describe."""
+        """Returns whether our encoder has the type that the keys describe."""
         return isinstance(encoder, self.encoder_type)
 
     def check(self, encoder: Any, pad_id: int) -> None:
@@ -248,14 +248,15 @@ class EncoderKeys:
           pad_id: the id of the padding token.
 
         Raises:
-          UserError: the encoder has something that the system lacks.
+          UserError: the encoder has a part that the system does not have.
         """
         if not self.takes(encoder):
             raise UserError(f"encoder.type: {encoder.type} cannot be written as {self.title}")
         if encoder.adapter_size is not None:
             raise UserError(
                 f"encoder.adapter_size: {encoder.adapter_size}: {self.title} of transformers has "
-                "no adapters, and other weights cannot stand for them; official.export keeps them"
+                "no adapters, and they cannot be merged into other weights; official.export keeps "
+                "them"
             )
         form = {name: only for name, only in self.form.items() if name not in self.sizes}
         if not self.epsilon:
@@ -277,29 +278,28 @@ class EncoderKeys:
             raise UserError(
                 f"{place}: {pad_id}: {self.title} of transformers takes the token "
                 f"{self.padding_id} for padding when it counts positions, whatever its config "
-                f"says. A vocabulary whose padding token has the id {self.padding_id} can be "
-                "converted"
+                f"says. Take a vocabulary whose padding token has the id {self.padding_id}"
             )
 
     def _check_projection(self, size: int, place: str) -> None:
         if self.projected:
             raise UserError(
                 f"{place}embedding_size: {size} is the hidden size: {self.title} of transformers "
-                "has a projection after the embeddings even then, and this encoder has none"
+                "has a projection after the embeddings even then, but this encoder has none"
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class FineTuning:
-    """The settings that a family was fine-tuned with.
+    """The published settings for fine-tuning a family of models.
 
     Attributes:
       config: the name of the config in `configs/finetune` for texts with labels; None = the family
-        has none of its own.
-      small_rate: the learning rate of models that are narrower than the base models. 1e-4 is that
-        of small BERTs (Turc et al., 2019).
-      suits: tells the config of a model of the family from others of the same system; None =
-        there are no others.
+        has no such config.
+      small_rate: the learning rate of models that are narrower than the base models; 1e-4 for small
+        BERTs (Turc et al., 2019).
+      suits: returns whether a model of the system belongs to the family, by its config; None = all
+        do.
     """
 
     config: str | None = None
@@ -314,47 +314,48 @@ USUAL = FineTuning()
 class System:
     """The names of one system, and the table of its heads.
 
-    A system whose files differ in more than names is a subclass.
+    Systems whose files differ in more than names are subclasses.
 
     Attributes:
       model_type: `model_type` of config.json.
       encoder: the keys of config.json that describe the encoder.
-      mark: what tells an encoder of the system from others of its type; None = nothing does. See
+      mark: returns whether an encoder of the right type belongs to the system; None = see
         `matches`.
-      finetune: the settings that the family was fine-tuned with.
-      frames: whether tokenizers of transformers put special tokens around texts.
+      finetune: the published settings for fine-tuning.
+      frames: whether its tokenizers in transformers put special tokens around texts.
       prefix: the prefix of the encoder's tensors; files of the bare encoder lack it.
       encoder_rows: makes the rows of the encoder, without those of the pooler, from its config.
       heads: the heads by their names; those of tasks come last.
       pooler: the name of the pooler's layer; None = only heads of tasks have one.
       pooler_activation: the activation of the pooler where no head of a task sets it; None = tanh.
-      architectures: the class of transformers by the names of its heads, where it has none or
-        several. A head that can be alone names the class itself.
-      present: fields of our encoder that are true where a file has the tensor of this name.
+      architectures: {names of heads: class of transformers} for no head or several. A single head
+        has its class in `Head.architecture`.
+      present: {field of our encoder: name of a tensor}; the field is true if a file has the tensor.
       dropout: the key of the dropout rate of heads of tasks.
-      bounds: keys of config.json of the tokens that open and end a sequence, and their attributes
-        of the tokenizer.
-      ends: the same for the names that the class of the tokenizer has for these tokens.
-      aliases: tensors that repeat another one, such as a tied output layer, and that other one.
-      tied_aliases: the same where config.json does not say that the output layer is not tied.
+      bounds: {key of config.json: attribute of the tokenizer} for the tokens that begin and end a
+        sequence.
+      ends: the same for the keys of the tokenizer's class.
+      aliases: {copy: original} for tensors that repeat another one, such as a tied output layer.
+      tied_aliases: the same, unless config.json says that the output layer is not tied.
       bare: prefixes of the tensors in a file of the bare encoder.
-      tensors: maps the tensors of a file to those that the rows name; None = they are the same.
+      tensors: converts the tensors of a file to those of the rows; None = they are the same.
       buffers: patterns of constants that old files keep among the weights.
-      whole: whether a file must not have other tensors of the encoder: they would be parts that our
-        encoder lacks.
-      unread: such tensors that a file may have nevertheless, since encoders do not read them.
+      whole: whether a file may not have other tensors of the encoder, since they would be parts
+        that our encoder does not have.
+      unread: exceptions from `whole`: tensors that the encoder does not read.
       vocabulary: the file of the vocabulary.
-      rounded_to: the table may have rows without a token, up to a multiple of at most this.
-      tokenizer_class: the class of transformers for a vocabulary of the system's kind; None = the
-        file of the vocabulary tells.
+      rounded_to: the token table may have rows without a token, up to the next multiple of this
+        number.
+      tokenizer_class: the class of transformers for a vocabulary of the system's kind; None = it
+        depends on the file of the vocabulary.
       tokenizer_settings: settings of the tokenizer that apply if no file has them.
       unused_piece: whether the vocabulary has `<s>NOTUSED` before its pieces, as CamemBERT's has.
-      typed_release: whether the releases read types of tokens that the class of transformers 5 does
-        not ask for.
-      segments: `segments` in the config of a model with heads of pretraining.
-      max_length: the longest `segments.max_length`.
-      corruption: settings of its token masks that differ from the defaults.
-      tf1_row: renames a row to the names of the TF1 release; None = there is no release.
+      typed_release: whether the releases read types of tokens, which the class of transformers 5
+        does not return.
+      segments: the `segments` of the config of a model with heads of pretraining.
+      max_length: the largest value for `segments.max_length`.
+      corruption: settings of token masks that differ from the defaults.
+      tf1_row: returns a row with the names of the TF1 release; None = there is no release.
       release_gelu: the form of GELU that the release calls `gelu`.
       release: whether the names are those of the TF1 release; see `of_release`.
     """
@@ -405,20 +406,22 @@ class System:
         return self.encoder.title
 
     def keeps_positions(self, encoder: Any) -> bool:
-        """Returns whether files of the system have the positions of an encoder as they are."""
+        """Returns whether files of the system can store the positions of an encoder."""
         del encoder
         return "positions" in self.encoder.form
 
     def describes(self, config: Mapping[str, Any]) -> bool:
-        """Returns whether a config.json is one of the system."""
+        """Returns whether a config.json describes a model of the system."""
         return config["model_type"] == self.model_type
 
     def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
-        """Returns whether a model is one of the system, if none of a later row is it.
+        """Returns whether a model can be written as this system.
+
+        Of several matches, the last in the table of `huggingface` counts.
 
         Args:
           config: the config of the model.
-          tokenizer: its tokenizer; None = it is not known.
+          tokenizer: its tokenizer; None = unknown.
         """
         del tokenizer
         encoder = config.encoder
@@ -431,17 +434,17 @@ class System:
         weights: Mapping[str, np.ndarray],
         generator: AnyPath | None,
     ) -> tuple[dict[str, Any], AnyPath]:
-        """Returns a config.json with what only the weights tell, and the file that says most of it.
+        """Returns a config.json with values that follow from the weights, and its main source file.
 
         Args:
           config: the parsed config.json.
-          source: its file.
+          source: the file of `config`.
           weights: the tensors of the network.
-          generator: the file of these, if they are those of a generator in the folder of its
-            discriminator.
+          generator: the file of the weights, if they belong to a generator in the folder of its
+            discriminator; else None.
 
         Raises:
-          UserError: the weights are not those of the config.
+          UserError: the weights do not match the config.
         """
         del weights, generator
         return config, source
@@ -453,16 +456,17 @@ class System:
         tensors: Mapping[str, np.ndarray],
         read: Callable[..., tuple["Converted", "System"]],
     ) -> "Converted":
-        """Returns a discriminator with the generator in its folder; other models as they are.
+        """Returns a discriminator with the generator in its folder; returns other models unchanged.
 
         Args:
           converted: the model.
           folder: its folder.
-          tensors: those of its file.
-          read: reads another model: its folder and, if this has several, the file of its weights.
+          tensors: the tensors of its file.
+          read: a function that reads another model, from its folder and an optional file of
+            weights.
 
         Raises:
-          UserError: what is there is no generator of the model.
+          UserError: the files are not a generator for the model.
         """
         del folder, tensors, read
         return converted
@@ -485,18 +489,18 @@ class System:
     def in_one_folder(
         self, networks: dict[str, Network], variables: Mapping[str, np.ndarray]
     ) -> dict[str, dict[str, np.ndarray]]:
-        """Takes out the networks that are other files in the folder of the model.
+        """Removes the networks that are stored as further files in the folder of the model.
 
         Args:
-          networks: the networks by their folders, that of the model with an empty name. What is
-            taken out is removed.
+          networks: {folder: network}, with the model under "". Networks that are returned are
+            removed from it.
           variables: the variables of the model.
 
         Returns:
-          The tensors by the name of the file.
+          {name of a file: its tensors}.
 
         Raises:
-          UserError: one folder cannot describe them.
+          UserError: one config.json cannot describe all of these networks.
         """
         del networks, variables
         return {}
@@ -508,11 +512,11 @@ class System:
         return {**named, **self.tokenizer_settings}
 
     def ends_of(self, tokenizer: Tokenizer) -> dict[str, str]:
-        """Returns the tokens that the class of the tokenizer calls `bos_token` and `eos_token`."""
+        """Returns `bos_token` and `eos_token` as the class of the tokenizer defines them."""
         return {key: tokenizer.pieces[getattr(tokenizer, name)] for key, name in self.ends.items()}
 
     def rows(self, encoder: Any, heads: Collection[str]) -> list[Row]:
-        """Returns the rows of the encoder with these heads; all names have the prefix.
+        """Returns the rows of the encoder and these heads; all names have the prefix.
 
         Args:
           encoder: the config of the encoder.
@@ -535,11 +539,11 @@ class System:
         return (task and task.activation(config)) or self.pooler_activation
 
     def _head(self, name: str) -> Head:
-        """The head of a name; one that the system does not have has no tensors."""
+        """Returns a head by name; a head that the system does not have gets no tensors."""
         return self.heads.get(name) or head_kinds.KINDS.get(name, Head)()
 
     def _task(self, heads: Iterable[str]) -> TaskHead | None:
-        """The head of a task among these."""
+        """Returns the head of a task among these heads; None = there is none."""
         return next((h for h in map(self._head, heads) if isinstance(h, TaskHead)), None)
 
     def named(self, rows: Iterable[Row]) -> list[Row]:
@@ -550,7 +554,7 @@ class System:
         return any(name in names for row in self.named(rows) for name in row.names)
 
     def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns the names of the heads in a file: those of pretraining and one of a task.
+        """Returns the names of the heads in a file: heads of pretraining, and one of a task.
 
         Args:
           names: the names of the tensors.
@@ -565,7 +569,7 @@ class System:
         )
 
     def heads_named(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns the names of the heads that the class in config.json may have; of none, all.
+        """Returns the heads that the class in config.json may have; all if it names no class.
 
         Args:
           config: the parsed config.json.
@@ -578,13 +582,13 @@ class System:
         return tuple(dict.fromkeys([*(name for heads in several for name in heads), *alone]))
 
     def has_room_for(self, objective: Any) -> bool:
-        """Returns whether a head of the system can have an objective of ours."""
+        """Returns whether a head of the system can represent our objective."""
         head = self.heads.get(head_kinds.kind_of(objective).name)
         pooling = getattr(objective, "pooling", "pooled")
         return head is not None and pooling in head.poolings
 
     def fields_of(self, names: Collection[str], heads: Collection[str]) -> dict[str, bool]:
-        """Returns the fields of our encoder that depend on which tensors a file has.
+        """Returns the fields of our encoder that depend on the presence of tensors in a file.
 
         Args:
           names: the names of the tensors.
@@ -611,8 +615,8 @@ class System:
           config: the parsed file.
           source: the name of the file for messages.
           heads: the names of the heads in the weights.
-          stored: fields that depend on which tensors the weights have (see `fields_of`). Without
-            them the encoder has a pooler and all that is `present`.
+          **stored: fields that depend on the presence of tensors (see `fields_of`). Without them,
+            the encoder has a pooler, and all fields of `present` are true.
 
         Raises:
           UserError: a key is missing or has a value that this encoder does not have.
@@ -635,15 +639,15 @@ class System:
           source: the name of the file for messages.
 
         Raises:
-          UserError: an objective cannot have these labels or values, or a head has another
-            activation than the encoder.
+          UserError: an objective does not allow these labels or values, or the activation of a head
+            differs from the encoder's.
         """
         fixed = [head for head in sorted(heads) if self._head(head).erf_gelu]
         activation = self.encoder.activation
         if fixed and activation and (value := config.get(activation)) not in ACTIVATIONS["gelu"]:
             raise UserError(
-                f"{source}: {activation}: {value!r} is not supported with the head of "
-                f"the {fixed[0]}, which always has 'gelu'"
+                f"{source}: {activation}: {value!r} is not supported with the head {fixed[0]}, "
+                "which always has 'gelu'"
             )
         dropout = config.get(self.dropout)
         dropout = config.get("hidden_dropout_prob", 0.1) if dropout is None else dropout
@@ -653,16 +657,16 @@ class System:
     def huggingface_config(
         self, config: configs.ResolvedConfig, heads: Collection[str], pad_id: int = 0
     ) -> dict[str, Any]:
-        """Returns what config.json says about a model of ours.
+        """Returns the config.json of a model of ours.
 
         Args:
-          config: of the model.
+          config: the config of the model.
           heads: the names of its heads.
           pad_id: the id of the padding token.
 
         Raises:
-          UserError: the system lacks something that the encoder has, or no class of transformers
-            has exactly these heads.
+          UserError: the encoder has a part that the system does not have, or no class of
+            transformers has exactly these heads.
         """
         encoder = config.encoder
         self.encoder.check(encoder, pad_id)
@@ -684,10 +688,10 @@ class System:
         return result
 
     def _architecture(self, encoder: Any, heads: Collection[str]) -> str:
-        """The class of transformers that has the encoder with these heads.
+        """Returns the class of transformers with the encoder and these heads.
 
         Raises:
-          UserError: there is none.
+          UserError: there is no such class.
         """
         task = self._task(heads)
         if encoder.pooler and not self._pooler_rows(heads) and (task is None or task.pools):
@@ -700,9 +704,9 @@ class System:
         if architecture is None:
             name = self.title.split()[-1]
             raise UserError(
-                f"no {name} class of transformers has the heads {', '.join(sorted(heads))}. Write "
-                "the encoder alone from a copy of the model folder without `objectives` in its "
-                "config.yaml"
+                f"no {name} class of transformers has the heads {', '.join(sorted(heads))}. To "
+                "write only the encoder, convert a copy of the model folder without `objectives` "
+                "in its config.yaml"
             )
         for head in sorted(heads):
             if self._head(head).erf_gelu and encoder.activation != "gelu":
@@ -715,7 +719,7 @@ class System:
     def _check_pooler_activation(
         self, encoder: Any, heads: Collection[str], written: Mapping[str, Any]
     ) -> None:
-        """Refuses an encoder whose pooler has another activation than that in transformers."""
+        """Refuses an encoder whose pooler's activation differs from that in transformers."""
         ours = getattr(encoder, "pooler_activation", "tanh")
         theirs = self._pooler_activation(heads, written) or "tanh"
         if ours != theirs:

@@ -1,11 +1,11 @@
-"""T5 1.0 and 1.1 (also Flan-T5), and their encoder alone: the names of their tensors.
+"""T5 1.0 and 1.1 (also Flan-T5), and their encoders without decoder: the names of their tensors.
 
-transformers has a matrix each for queries, keys and values, [out, in]; ours are joined. It keeps
-the position biases of a stack in its first block. Files of T5 1.0 may repeat the token table, and
-may have a position bias of the attention to the encoder that no model reads.
+transformers has separate matrices [out, in] for queries, keys and values; ours are joined. It
+stores the position biases of a stack in its first block. Files of T5 1.0 may repeat the token
+table, and may have a position bias of the cross-attention, which no model reads.
 
-The checkpoints of the release (Mesh TensorFlow) have matrices [in, out] and no config file: the
-sizes are those of the tensors.
+The checkpoints of the release (Mesh TensorFlow) have matrices [in, out] and no config file: sizes
+follow from the tensors.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from official.conversion.system import ACTIVATIONS, EncoderKeys, System
 from official.tokenizers import sentencepiece
 from official.utils.paths import AnyPath
 
-# `feed_forward_proj` of config.json → activation and gate. The first name of each form is written.
+# `feed_forward_proj` of config.json → (activation, gate). The first name of each form is written.
 _FORMS = {
     f"{gate}{name}": (activation, bool(gate))
     for activation, names in ACTIVATIONS.items()
@@ -31,17 +31,17 @@ _FORMS = {
 } | {"gated-gelu": ("gelu_tanh", True)}
 _NAMES = {form: name for name, form in reversed(_FORMS.items())}
 
-# The key of transformers 5 for the scale of the output, and two tensors.
+# The key of transformers 5 for the scaling of the output, and the names of two tensors.
 _SCALED = "scale_decoder_outputs"
 _OUTPUT, _TABLE = "lm_head.weight", "shared.weight"
 
-# The class of transformers that has the encoder alone.
+# The class of transformers with only the encoder.
 ENCODER_CLASS = "T5EncoderModel"
 
 
 @dataclasses.dataclass(frozen=True)
 class T5(System):
-    """T5, or its encoder alone.
+    """T5, or only its encoder.
 
     Attributes:
       decodes: whether there is a decoder.
@@ -62,11 +62,11 @@ class T5(System):
         weights: Mapping[str, np.ndarray],
         generator: AnyPath | None,
     ) -> tuple[dict[str, Any], AnyPath]:
-        """See `System`; the weights tell whether the output layer is tied.
+        """See `System`; the weights show whether the output layer is tied.
 
-        transformers 4 scales the output if it is tied, and `tie_word_embeddings` says both. In
-        files of transformers 5 this key is always true: `scale_decoder_outputs` says whether the
-        output is scaled, and the output layer is tied unless the file has another one.
+        transformers 4 scales the output if it is tied, and `tie_word_embeddings` controls both. In
+        files of transformers 5 this key is always true: `scale_decoder_outputs` controls the
+        scaling, and the output layer is tied unless the file has a separate one.
         """
         del generator
         if not self.decodes or _SCALED not in config:
@@ -80,10 +80,10 @@ class T5(System):
         heads: Collection[str],
         variables: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
-        """See `System`; both versions of transformers read the tensors of a model with a head.
+        """See `System`; transformers 4 and 5 read the tensors of a model with a head.
 
-        To transformers 4, an output that is not scaled has a layer of its own. If ours is tied,
-        this layer repeats the token table.
+        In transformers 4, an unscaled output has a separate output layer. If ours is tied, the
+        written layer repeats the token table.
         """
         tensors = super().written(encoder, heads, variables)
         if not heads or encoder.scale_output or _OUTPUT in tensors:
@@ -156,7 +156,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "scale_output": config.get(_SCALED, tied),
         "decoder_layers": config.get("num_decoder_layers") or config["num_layers"],
         "relative_max_distance": config.get("relative_attention_max_distance", 128),
-        # One rate for all.
+        # T5 has one dropout rate.
         "attention_dropout": config["dropout_rate"],
         "inner_dropout": config["dropout_rate"],
     }
@@ -175,7 +175,7 @@ def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
     }
 
 
-# Parts of the names of the release, and what stands for them in transformers.
+# {part of a name in the release: part of the name in transformers}.
 _RELEASE = (
     (r"^shared\.weight$", "shared/embedding"),
     (r"^lm_head\.weight$", "decoder/logits/kernel"),
@@ -194,13 +194,13 @@ def _release_row(row: Row) -> Row:
         for pattern, replacement in _RELEASE:
             name = re.sub(pattern, replacement, name)
         names.append(name.replace(".", "/"))
-    # Matrices are as ours, and the biases have a row for each head.
+    # Matrices have our layout, and the biases have one row for each head.
     transposed = row.path.endswith("relative_bias/table")
     return dataclasses.replace(row, names=tuple(names), transposed=transposed)
 
 
 def _with_rms_norm(row: Row) -> Row:
-    """Returns a row of the release, with the name of norms that later checkpoints have."""
+    """Returns a row of the release, with the names of norms in later checkpoints."""
     row = _release_row(row)
     names = tuple(re.sub(r"/layer_norm/", "/rms_norm/", name) for name in row.names)
     return dataclasses.replace(row, names=names)
@@ -294,14 +294,14 @@ SYSTEM = T5(
     tokenizer_settings={"extra_ids": sentencepiece.T5["extra_ids"]},
 )
 
-# The encoder alone, without a head.
+# The encoder without decoder and head.
 ENCODER = dataclasses.replace(
     SYSTEM,
     encoder=dataclasses.replace(
         SYSTEM.encoder,
         title="a T5 encoder",
         more_fields=lambda config: _more_fields(config) | {"decoder_layers": 0},
-        # A file of the encoder may have the decoder's keys.
+        # A config.json of the encoder may contain keys of the decoder.
         more_keys=lambda encoder: _more_keys(dataclasses.replace(encoder, decoder_layers=None)),
         only={},
         also={"is_encoder_decoder": False},

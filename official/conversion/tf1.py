@@ -38,15 +38,15 @@ RELEASES = {
     "xlnet_config.json": xlnet.SYSTEM,
 }
 
-# What a checkpoint of TF2 has beside its variables: the graph of objects.
+# The key of the graph of objects, which only checkpoints of TF2 have.
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# Variables of training: those of the releases' own Adam, and of TensorFlow's.
+# Variables of optimizers: the Adam of the releases, and TensorFlow's.
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
-_PATTERN = "*?[\\"  # characters of a path that TensorFlow takes for a pattern
+_PATTERN = "*?[\\"  # characters that make a path a pattern for TensorFlow
 _PLAIN = "model.ckpt"  # the name of a copy of a checkpoint, or of a link to one
-_SLOT = "_slot_"  # of Mesh TensorFlow
+_SLOT = "_slot_"  # optimizer variables of Mesh TensorFlow
 _COUNTERS = ("global_step", "beta1_power", "beta2_power")
-# TensorFlow's reader raises some of its errors as Python's.
+# TensorFlow's reader raises some of its errors as Python exceptions.
 _READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 
 
@@ -79,13 +79,13 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 
 
 def _refuse_objects(tensors: "Checkpoint") -> None:
-    """Refuses a checkpoint of TF2, whose names are those of paths between objects."""
+    """Refuses a checkpoint of TF2, which names variables by paths between objects."""
     if OBJECTS in tensors:
         raise UserError(f"{tensors.source} is a checkpoint of TF2's objects: use --source=garden")
 
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the labels for config.json: as many as the head has outputs."""
+    """Returns the keys of the labels for config.json, one label for each output of the head."""
     _, bias = (row.names[0] for row in system.named(system.heads["classification"].rows))
     if bias not in tensors:
         return {}
@@ -138,7 +138,8 @@ class Checkpoint(LazyTensors):
             raise UserError(f"{folder} has several checkpoints ({names}): keep only one")
         self.source = paths.path(prefixes[0])
         remote = paths.is_remote(folder)
-        # TensorFlow takes the path for a pattern, which a folder `run[1]` does not match.
+        # TensorFlow reads the path as a pattern, and the pattern `run[1]` does not match a folder
+        # `run[1]`.
         pattern = bool(set(_PATTERN) & set(str(self.source)))
         self._copies = tempfile.TemporaryDirectory() if remote or pattern else None
         for path in self._files(folder, ".*"):
@@ -161,7 +162,8 @@ class Checkpoint(LazyTensors):
             for name in shapes
             if not name.endswith(_SLOTS) and _SLOT not in name and name not in _COUNTERS
         )
-        # The reader makes room for a tensor by its shape in the index, before it looks at the data.
+        # The reader allocates memory for a tensor by its shape in the index, before it reads the
+        # data.
         room = sum(path.stat().st_size for path in self._files(folder, ".data-*"))
         for name in sorted(self._index):
             if dtypes[name].is_floating and math.prod(shapes[name]) * dtypes[name].size > room:

@@ -1,10 +1,11 @@
-"""Writes the files of a tokenizer so that transformers 4 and 5 give the ids and types of here.
+"""Writes a tokenizer's files so that transformers 4 and 5 return the same ids and types.
 
-`tokenizer.json` describes the whole tokenizer. transformers 4 takes it as it is. 5 does so where
-`tokenizer_class` is `PreTrainedTokenizerFast`; with the class of a system it takes the vocabulary
-alone, and the rules, the layout of a pair and the inputs that this class has, whatever the file
-says: an ALBERT or an XLNet without types of tokens, a DeBERTa v1 with two separators, words of at
-most 100 characters. So the written folders have that class, and say what a class would:
+`tokenizer.json` describes the whole tokenizer. transformers 4 follows it. Version 5 follows it if
+`tokenizer_class` is `PreTrainedTokenizerFast`. With the class of a system, it takes only the
+vocabulary from the file; the rules, the layout of a pair and the inputs are those of the class: no
+types of tokens for an ALBERT or an XLNet, two separators for a DeBERTa v1, words of at most 100
+characters. So the written folders name `PreTrainedTokenizerFast`, and set the keys that a class
+would otherwise decide:
 
   model_input_names     whether the model is asked for types
   model_max_length      the length at which texts are cut here
@@ -12,8 +13,8 @@ most 100 characters. So the written folders have that class, and say what a clas
   bos_token, eos_token  where the class of the system has them
   added_tokens_decoder  all tokens that are found in text, with their flags
 
-The vocabulary is written too, with the name that the class of the system reads: the readers of this
-project, and tools that know no `tokenizer.json`, take it.
+The vocabulary is also written, under the file name of the system's class, for the readers of this
+project and for tools that do not read `tokenizer.json`.
 """
 
 import json
@@ -47,11 +48,12 @@ def save(
 
     Args:
       tokenizer: the tokenizer.
-      folder: where to write.
+      folder: the folder to write to.
       system: the system of the model.
       encoder: the encoder of the model.
       max_length: longer texts are cut to this number of tokens.
-      start_id: the token before a text that the model continues; None = it continues none.
+      start_id: the id of the token before a text that the model continues; None = the model
+        continues no texts.
 
     Raises:
       UserError: the disk is full.
@@ -59,7 +61,7 @@ def save(
     tokenizer.save(folder)
     if isinstance(tokenizer, SentencePiece) and system.vocabulary == sentencepiece.DEBERTA_FILE:
         model = folder / tokenizer.FILE
-        if not tokenizer.rules.compose:  # else tokenizer.json says more than the model does
+        if not tokenizer.rules.compose:  # otherwise only tokenizer.json describes all steps
             plain = sentencepiece.without_mask(model.read_bytes())
             (folder / system.vocabulary).write_bytes(plain)
         model.unlink()
@@ -83,7 +85,7 @@ def save(
 
 
 def _settings(tokenizer: Tokenizer, system: System, encoder: EncoderConfig) -> dict[str, Any]:
-    """Returns what the class of a system would say."""
+    """Returns the settings that a class would otherwise decide."""
     typed = encoder.segment_types > 1 and tokenizer.pairs.types == TWO
     names = ["input_ids", *["token_type_ids"] * typed, "attention_mask"]
     settings: dict[str, Any] = {"model_input_names": names}
@@ -93,9 +95,9 @@ def _settings(tokenizer: Tokenizer, system: System, encoder: EncoderConfig) -> d
 
 
 def _prompts(name: str, start_id: int) -> dict[str, Any]:
-    """Returns the post-processor of a language model, which continues what begins with a token.
+    """Returns the post-processor of a language model: a start token before the text.
 
-    The one token of a GPT-2, which opens and ends texts, is not put there by its tokenizers.
+    It is empty for a GPT-2, whose tokenizers do not add its token.
     """
     start = {"SpecialToken": {"id": name, "type_id": 0}}
     text, other = ({"Sequence": {"id": each, "type_id": 0}} for each in "AB")

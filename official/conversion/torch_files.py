@@ -1,12 +1,12 @@
-"""Reads the tensors of files that torch writes (`pytorch_model.bin`, `*.pth`), and runs nothing.
+"""Reads tensors of torch's files (`pytorch_model.bin`, `*.pth`) without running their code.
 
 `torch.save` writes a pickle, which is a program: an unpickler calls any function that it names.
-Here its opcodes are interpreted instead. They make numbers, texts, lists, tuples, dictionaries and
-descriptions of tensors, and the only functions that a file may name are those of `_FUNCTIONS`. What
-a tensor says of its storage is compared with the file before a number is read.
+Here its opcodes are interpreted by a machine that makes only numbers, texts, lists, tuples,
+dictionaries and descriptions of tensors, and that calls only the functions of `_FUNCTIONS`. The
+offsets and sizes of a tensor are compared with its storage before any number is read.
 
 There are two formats. Since torch 1.6 the file is a zip archive: `data.pkl`, and a member of bytes
-for each storage. Before, several pickles followed one another, and then the storages.
+for each storage. In the older format, several pickles are followed by the storages.
 """
 
 import dataclasses
@@ -40,18 +40,17 @@ _STORAGES = {
     "ByteStorage": np.dtype("u1"),
     "BoolStorage": np.dtype("?"),
 }
-# Where a training script's checkpoint keeps the tensors of the model.
-# How torch writes floats of 8 bits, and unsigned integers of more than 8.
+# The function by which torch writes 8-bit floats, and unsigned integers of more than 8 bits.
 _SHORT_TENSOR = "torch._utils._rebuild_tensor_v3"
 SHORT_FLOATS = (
-    "floats of 8 bits and less stand for others, which a scale beside them gives; write the "
-    "weights as bfloat16 or float32 with the library that made them, and read those"
+    "floats of 8 bits and less are quantized weights with separate scales; write the weights as "
+    "bfloat16 or float32 with the library that made them, and convert those"
 )
 _INNER = ("state_dict", "model_state_dict", "model", "module")
 
-_MAX_PICKLE = 16 << 20  # bytes; a tensor takes about 200
-_MAX_DIRECTORY = 4 << 20  # bytes of the list of members; one takes about 80
-_MAX_OPCODES = 1_000_000  # a tensor takes about 40
+_MAX_PICKLE = 16 << 20  # bytes; about 200 for each tensor
+_MAX_DIRECTORY = 4 << 20  # bytes of the list of members; about 80 for each member
+_MAX_OPCODES = 1_000_000  # about 40 for each tensor
 _MAX_AXES = 16
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the first two pickles of the old format
 _ERRORS = (
@@ -78,12 +77,13 @@ class TorchFile(LazyTensors):
         """Opens a file and reads which tensors it has.
 
         Raises:
-          UserError: the file is broken, or has something else than tensors in it.
+          UserError: the file is damaged, or contains something other than tensors.
         """
         self.source = path
         paths.check_file(path, max_bytes=None)
         with self._naming(), paths.local_copy(path) as local:
-            self._stream = local.open("rb")  # the copy may be removed when it is open
+            # the open file stays readable after the copy is removed
+            self._stream = local.open("rb")
             self._size = local.stat().st_size
         try:
             with self._naming():
@@ -95,7 +95,7 @@ class TorchFile(LazyTensors):
         self._last: tuple[str, np.ndarray] | None = None
 
     def _open(self) -> tuple[Callable[["_Storage"], bytes], Any]:
-        """Returns a function that reads the bytes of a storage, and what the pickle describes."""
+        """Returns a function that reads the bytes of a storage, and the unpickled state."""
         if self._stream.read(4) == b"PK\x03\x04":
             archive = _Archive(self._stream, self._size)
             return archive.storage, archive.state()
@@ -114,7 +114,7 @@ class TorchFile(LazyTensors):
         return _Naming(self.source)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads a tensor; the storage of the last one is kept, as tensors may share it."""
+        """Reads a tensor; caches its storage, since the next tensor may share it."""
         tensor = self._index[name]
         storage = tensor.storage
         with self._naming():
@@ -133,7 +133,7 @@ class TorchFile(LazyTensors):
 
 @dataclasses.dataclass(frozen=True)
 class _Naming:
-    """Raises what reading a file raises as a UserError that names the file."""
+    """Converts errors of reading a file to a UserError that names the file."""
 
     path: str | os.PathLike
 
@@ -155,7 +155,7 @@ class _Storage:
     Attributes:
       key: its name in the file.
       dtype: the type of its numbers.
-      size: how many they are.
+      size: the number of its elements.
     """
 
     key: str
@@ -164,7 +164,7 @@ class _Storage:
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take."""
+        """The size in bytes."""
         return self.size * self.dtype.itemsize
 
 
@@ -176,7 +176,7 @@ class _Tensor:
       storage: the storage.
       offset: the index of its first number.
       shape: the shape.
-      strides: the steps from number to number along each axis.
+      strides: the step in the storage along each axis, in numbers.
     """
 
     storage: _Storage
@@ -193,8 +193,8 @@ class _Name:
 
 
 def _rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> _Tensor:
-    """Makes a tensor after `torch._utils._rebuild_tensor_v2`, all of it inside of its storage."""
-    del rest  # whether it has a gradient, and hooks
+    """Makes a tensor like `torch._utils._rebuild_tensor_v2`; checks that it fits its storage."""
+    del rest  # the flag of gradients, and hooks
     if not isinstance(storage, _Storage):
         raise ValueError("a tensor has no storage")
     for numbers in ((offset,), shape, strides):
@@ -229,7 +229,7 @@ def _size(shape: Any) -> tuple:
     return shape
 
 
-# The functions and classes that a file may name, and what is done in their place.
+# The functions and classes that a file may name, and their replacements.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": lambda: {},
     "torch._utils._rebuild_tensor": _rebuild,
@@ -251,7 +251,7 @@ _GET = frozenset(("BINGET", "LONG_BINGET", "GET"))
 
 
 class _Pickle:
-    """The bytes of a pickle, of which no more than `_MAX_PICKLE` are read."""
+    """The bytes of a pickle; raises ValueError after `_MAX_PICKLE` bytes."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream, self._left = stream, _MAX_PICKLE
@@ -281,8 +281,8 @@ def _run(stream: IO[bytes], storages: dict[str, _Storage] | None = None) -> Any:
 
     Raises:
       ValueError: the pickle has an opcode or names a function that files of tensors do not have.
-      LookupError: it is broken.
-      TypeError: so it is.
+      LookupError: the pickle is damaged.
+      TypeError: the pickle is damaged.
     """
     return _Machine(storages).run(_Pickle(stream))
 
@@ -297,7 +297,8 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self, pickle: _Pickle) -> Any:
-        opcodes = pickletools.genops(pickle)  # type: ignore[arg-type]  # it calls these two methods
+        # genops needs only these two methods
+        opcodes = pickletools.genops(pickle)  # type: ignore[arg-type]
         for number, (opcode, argument, _) in enumerate(opcodes):
             if number > _MAX_OPCODES:
                 raise ValueError(f"its pickle has more than {_MAX_OPCODES:,} opcodes")
@@ -350,7 +351,7 @@ class _Machine:
 
     def _pop(self, count: int) -> list[Any]:
         if len(self._stack) - (self._marks[-1] if self._marks else 0) < count:
-            raise IndexError("its pickle takes more values than there are")
+            raise IndexError("its pickle pops an empty stack")
         items = self._stack[len(self._stack) - count :]
         del self._stack[len(self._stack) - count :]
         return items
@@ -363,7 +364,7 @@ class _Machine:
 
     def _top(self, kind: type) -> Any:
         if type(self._stack[-1]) is not kind:
-            raise TypeError(f"its pickle takes something else for a {kind.__name__}")
+            raise TypeError(f"its pickle has another value where a {kind.__name__} must be")
         return self._stack[-1]
 
     def _set(self, target: dict, items: list[Any]) -> None:
@@ -374,7 +375,7 @@ class _Machine:
 
     def _call(self, function: Any, arguments: Any) -> None:
         if not isinstance(function, _Name) or type(arguments) is not tuple:
-            raise TypeError("its pickle calls something else than a function")
+            raise TypeError("its pickle calls a value that is not a function")
         if function.name not in _FUNCTIONS:
             raise ValueError(f"its pickle calls {function.name}")
         self._stack.append(_FUNCTIONS[function.name](*arguments))
@@ -382,7 +383,7 @@ class _Machine:
     def _storage(self, identity: Any) -> _Storage:
         """Makes the storage of a persistent id: kind, class, key, device, size."""
         if self._storages is None or type(identity) is not tuple or len(identity) < 5:
-            raise ValueError("its pickle names an object outside of it")
+            raise ValueError("its pickle refers to an object outside the file")
         kind, of_class, key, _, size, *view = identity
         if kind != "storage" or type(key) is not str or not _is_count(size) or any(view):
             raise ValueError("its pickle names an unknown storage")
@@ -391,12 +392,12 @@ class _Machine:
             raise ValueError(f"storage {key[:50]} has numbers of an unknown type")
         storage = _Storage(key, _STORAGES[name], size)
         if self._storages.setdefault(key, storage) != storage:
-            raise ValueError(f"storage {key[:50]} is there twice, with different sizes")
+            raise ValueError(f"storage {key[:50]} occurs twice, with different sizes")
         return storage
 
 
 def _texts(values: list[Any]) -> list[str]:
-    # What is made of many parts may take any time to compare or to print.
+    # Nested values could take unbounded time to compare or print.
     if not all(type(value) is str for value in values):
         raise TypeError("its pickle has a name that is not a text")
     return values
@@ -425,21 +426,21 @@ class _Archive:
         self._members = {info.filename: info for info in members}
         pickles = [name for name in self._members if name.rpartition("/")[2] == "data.pkl"]
         if len(pickles) != 1 or len(self._members) != len(members):
-            raise ValueError("it is a zip archive, but none that torch.save has written")
+            raise ValueError("it is a zip archive, but not one of torch.save")
         self._root = pickles[0].removesuffix("data.pkl")
 
     def _read(self, name: str, most: int) -> bytes:
         info = self._members.get(self._root + name)
         if info is None:
-            raise ValueError(f"the member {name[:50]} is missing: the file is not whole")
+            raise ValueError(f"the member {name[:50]} is missing: the file is incomplete")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise ValueError(f"the member {name[:50]} is compressed, which torch never does")
         if info.file_size > min(most, self._size):
             raise ValueError(f"the member {name[:50]} has {info.file_size:,} bytes, of {most:,}")
-        return self._zip.read(info)  # which compares the checksum
+        return self._zip.read(info)  # checks the CRC of the member
 
     def state(self) -> Any:
-        """Returns what the pickle describes."""
+        """Returns the unpickled state."""
         if self._root + "byteorder" in self._members and self._read("byteorder", 8) != b"little":
             raise ValueError("its numbers are not little-endian")
         return _run(io.BytesIO(self._read("data.pkl", _MAX_PICKLE)), {})
@@ -449,7 +450,8 @@ class _Archive:
         data = self._read(f"data/{storage.key}", storage.bytes)
         if len(data) != storage.bytes:
             raise ValueError(
-                f"storage {storage.key} has {len(data):,} bytes, its pickle says {storage.bytes:,}"
+                f"storage {storage.key} has {len(data):,} bytes, but its pickle says "
+                f"{storage.bytes:,}"
             )
         return data
 
@@ -473,11 +475,11 @@ class _Bounded:
 
 
 class _Rows:
-    """The storages of the old format, one after another: how many numbers, and their bytes."""
+    """The storages of the old format, in sequence: the number of elements, then their bytes."""
 
     def __init__(self, stream: IO[bytes], size: int, storages: dict[str, _Storage], keys: Any):
         if type(keys) is not list or sorted(_texts(keys)) != sorted(storages):
-            raise ValueError("its list of storages is not that of its tensors")
+            raise ValueError("its list of storages does not match its tensors")
         self._stream = stream
         self._starts = {}
         place = stream.tell()
@@ -490,7 +492,7 @@ class _Rows:
             if count != storage.size or place > size:
                 raise ValueError(
                     f"storage {key} has {count:,} numbers, its pickle says {storage.size:,}, and "
-                    f"the file has {size:,} bytes: it is not whole"
+                    f"the file has {size:,} bytes: the file is incomplete"
                 )
 
     def storage(self, storage: _Storage) -> bytes:
@@ -500,7 +502,7 @@ class _Rows:
 
 
 def _tensors(state: Any) -> dict[str, _Tensor]:
-    """Returns the tensors of a state by name: its own, or those of the model in a checkpoint."""
+    """Returns the tensors of a state dict, or of the model in a training checkpoint, by name."""
     inner = [state, *(state.get(key) for key in _INNER)] if type(state) is dict else []
     for part in inner:
         if type(part) is dict:

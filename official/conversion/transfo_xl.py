@@ -1,7 +1,7 @@
-"""Transformer-XL: the names of its tensors in Hugging Face's files, which are only read.
+"""Transformer-XL: the names of its tensors in Hugging Face's files (reading only).
 
-Its adaptive embeddings (clusters of rarer words with narrower tables and a projection each) become
-one table with the same embeddings. The adaptive softmax is not supported and is left out.
+Its adaptive embeddings (clusters of rarer words with narrower tables, each with a projection)
+become one table with the same embeddings. The adaptive softmax is not supported and is left out.
 """
 
 import os
@@ -48,7 +48,7 @@ def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
 
 
 def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of our encoder that have no key of their own in config.json."""
+    """Returns the fields of our encoder that are computed from config.json."""
     return {
         "activation": "relu",
         "inner_dropout": config["dropout"],
@@ -88,8 +88,8 @@ class OneTable(LazyTensors):
     def _projected(self, part: np.ndarray, projection: np.ndarray, name: str) -> np.ndarray:
         if part.ndim != 2 or projection.ndim != 2 or projection.shape[1] != part.shape[1]:
             raise UserError(
-                f"{self.source}: {name} has the shape {list(projection.shape)}, which does not go "
-                f"with embeddings of the shape {list(part.shape)}"
+                f"{self.source}: {name} has the shape {list(projection.shape)}, which does not "
+                f"match embeddings of the shape {list(part.shape)}"
             )
         return part @ projection.T
 

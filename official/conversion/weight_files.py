@@ -1,16 +1,16 @@
-"""The tensors of a folder that transformers has saved, in any of its formats.
+"""Reads the tensors of a folder of transformers, in any of its formats.
 
-`Weights` finds and opens the files. These are, in the order of preference: safetensors (named by
-PyTorch's or by TensorFlow's classes), torch's `pytorch_model.bin`, Keras' `tf_model.h5`, each in
-one file or in several with an index, and else the only file of torch. None of them can run code.
+`Weights` finds and opens the files. These are, in order of preference: safetensors (of PyTorch's or
+TensorFlow's classes), torch's `pytorch_model.bin`, Keras' `tf_model.h5`, each as one file or
+several with an index; otherwise the only torch file of the folder. None of them can run code.
 
-`Tensors` has them under the names of transformers' current PyTorch classes. Old names
-(`LayerNorm.gamma`), a missing prefix `bert.`, a prefix of a training script (`module.`) and a
-second copy of the tied output layer are corrected. Constants in old files are left out.
+`Tensors` has them under the names of transformers' current PyTorch classes. It corrects old names
+(`LayerNorm.gamma`), a missing prefix `bert.`, a prefix of a training script (`module.`) and copies
+of a tied output layer, and drops constants of old files.
 
-TensorFlow's classes have names of their own: `bert/encoder/layer_._0/output/dense/kernel:0` is
-`bert.encoder.layer.0.output.dense.weight`, transposed. `tf_model.h5` has the name of the Keras
-layer, and in old files that of the model, before it. Safetensors of some versions lack the first
+TensorFlow's classes have other names: `bert/encoder/layer_._0/output/dense/kernel:0` is
+`bert.encoder.layer.0.output.dense.weight`, transposed. In `tf_model.h5` the name of the Keras layer
+comes first, in old files after the name of the model. Safetensors of some versions lack the first
 part.
 """
 
@@ -35,26 +35,28 @@ SAFETENSORS = "model.safetensors"
 TORCH = "pytorch_model.bin"
 KERAS = "tf_model.h5"
 _TORCH_FILES = ("*.bin", "*.pth", "*.pt", "*.ckpt")
-# Files of torch that a training run leaves beside the weights.
+# Torch files of a training run that are not weights.
 _OTHERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
-# The types of floats of less than 16 bits in safetensors.
+# Prefixes of the types of floats below 16 bits in safetensors.
 _SHORT = ("F8", "F6", "F4")
-_COMPILED = "_orig_mod."  # torch.compile puts it before the names of a module
-# Tensors of TensorFlow's classes and those that they have as well and do not read (ALBERT's).
+_COMPILED = "_orig_mod."  # torch.compile puts it before the names of tensors
+# {unused tensor of TensorFlow's classes: the tensor that they read} (ALBERT).
 _READ = {"predictions.decoder.bias": "predictions.bias"}
-# Matrices that PyTorch's classes have transposed; the others are those of an adaptive embedding.
+# Matrices that PyTorch's classes store transposed: kernels, and the projections of adaptive
+# embeddings.
 _KERNEL = re.compile(r"(^|/)(kernel|emb_projs_\._\d+)(:\d+)?$")
 _KINDS = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
 
 
 class _Safetensors(LazyTensors):
-    """The tensors of a safetensors file."""
+    """The tensors of a safetensors file, read when accessed."""
 
     def __init__(self, path: AnyPath):
         self.source = path
         paths.check_file(path, max_bytes=None)
         try:
-            with paths.local_copy(path) as file:  # which may be removed when it is open
+            # the open file stays readable after the copy is removed
+            with paths.local_copy(path) as file:
                 self._handle = safetensors.safe_open(file, framework="np").__enter__()
                 self._index = dict.fromkeys(self._handle.keys())
                 self.by_tf = (self._handle.metadata() or {}).get("format") == "tf"
@@ -86,7 +88,7 @@ class _Keras(LazyTensors):
         self.source = path
         shapes = hdf5.shapes(path)
         if not shapes:
-            raise UserError(f"{path} has no weights in it: copy or download it again")
+            raise UserError(f"{path} contains no weights: copy or download it again")
         self._index = hdf5.read(path, shapes, "a file of weights", others=True)
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -116,7 +118,7 @@ class Weights(LazyTensors):
 
     Attributes:
       source: the file, or the index of several.
-      by_tf: whether classes of TensorFlow have written them.
+      by_tf: whether TensorFlow's classes have written them.
     """
 
     source: AnyPath
@@ -127,10 +129,10 @@ class Weights(LazyTensors):
 
         Args:
           folder: the folder.
-          file: a file of safetensors or torch in it; None = that of the model.
+          file: a safetensors or torch file in the folder; None = the weights of the model.
 
         Raises:
-          UserError: there are none, or one is missing or broken.
+          UserError: there are no weights, or a file is missing or damaged.
         """
         if file is None:
             self.source, parts, reader = _find(folder)
@@ -162,7 +164,7 @@ class Weights(LazyTensors):
 
 
 def _find(folder: AnyPath) -> tuple[AnyPath, Sequence[AnyPath], Callable[[AnyPath], _File]]:
-    """Returns the file or index of the weights, all their files, and what reads one."""
+    """Returns the file or index of the weights, all their files, and the reader of one file."""
     for name, reader in _READERS.items():
         path = folder / name
         if path.exists():
@@ -180,7 +182,7 @@ def _find(folder: AnyPath) -> tuple[AnyPath, Sequence[AnyPath], Callable[[AnyPat
     if candidates:
         raise UserError(
             f"{folder} has several files of weights "
-            f"({', '.join(path.name for path in candidates)}): name the one to read {TORCH}"
+            f"({', '.join(path.name for path in candidates)}): rename the one to read to {TORCH}"
         )
     raise UserError(
         f"{folder / SAFETENSORS} is missing, and so are {TORCH} and {KERAS}: is this the folder of "
@@ -189,7 +191,7 @@ def _find(folder: AnyPath) -> tuple[AnyPath, Sequence[AnyPath], Callable[[AnyPat
 
 
 def _split_files(index: AnyPath) -> list[AnyPath]:
-    """Returns the files that an index names. They are always in the folder of the index."""
+    """Returns the files that an index names, all of them in the folder of the index."""
     files_by_tensor = json_files.read(index).get("weight_map")
     names: list[Any] = [None]
     if isinstance(files_by_tensor, dict):
@@ -200,10 +202,10 @@ def _split_files(index: AnyPath) -> list[AnyPath]:
 
 
 class Tensors(LazyTensors):
-    """The tensors by their current names. Each is read when it is accessed.
+    """The tensors by their current names, read when accessed.
 
     Attributes:
-      notes: sentences about what was left out of the names.
+      notes: sentences about prefixes that were removed from names.
     """
 
     _index: dict[str, str]
@@ -221,12 +223,12 @@ class Tensors(LazyTensors):
         Args:
           weights: the tensors by the names in their files.
           system: the table of the system.
-          aliases: tensors that repeat another one, and that other one.
-          encoder: the names of the encoder's tensors in the table; the first is always there.
-          heads: those of the heads of the class that config.json names, or of all heads.
+          aliases: {copy: original} for tensors that repeat another one.
+          encoder: the names of the encoder's tensors in the table; files always have the first.
+          heads: the names of the tensors of the heads that config.json names, or of all heads.
 
         Raises:
-          UserError: it is not clear which tensor is which, or a copy differs.
+          UserError: the name of a tensor is ambiguous, or a copy differs from its original.
         """
         self.source, self._weights = weights.source, weights
         self.notes: list[str] = []
@@ -259,7 +261,7 @@ class Tensors(LazyTensors):
     def _without_prefix(
         self, names: Mapping[str, str], system: System, first: str
     ) -> Mapping[str, str]:
-        """Leaves out what stands before the names of the table, such as `module.`."""
+        """Removes a prefix before the names of the table, such as `module.`."""
         bare = first.removeprefix(system.prefix)
         if first in names or bare in names:
             return names
@@ -269,17 +271,17 @@ class Tensors(LazyTensors):
             )
             if len(prefixes) > 1:
                 raise UserError(
-                    f"{self.source} has {len(prefixes)} encoders, under "
-                    f"{', '.join(prefixes)}: save a file with the tensors of one"
+                    f"{self.source} has {len(prefixes)} encoders, under {', '.join(prefixes)}: "
+                    "save a file with the tensors of one encoder"
                 )
             if prefixes:
                 prefix = prefixes[0]
-                self.notes.append(f"{prefix} at the beginning of names of tensors is left out")
+                self.notes.append(f"{prefix} at the beginning of tensor names is removed")
                 return {name.removeprefix(prefix): actual for name, actual in names.items()}
         return names
 
     def _of_tf(self, wanted: Sequence[str], prefix: str) -> dict[str, str]:
-        """Returns the names in files of TensorFlow's classes by those of the table."""
+        """Returns {name of the table: name in a file of TensorFlow's classes}."""
         whole = {tuple(name.split(".")): name for name in wanted}
         shorter: dict[tuple[str, ...], set[str]] = {}
         for path, name in whole.items():
@@ -292,22 +294,24 @@ class Tensors(LazyTensors):
             candidates = [known] if known else sorted(shorter.get(path, ()))
             if len(candidates) > 1:
                 raise UserError(
-                    f"{self.source}: {stored} is one tensor, and it may be {candidates[0]} or "
-                    f"{candidates[1]}: the version of transformers that has saved it gave both the "
-                    "same name and kept one alone. Load the model where it was trained, and save "
-                    "it with save_pretrained(FOLDER, safe_serialization=False)"
+                    f"{self.source}: {stored} may be {candidates[0]} or {candidates[1]}: the "
+                    "version of transformers that saved it gave both tensors the same name and "
+                    "kept only one. Load the model where it was trained, and save it with "
+                    "save_pretrained(FOLDER, safe_serialization=False)"
                 )
             name = candidates[0] if candidates else ".".join(path[_last(path, prefix) :])
             other = result.setdefault(name, stored)
             if other != stored and not np.array_equal(self._weights[other], self._weights[stored]):
-                raise UserError(f"{self.source}: {other} and {stored} are one tensor, but differ")
+                raise UserError(
+                    f"{self.source}: {other} and {stored} are copies of one tensor, but differ"
+                )
         for name, unread in _READ.items():
             if name in result:
                 result[unread] = result.pop(name)
         return result
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads a tensor, as PyTorch's classes have it."""
+        """Reads a tensor in the layout of PyTorch's classes."""
         stored = self._index[name]
         tensor = self._weights[stored]
         if not self._weights.by_tf or tensor.ndim != 2:
@@ -324,12 +328,12 @@ def _current_name(name: str, system: System) -> str:
 
 
 def _last(path: tuple[str, ...], part: str) -> int:
-    """Returns where a part stands for the last time, or 0."""
+    """Returns the last index of a part in a path, or 0."""
     return max((i for i, other in enumerate(path) if other == part), default=0)
 
 
 def _tf_path(name: str) -> tuple[str, ...]:
-    """Returns the parts of a name of TensorFlow's classes as PyTorch's classes call them."""
+    """Returns the parts of a name of TensorFlow's classes, renamed as in PyTorch's classes."""
     parts = name.partition(":")[0].replace("_._", "/").split("/")
     parts = [part.rpartition("___")[2] for part in parts if part]
     return (*parts[:-1], _KINDS.get(parts[-1], parts[-1])) if parts else (name,)

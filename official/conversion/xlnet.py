@@ -1,14 +1,14 @@
 """XLNet: the names of its tensors in Hugging Face's files and in the TF1 release.
 
-In the files, heads have an axis of their own: [D, N, H]. The release stores each kind of bias, and
-the segment embeddings, of all layers in one tensor. The direction of the halves of a batch
-(`bi_data`) is a property of the batch in this project.
+In the files, heads have a separate axis: [D, N, H]. The release stores each kind of bias, and the
+segment embeddings, in one tensor for all layers. The direction of the halves of a batch (`bi_data`)
+is a property of the batch in this project.
 
-Checkpoints of fine-tuned models of the release lack `mask_emb`, the input of the query stream. Such
-an encoder has no query stream.
+Fine-tuned checkpoints of the release lack `mask_emb`, the input of the query stream. Such an
+encoder has no query stream.
 
 Only the release stores biases that all layers share (`untie_r: false`) once. The files of
-transformers contain the biases of each layer in any case, and so does a model read from them.
+transformers always contain the biases of each layer, and so does a model read from them.
 """
 
 import dataclasses
@@ -27,7 +27,8 @@ from official.tokenizers import Tokenizer
 from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
-# `summary_type` of transformers: `first` is the first token of the text, as [CLS] is the last one.
+# `summary_type` of transformers → our `pooled_position`. `first` is the first token of the text,
+# since [CLS] is the last token.
 _POOLED = {"last": "last", "first": "first_of_text"}
 _SUMMARIES = {ours: theirs for theirs, ours in _POOLED.items()}
 # The biases of an attention layer, in the encoder and in files.
@@ -35,7 +36,7 @@ BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias
 
 # The last layer of a task in the release.
 _HEAD = re.compile(r"^(model/(classification|regression)_[^/]+/logit|logits/dense)/")
-# transformers' names → those of the TF1 release.
+# Names in transformers → names in the TF1 release.
 _TF1 = {
     r"^transformer\.": "model.transformer.",
     r"word_embedding\.weight$": "word_embedding.lookup_table",
@@ -45,7 +46,7 @@ _TF1 = {
     r"(layer_norm|LayerNorm)\.bias$": "LayerNorm.beta",
     r"\.([qkvro])$": r".\1.kernel",
     r"layer_\d+\.rel_attn\.(r_._bias|seg_embed)$": r"\1",
-    r"^sequence_summary": "model.sequnece_summary",  # The release's own spelling.
+    r"^sequence_summary": "model.sequnece_summary",  # The release spells it so.
     r"^lm_loss": "model.lm_loss",
     r"^logits_proj": "model.logit",  # See `OneHead`.
     r"\.weight$": ".kernel",
@@ -82,11 +83,11 @@ def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
 
 
 def tf1_row(row: Row) -> Row:
-    """Returns the row with the names of the release, where kernels are [in, out] as ours."""
+    """Returns the row with the names of the release, whose kernels are [in, out], like ours."""
     stacked = re.search(r"layer\.(\d+)\..*\.(?:r_._bias|seg_embed)$", row.names[0])
     shared = row.path.startswith("encoder/biases/")
     layer = int(stacked[1]) if stacked and not shared else None
-    # The kernel of the output is [D, N, H], too.
+    # The kernel of the output is also [D, N, H].
     transposed = row.transposed and row.axes is not None
     names = tuple(map(_tf1_name, row.names))
     return dataclasses.replace(row, names=names, transposed=transposed, layer=layer)
@@ -118,7 +119,7 @@ def _pooled(summary: Any) -> str:
     """Returns the pooled position of a `summary_type`.
 
     Raises:
-      ValueError: the encoder has none for it.
+      ValueError: our encoder has no such position.
     """
     if summary not in _POOLED:
         known = " or ".join(map(repr, _POOLED))
@@ -127,20 +128,23 @@ def _pooled(summary: Any) -> str:
 
 
 def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
-    """Returns the keys of config.json for these fields.
+    """Returns the keys of config.json that depend on several fields of our encoder.
 
     Raises:
-      UserError: the size of heads, or the place of [CLS], is not that of an XLNet.
+      UserError: the size of heads or the position of [CLS] differs from XLNet's.
     """
     if encoder.pooled_position not in _SUMMARIES:
         raise UserError(
-            f"encoder.pooled_position: {encoder.pooled_position} puts [CLS] before the text, and "
-            "an XLNet of transformers has it at the end: train with pooled_position: last, or with "
-            "first_of_text"
+            f"encoder.pooled_position: {encoder.pooled_position} puts [CLS] before the text, but "
+            "an XLNet of transformers has it at the end: train with pooled_position: last, or "
+            "with first_of_text"
         )
     size = encoder.hidden_size // encoder.num_heads
     if encoder.head_size not in (None, size):
-        raise UserError(f"encoder.head_size: an XLNet has {size} here, not {encoder.head_size}")
+        raise UserError(
+            f"encoder.head_size: an XLNet has {size} (hidden_size / num_heads), not "
+            f"{encoder.head_size}"
+        )
     return {
         "mem_len": encoder.memory_length or None,
         "reuse_len": encoder.reuse_length or None,
@@ -156,7 +160,7 @@ def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
 
 
 class OneHead(LazyTensors):
-    """The tensors of a release, with the same name for the last layer of every task.
+    """The tensors of a release, with one name for the last layer of all tasks.
 
     In run_classifier.py the name contains the task (`model/classification_mnli/logit/kernel`, or
     `regression_sts-b`). In run_race.py it is `logits/dense/kernel`.
@@ -176,12 +180,12 @@ class OneHead(LazyTensors):
         if len(self._index) < len(tensors):
             names = sorted(name for name in tensors if _HEAD.match(name))
             raise UserError(
-                f"{self.source} has the heads of several tasks ({', '.join(names)}), and a model "
-                "is read with one: save a checkpoint without the others"
+                f"{self.source} has the heads of several tasks ({', '.join(names)}), but a model "
+                "can have only one: save a checkpoint without the others"
             )
 
     def described(self) -> dict[str, Any]:
-        """Returns the class of the head of run_race.py for config.json."""
+        """Returns the key `architectures` of config.json for the head of run_race.py."""
         if "logits/dense/kernel" not in self._tensors:
             return {}
         return {"architectures": [SYSTEM.heads["multiple_choice"].architecture]}
@@ -200,8 +204,8 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
     heads = config.get("n_head") or 1
     if "d_head" in config and config["d_head"] * heads != config.get("d_model"):
         raise UserError(
-            f"{source}: d_head: {config['d_head']} is not supported, only the d_model "
-            f"{config.get('d_model')} over the n_head {heads}"
+            f"{source}: d_head: {config['d_head']} is not supported, only d_model / n_head = "
+            f"{config.get('d_model')} / {heads}"
         )
     settings = {"dropout": 0.1, "initializer_range": 0.02, **config}
     settings["shared_biases"] = not config.get("untie_r", True)
@@ -211,7 +215,7 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 class Xlnet(System):
-    """XLNet, whose tokens at the ends of texts have other names than those that open and end."""
+    """XLNet; its tokenizer names `bos_token` and `eos_token` differently from config.json."""
 
     def ends_of(self, tokenizer: Tokenizer) -> dict[str, str]:
         """See `System`."""
@@ -263,7 +267,7 @@ SYSTEM = Xlnet(
                 *norm("span_answer/end_norm", "end_logits.LayerNorm"),
                 *linear("span_answer/end", "end_logits.dense_1"),
                 *linear("span_answer/answerable_hidden", "answer_class.dense_0"),
-                # The last one has no bias.
+                # The last layer has no bias.
                 *linear("span_answer/answerable", "answer_class.dense_1")[:1],
             ],
             "XLNetForQuestionAnswering",

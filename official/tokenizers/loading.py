@@ -121,7 +121,7 @@ def _described(folder: paths.AnyPath, seen: Look) -> Tokenizer:
     about = {"class": seen.title}
     if hasattr(tokenizer, "lower_case"):
         done = "text is lower-cased" if tokenizer.lower_case else "text keeps its capitals"
-        about["case"] = f"{done}: {path.name}, as the class {seen.tokenizer_class.name} reads it"
+        about["case"] = f"{done}: by {path.name} and the rules of this class"
     tokenizer.about = about
     return tokenizer
 

@@ -234,7 +234,10 @@ def test_a_generator_has_a_config_of_its_own(tmp_path):
     for sizes, message in (
         ({"num_hidden_layers": 2}, "config.json: num_hidden_layers is 2, and .* has 1 layers: are"),
         ({"intermediate_size": 9}, r"has the shape .*, the config expects \[9\b"),
-        ({"layer_norm_eps": 0.5}, "norm_epsilon is 0.5, where a generator .*: convert the two one"),
+        (
+            {"layer_norm_eps": 0.5},
+            "norm_epsilon is 0.5, where a generator .*: convert the two separ",
+        ),
         ({"hidden_act": "sine"}, "hf/generator_config.json: hidden_act: 'sine'"),
         ([], "generator_config.json"),
     ):
@@ -276,7 +279,7 @@ def test_a_file_without_the_finished_table_is_refused(tmp_path):
         return weights
 
     folder, _ = folder_of(tmp_path / "hf", delta_alone)
-    with pytest.raises(UserError, match=r"_weight is what the training of the discriminator added"):
+    with pytest.raises(UserError, match=r"_weight is the difference of the discriminator"):
         huggingface.read(folder)
 
 

@@ -85,7 +85,7 @@ def test_a_generator_of_another_shape_is_refused_with_both_values(tmp_path):
     with pytest.raises(
         UserError,
         match=r"generator: num_heads is 3, where a generator with 0\.4 of the discriminator's "
-        "hidden size that shares embeddings has 1: convert the two one by one",
+        "hidden size that shares embeddings has 1: convert the two separately",
     ):
         huggingface.read(tmp_path / "hf")
 
@@ -104,7 +104,7 @@ def test_a_folder_of_another_model_is_no_generator(tmp_path):
 def test_heads_of_the_generator_have_the_erf_form_of_gelu(tmp_path):
     config, parts, _ = systems.load("electra_generator")
     folder = systems.write(tmp_path / "hf", {**config, "hidden_act": "relu"}, parts["weight"])
-    with pytest.raises(UserError, match="hidden_act: 'relu' is not supported with the head of the"):
+    with pytest.raises(UserError, match="hidden_act: 'relu' is not supported with the head"):
         huggingface.read(folder)
 
 

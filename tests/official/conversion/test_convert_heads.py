@@ -290,11 +290,11 @@ def test_sinusoids_are_written_as_a_table(tmp_path):
         ({"summary_type": "mean"}, r"config.json: summary_type: 'mean' is not supported, only"),
         (
             {"summary_activation": "mish"},
-            "summary_activation: 'mish' is not supported where summary_use_proj is True",
+            "summary_activation: 'mish' is not supported if summary_use_proj is True",
         ),
         (
             {"summary_use_proj": False},
-            "summary_activation: 'gelu' is not supported where summary_use_proj is False",
+            "summary_activation: 'gelu' is not supported if summary_use_proj is False",
         ),
     ],
 )

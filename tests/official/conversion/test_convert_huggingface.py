@@ -457,7 +457,7 @@ def test_added_tokens_have_rows_and_spare_rows_are_named(source, tmp_path):
     )
     lines = []
     official.convert(source, tmp_path / "model", source="hf", report=lines.append)
-    assert "rows 37 to 38 of the embedding table: no token has this id" in lines
+    assert "rows 37 to 38 of the embedding table have no token" in lines
     tokenizer = official.load(tmp_path / "model").tokenizer
     flags = [(token.special, token.normalized) for token in tokenizer.added.values()]
     assert flags == [(True, False), (False, True)]

@@ -318,7 +318,7 @@ def test_tied_copies_and_old_constants_are_put_right(tmp_path):
         (
             "gpt2_bare",
             {"embd_pdrop": 0.3},
-            "embd_pdrop: 0.3 is not supported beside resid_pdrop: 0.1: this encoder has one rate",
+            "embd_pdrop: 0.3 is not supported with resid_pdrop: 0.1: this encoder has one rate",
         ),
         (
             "gpt2_bare",

@@ -99,16 +99,16 @@ def test_every_disagreement_is_named(tmp_path):
     [
         ("a data set in another file", "b_proj: its values are in another file"),
         ("a data set that is a view of another file", "b_proj: its values are in another file"),
-        ("a link to another HDF5 file", "b_proj: a link to another place"),
-        ("a link to another data set", "b_proj: a link to another place"),
-        ("a group that is a link", "CNN_proj: a link to another place"),
-        ("a data set that was never written", "b_proj: 64 bytes, of which the file holds 0"),
+        ("a link to another HDF5 file", "b_proj: a link to another file or group"),
+        ("a link to another data set", "b_proj: a link to another file or group"),
+        ("a group that is a link", "CNN_proj: a link to another file or group"),
+        ("a data set that was never written", "b_proj: 64 bytes, but the file holds 0"),
         ("a chunk of 1 GiB", "b_proj: 1 chunks of 1,073,741,824 bytes for 64 bytes"),
         ("a GiB of chunks in a small file", "all data sets: 1,2"),
         ("10,000 names", "x1000: not expected\n(.*\n)*and 181 more"),
         ("a data set of integers", "b_proj: expected floating-point numbers of 2, 4 or 8 bytes"),
         ("a filter of a plugin", "b_proj: packed with filter 32123, expected one of gzip"),
-        ("a number beyond float32", "b_proj has NaN or infinity in it"),
+        ("a number beyond float32", "b_proj contains NaN or infinity"),
     ],
 )
 def test_hostile_files(tmp_path, name, message):
@@ -307,7 +307,9 @@ def test_a_released_vocabulary_without_unk_gets_it_as_its_last_word(release, tmp
     path.write_text("the\n</S>\n<S>\nof\n")
     tokenizer = elmo.read(release, path).tokenizer
     assert list(tokenizer.pieces) == ["the", "</S>", "<S>", "of", "<UNK>"]
-    assert f"{path} has no <UNK>: it becomes the last word, number 4" in capsys.readouterr().err
+    assert (
+        f"{path} has no <UNK>: it becomes the last word, with the id 4" in capsys.readouterr().err
+    )
 
 
 def test_bad_vocabularies(release):

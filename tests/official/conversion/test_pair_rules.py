@@ -156,8 +156,8 @@ ROWS = r"and this encoder reads \[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:1 \[SE
 @pytest.mark.parametrize(
     "post_processor, found",
     [
-        (None, r"none, so the model was given texts without special tokens \(A and A B:1\)"),
-        (BYTE_LEVEL, r"none, so the model was given texts without special tokens"),
+        (None, r"none, so the model was trained on texts without special tokens \(A and A B:1\)"),
+        (BYTE_LEVEL, r"none, so the model was trained on texts without special tokens"),
         (END, r"A \[SEP\] and A \[SEP\] B:1 \[SEP\]:1"),
         (LAST, r"A \[SEP\] \[CLS\]:2 and A \[SEP\] B:1 \[SEP\]:1 \[CLS\]:2"),
         (template([CLS, A], [CLS, A, B]), r"\[CLS\] A and \[CLS\] A B"),
@@ -168,7 +168,7 @@ ROWS = r"and this encoder reads \[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:1 \[SE
             template([CLS, A, SEP], [CLS, A, SEP, B, SEP], **{"[CLS]": ["[CLS]", "a"]}),
             r"\[CLS\] a A \[SEP\] and",
         ),
-        ({"type": "Sequence", "processors": [TYPED, BERT_PROCESSING]}, "steps that are not known"),
+        ({"type": "Sequence", "processors": [TYPED, BERT_PROCESSING]}, "unsupported combination"),
         (
             template([CLS, A, SEP], [CLS, A, SEP, text("B", 2), special("[SEP]", 2)]),
             r"\[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:2 \[SEP\]:2 has other types than 0 and 1",
@@ -200,7 +200,7 @@ def test_orders_of_other_encoders(folder):
     with pytest.raises(UserError, match=r"this encoder reads A \[SEP\] and A \[SEP\] B:1"):
         form(folder, T5, alone, TYPED)
     for encoder, name in ((BERT, "XLNetTokenizer"), (BERT, "T5Tokenizer"), (XLNET, "T5Tokenizer")):
-        with pytest.raises(UserError, match=f"{name} gives A .* and this encoder reads"):
+        with pytest.raises(UserError, match=f"{name} gives A .* but this encoder reads"):
             form(folder, encoder, {"tokenizer_class": name})
     # transformers puts no special tokens around the texts of a GPT-2.
     assert form(folder, GPT2, {"tokenizer_class": "GPT2Tokenizer"}, BYTE_LEVEL) == PairForm(
@@ -209,5 +209,5 @@ def test_orders_of_other_encoders(folder):
 
 
 def test_a_post_processor_that_is_none(folder):
-    with pytest.raises(UserError, match="post_processor is not as the tokenizers package writes"):
+    with pytest.raises(UserError, match="post_processor is malformed"):
         form(folder, BERT, {}, {"type": "TemplateProcessing"})

@@ -195,7 +195,7 @@ def test_files_of_other_versions(golden, tmp_path):
         ("mean", "first"), normalize=True, max_length=24
     )
     converted_model.write(found, tmp_path / "model")
-    with pytest.raises(UserError, match="joins first, max, mean.*and this model has mean, first"):
+    with pytest.raises(UserError, match="joins first, max, mean.*but this model has mean, first"):
         huggingface.write(tmp_path / "model", tmp_path / "back", "last")
 
 
