@@ -1,7 +1,7 @@
 """Boolean attention masks: True = may attend, broadcastable to [B, N, T, S].
 
 Masks stay boolean until `bias` converts them to numbers that are added to scores. New axes come
-from `expand_dims`: LiteRT cannot slice with several new axes where sizes are unknown.
+from `expand_dims`: LiteRT cannot slice with several new axes if sizes are unknown.
 
 Shapes: B batch, N heads, T query length, S key length, M memory, P positions.
 """
@@ -15,28 +15,28 @@ from official.utils.errors import UserError
 
 
 def checked(mask: Tensor | None, name: str) -> Tensor | None:
-    """Returns a mask of an encoder's caller, and refuses one that is added to scores elsewhere.
+    """Checks a mask from the caller of an encoder; refuses additive masks.
 
-    Such a mask has 0 for what may be attended to and a large number below 0 for the rest, which is
-    the other way round. Values are known outside of graphs alone.
+    An additive mask, as in other libraries, is 0 for keys that may be attended to and very negative
+    for others, the opposite of a boolean mask. Values can be checked only outside graphs.
 
     Args:
-        mask: of any shape, true (or not 0) for what may be attended to; None = there is none.
+        mask: any shape, true (or not 0) for keys that may be attended to; None = there is no mask.
         name: the argument, for the message.
 
     Raises:
-        UserError: it has numbers below 0.
+        UserError: the mask has numbers below 0.
     """
     if mask is None or "float" not in keras.backend.standardize_dtype(mask.dtype):
         return mask
     try:
         values = ops.convert_to_numpy(mask)
     except (AttributeError, NotImplementedError, TypeError, ValueError):
-        return mask  # of a graph
+        return mask  # a symbolic tensor has no values
     if (values < 0).any():
         raise UserError(
-            f"{name} has numbers below 0, as a mask that is added to scores: here true (or 1) "
-            f"means that a token may be attended to: give `{name} == 0` in its place"
+            f"{name} has numbers below 0, like a mask that is added to scores. Here true (or 1) "
+            f"means that a token may be attended to: give `{name} == 0` instead"
         )
     return mask
 
@@ -70,7 +70,7 @@ def parts(part_ids: Tensor) -> Tensor:
     """Lets every query attend to the keys of its own part, in rows that several sequences share.
 
     Args:
-        part_ids: int [B, T], the number of each token's part.
+        part_ids: int [B, T], the index of each token's part.
 
     Returns:
         bool [B, 1, T, T].
@@ -96,7 +96,7 @@ def blocks(block_ids: Tensor) -> Tensor:
     """Lets every query attend to the keys of its own block and of earlier blocks.
 
     Args:
-        block_ids: int [B, T], the number of each token's block, in rising order.
+        block_ids: int [B, T], the index of each token's block, in ascending order.
 
     Returns:
         bool [B, 1, T, T].
@@ -112,9 +112,9 @@ def causal(
     Args:
         query_length: T.
         key_length: S.
-        first: the key of the first query, an integer or a scalar tensor. None = the queries are
-            the last keys, so that all keys of a memory before the sequence are visible. With a
-            cache, `first` keeps slots that are not filled yet from being visible.
+        first: the key at the position of the first query, an integer or a scalar tensor. None = the
+            queries are at the last keys, so that all keys of a memory before the sequence are
+            visible. With a cache, `first` hides slots that are not filled yet.
         attention_window: maximum number of keys for a query, itself included; 0 = no limit.
 
     Returns:
@@ -136,7 +136,7 @@ def window(query_length: Size, key_length: Size, reach: int, first: Size = 0) ->
         query_length: T.
         key_length: S.
         reach: the largest distance. A query attends to 2 `reach` + 1 keys, itself included.
-        first: the key of the first query.
+        first: the key at the position of the first query.
 
     Returns:
         bool [1, 1, T, S].
@@ -170,7 +170,7 @@ def rows(mask: Tensor, positions: Tensor) -> Tensor | None:
         positions: int [B, P].
 
     Returns:
-        The same of the positions: [B or 1, N or 1, P or 1, S].
+        The mask or bias of these positions: [B or 1, N or 1, P or 1, S].
     """
     if mask is None or mask.shape[2] == 1:
         return mask
@@ -203,7 +203,7 @@ def after_memory(mask: Tensor, memory_mask: Tensor, length: Size) -> Tensor:
 
 
 def attended(mask: Tensor, batch: Size, length: Size) -> Tensor:
-    """Returns the positions that some query may attend to, which are those without padding.
+    """Returns the positions that any query may attend to: the positions without padding.
 
     Args:
         mask: bool, broadcastable to [B, N, T, S]; None stays None.
@@ -234,9 +234,9 @@ def combine(*masks):
 def bias(mask: Tensor, dtype: DType) -> Tensor:
     """Converts a mask to numbers to add to attention scores.
 
-    The number is 0 for True and a large negative number for False. That number is finite, so that
-    the weights of a row without any key are equal and not NaN. It is large enough that the weights
-    of masked keys are exactly 0 in all other rows.
+    The number is 0 for True and a large negative number for False. It is finite, so that the
+    weights of a row without any key are equal and not NaN, and large enough that the weights of
+    masked keys are exactly 0 in all other rows.
     """
     forbidden = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e30
     return ops.where(mask, *[ops.convert_to_tensor(x, dtype) for x in (0.0, forbidden)])

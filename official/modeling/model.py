@@ -22,7 +22,7 @@ class Model(keras.Layer):
     """The encoder and the objectives of a config, with all their variables.
 
     The paths of variables do not depend on the recipe: `encoder/...` and a prefix per objective.
-    Only low-rank updates exist in training alone.
+    Only low-rank updates are limited to training.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class Model(keras.Layer):
             dtype: Keras dtype policy; None = the global one.
             head_dtype: dtype policy of the objectives; None = `dtype`.
             lora: the `official.config.trainable.LoRA` of a run; None = kernels have no updates.
-            finished: whether the encoder is complete without other networks: a token table with a
-                `Table.base` is the sum of both, as `checkpoints.load_variables` has it.
-            name: name of the layer, which is not part of any path.
+            finished: whether the encoder runs without other networks: a token table with a
+                `Table.base` is the sum of both, as `checkpoints.load_variables` returns it.
+            name: name of the layer, which is not a part of variables' paths.
 
         Raises:
-            UserError: the parts do not fit together.
+            UserError: the encoder and the objectives do not match.
         """
         super().__init__(name=name, dtype=dtype)
         dtype = self.dtype_policy
-        with parts():  # Dropout is drawn from `rng` alone.
+        with parts():  # dropout is drawn only from `rng`
             self.encoder = module_of(config.encoder).Encoder(
                 config.encoder, seed=config.seed, dtype=dtype
             )
@@ -82,11 +82,11 @@ class Model(keras.Layer):
         return next((o for o in self.objectives if o.config.type in types), None)
 
     def networks(self):
-        """Returns this model and the teachers, which run beside it and are not parts of it."""
+        """Returns this model and the teachers of its objectives, which are not parts of it."""
         return [self, *(model for objective in self.objectives for model in objective.teachers)]
 
     def freeze_encoder(self):
-        """Keeps the weights of the encoder from training, and those that heads share with it."""
+        """Freezes the weights of the encoder, including those that heads share with it."""
         self.encoder.trainable = False
 
     @property
@@ -106,21 +106,21 @@ class Model(keras.Layer):
     ) -> dict[str, Any]:
         """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`.
 
-        If the batch has `layer_states` [B, T, K, D], all layers of the encoder for its tokens, they
-        are the result.
+        If the batch has `layer_states` [B, T, K, D], the precomputed states of all layers, they are
+        returned instead.
         """
         if (states := batch.get("layer_states")) is not None:
             layers = ops.unstack(ops.cast(states, self.encoder.compute_dtype), axis=2)
             mask = {"padding_mask": batch["padding_mask"]} if "padding_mask" in batch else {}
             return {"sequence_output": layers[-1], "hidden_states": tuple(layers), **mask}
         if self.encoder_frozen:
-            rng = None  # no dropout in an encoder that is not trained
+            rng = None  # a frozen encoder has no dropout
         return encode(self.encoder, batch, rng, output_all)
 
     def encode_as_read(
         self, batch: Batch, rng: Draws | None = None, objectives=None
     ) -> dict[str, Any]:
-        """Runs the encoder, and computes only what objectives read of the last layer.
+        """Runs the encoder, and computes only the positions of the last layer that objectives read.
 
         Args:
             batch: dict of tensors, after `prepare`.
@@ -136,7 +136,7 @@ class Model(keras.Layer):
         return encode_read(self.encoder, objectives, batch, None if self.encoder_frozen else rng)
 
     def prepare(self, batch: Batch, rng: Draws | None = None, objectives=None) -> Batch:
-        """Runs the `prepare` of some objectives, which comes before the encoder; None = of all."""
+        """Runs `prepare` of some objectives, before the encoder runs; None = of all objectives."""
         for objective in self.objectives if objectives is None else objectives:
             batch = objective.prepare(batch, rng)
         return batch
@@ -178,7 +178,7 @@ class Model(keras.Layer):
 
 
 def make_objectives(config, dtype: DType | None = None):
-    """Makes the objectives of a config in order, without variables; arguments as in `Model`."""
+    """Makes the objectives of a config in order, without variables; arguments as for `Model`."""
     return [
         layer_of(objective)(objective, config.encoder, seed=config.seed, dtype=dtype)
         for objective in config.objectives

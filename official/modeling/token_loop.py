@@ -1,4 +1,4 @@
-"""The loop that generates a token at a time, and greedy decoding with an encoder-decoder.
+"""The loop that generates one token at a time, and greedy decoding with an encoder-decoder.
 
 Shapes: B batch, T tokens of the input, N maximum number of new tokens, V vocabulary.
 """
@@ -19,10 +19,10 @@ class TokenLoop:
 
     Attributes:
       count: N.
-      end_id: the last token of a text.
-      pad_id: fills the places after the end token.
-      process: changes the logits [B, V] of new token i by the new tokens [B, N] before it, called
-        with these three; None = it does not.
+      end_id: the token that ends a text.
+      pad_id: the token after the end token.
+      process: a function (logits [B, V], new tokens so far [B, N], i) that returns new logits of
+        token i; None = logits are not changed.
     """
 
     count: int
@@ -45,8 +45,9 @@ class TokenLoop:
           choose: chooses new token i from its logits: (logits [B, V], i) -> int32 [B].
           read: reads the tokens before new token i: (tokens [B], i, cache) -> logits, cache.
           cache: nested tensors of static shapes.
-          tokens: the tokens before the first new one, int32 [B], which the loop reads; or
-          logits: those of the first new token, [B, V], if the tokens before it are read.
+          tokens: the last tokens before the new ones, int32 [B], which the loop reads first; or
+          logits: the logits of the first new token, [B, V], if all tokens before it are already
+            read.
 
         Returns:
           int32 [B, N].
@@ -84,7 +85,7 @@ def likeliest(logits: Tensor, i=None) -> Tensor:
 
 
 def greedy(model, batch: Batch, encoded: Encoded, length: int, end_id, pad_id=0) -> Tensor:
-    """Generates the likeliest next token of an encoder-decoder until every row has ended.
+    """Generates the most probable next token of an encoder-decoder until every row has ended.
 
     Args:
       model: a model with the objective `seq2seq_lm`.
@@ -92,10 +93,10 @@ def greedy(model, batch: Batch, encoded: Encoded, length: int, end_id, pad_id=0)
       encoded: the result of `model.encode` for the batch.
       length: N.
       end_id: the token that ends an output.
-      pad_id: the token behind it.
+      pad_id: the token after the end token.
 
     Returns:
-      The tokens with the one that ends them, int32 [B, N].
+      The tokens, including the end token, int32 [B, N].
     """
     head = model.objective("seq2seq_lm")
     states, padding = encoded["sequence_output"], batch.get("padding_mask")

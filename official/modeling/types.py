@@ -1,4 +1,4 @@
-"""The names of types in signatures. A docstring beside them gives shapes and dtypes."""
+"""Type aliases for signatures. Docstrings give shapes and dtypes."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 # A tensor of the Keras backend, a symbolic tensor of Keras, or an array that becomes one. Backends
 # have no type in common, and the network imports none of them.
 Tensor: TypeAlias = Any
-# A number that may be known only when a graph runs: an `int` or a scalar tensor.
+# A size that may be known only when a graph runs: an `int` or a scalar tensor.
 Size: TypeAlias = int | Tensor
 # The name of a dtype, or a Keras dtype policy.
 DType: TypeAlias = Any

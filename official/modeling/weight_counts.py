@@ -1,4 +1,4 @@
-"""Counts the weights of a config without making them."""
+"""Counts the weights of a config without allocating them."""
 
 import dataclasses
 import math
@@ -17,13 +17,14 @@ class Counts:
     """The numbers of weights of a config.
 
     Attributes:
-      encoders: by name: `encoder`, the networks of objectives (`generator/encoder`), and
-        `encoder_alone` if the encoder has a decoder.
-      heads: by objective, without these networks.
-      total: of the whole model. Shared weights count once.
-      multiplied: of the kernels of all encoders and networks, those of a shared block once for each
-        of its uses. Training takes about six floating-point operations for each of them and each
-        token; embeddings are looked up and do not count (Kaplan et al., 2020, section 2.1).
+      encoders: the number of weights by network: `encoder`, the networks of objectives
+        (`generator/encoder`), and `encoder_alone` (without the decoder) if there is a decoder.
+      heads: the number of weights by objective, without these networks.
+      total: the number of weights of the model. Shared weights count once.
+      multiplied: the number of weights in kernels of all encoders and networks; a shared block
+        counts once for each use. Training takes about six floating-point operations for each of
+        these weights and each token; embeddings are looked up and do not count (Kaplan et al.,
+        2020, section 2.1).
     """
 
     encoders: dict[str, int]
@@ -42,7 +43,7 @@ def count(config: configs.ResolvedConfig) -> Counts:
     """Counts the weights of a config whose encoder has a vocabulary size.
 
     Raises:
-      UserError: the config has no vocabulary size, or its parts do not fit together.
+      UserError: the config has no vocabulary size, or its encoder and objectives do not match.
     """
     with keras_private.uninitialized_variables():
         model = Model(config)
@@ -71,7 +72,7 @@ def count(config: configs.ResolvedConfig) -> Counts:
 
 
 def _multiplied(encoder: keras.Layer) -> int:
-    """Returns the size of the kernels of an encoder, of each block times the number of its uses."""
+    """Returns the size of the kernels of an encoder; blocks are multiplied by their uses."""
     kernels = {id(v): v for v in encoder.variables if v.path.endswith("/kernel")}
     total = size(kernels.values())
     for number, block in enumerate(getattr(encoder, "blocks", ())):

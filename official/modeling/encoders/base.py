@@ -18,7 +18,7 @@ from official.utils import keras_private
 
 
 class Encoder(Layer):
-    """What every encoder is and has.
+    """The base class of encoders.
 
     Each module of `official.modeling.encoders` that a config can name (`encoder.type`) has a
     subclass `Encoder`, with the constructor `(config, *, seed=0, name="encoder", dtype=None)`.
@@ -48,16 +48,18 @@ class Encoder(Layer):
         reads_positions: whether a call has the argument `read_positions` int [B, P]. It then
             computes only these positions of the last layer, beside those that are pooled.
         takes_parts: whether a call has the argument `part_ids` int [B, T]: tokens attend only to
-            tokens of their own part of a row. Of other encoders the attention mask says it.
-        token_table: the `Table` of the tokens, for outputs that are tied to it; None = none.
-        depths: the number of the block that runs at each depth, in `blocks`, after `embeddings`; ()
-            = no single order has all layers.
+            tokens of their own part of a row. Other encoders get this as an attention mask.
+        token_table: the `Table` of the tokens, for outputs that are tied to it; None = there is
+          none.
+        depths: the index in `blocks` of the block that runs at each depth after `embeddings`; () =
+            the layers have no single order.
         pooler: the linear layer of the pooled output; None = there is none.
-        of_schemes: the names of its layers of position schemes, which all blocks read.
+        of_schemes: the names of the layers that its position schemes have made, which all blocks
+          read.
         convolution: the `TokenConvolution` beside the first block; None = there is none.
         decoder: the layers of a decoder; None = there is none.
-        recompute: whether training computes what is inside a block again for the gradient, and
-            keeps the inputs of the blocks alone. Only the transformer reads it.
+        recompute: whether training keeps only the inputs of blocks, and recomputes values inside a
+            block for the gradient. Only the transformer reads it.
     """
 
     reads_positions = False
@@ -65,7 +67,7 @@ class Encoder(Layer):
     recompute = False
     depths: Sequence[int] = ()
     of_schemes: Sequence[str] = ()
-    # Each class has a config of its own, which says what there is of the layers.
+    # Each subclass has its own class of configs, which decides which layers exist.
     config: Any
     embeddings: Any
     blocks: Any
@@ -77,7 +79,8 @@ class Encoder(Layer):
         """Keeps the config; subclasses make the layers, and `build()` creates the variables."""
         super().__init__(name=name, dtype=dtype)
         self.config = config
-        # Not of the class: with PyTorch, an attribute of the class hides a layer of this name.
+        # Attributes of the instance, because with PyTorch a class attribute hides a layer of its
+        # name.
         absents = {"token_table", "decoder", "pooler", "convolution"}
         for absent in absents - set(dir(type(self))):
             setattr(self, absent, None)
@@ -85,8 +88,8 @@ class Encoder(Layer):
     def by_depth(self) -> list[list[keras.Layer]]:
         """Returns the embeddings, and then the layers at each depth from the first one up.
 
-        What all layers share is with the first one. A layer that runs several times is at several
-        depths.
+        Layers that all depths share are at the first one. A layer that runs several times is at
+        several depths.
         """
         layers = [[self.blocks[number]] for number in self.depths]
         others = (getattr(self, name) for name in (*self.of_schemes, "convolution"))
@@ -97,16 +100,16 @@ class Encoder(Layer):
         """Returns an empty cache, which calls fill with the keys and values of tokens in order.
 
         Args:
-            batch: B. A decoder has the encoded batch [B, T, D] in its place.
+            batch: B; for an encoder-decoder, the encoded batch [B, T, D].
             slots: S, the largest number of tokens.
         """
         raise NotImplementedError(f"{self.config.type} has no cache")
 
     def compute_output_spec(self, *args, **kwargs):
-        """Returns the shapes and dtypes of the outputs, with None for lengths that are not known.
+        """Returns the shapes and dtypes of the outputs, with None for unknown lengths.
 
-        But for TensorFlow, two lengths are tried: backends put numbers in the place of None that
-        may exceed the positions of the encoder, or symbols that cannot be compared with them.
+        Except on TensorFlow, two lengths are tried: other backends replace None by numbers that may
+        exceed the positions of the encoder, or by symbols that cannot be compared with them.
         """
         if keras.backend.backend() == "tensorflow":
             return super().compute_output_spec(*args, **kwargs)
@@ -118,11 +121,11 @@ class Encoder(Layer):
         return keras.tree.map_structure(_alike, outputs, others)
 
     def compute_mask(self, inputs, previous_mask):
-        """Returns None: `with_mask` gives each output its mask."""
+        """Returns None, because `with_mask` sets the mask of each output."""
         del inputs, previous_mask
 
     def padding_of(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor | None:
-        """Returns the padding mask [B, T] that is given, or that Keras keeps with the tokens."""
+        """Returns `padding_mask` [B, T], or the mask that Keras keeps with the tokens."""
         if padding_mask is None:
             return keras_private.mask_of(token_ids)
         return masks.checked(padding_mask, "padding_mask")
@@ -138,9 +141,9 @@ class Encoder(Layer):
         return masks.combine(attention_mask, masks.padding(padding_mask))
 
     def with_mask(self, outputs, padding_mask: Tensor):
-        """Returns the outputs of a call, whose states have a padding mask [B, T] for Keras layers.
+        """Attaches a padding mask [B, T] to the states among the outputs, for Keras layers.
 
-        None = they have none.
+        None = no mask.
         """
         if padding_mask is not None:
             for states in (outputs["sequence_output"], *outputs.get("hidden_states", ())):
@@ -188,11 +191,11 @@ def pooled_positions(
     return ops.max(last, axis=1, keepdims=True)
 
 
-_LONGEST = 16  # of the lengths that are tried
+_LONGEST = 16  # the largest length that is tried
 
 
 def _of_length(tensors, length: Size):
-    """Returns symbolic tensors with a length in the place of None, but for the number of rows."""
+    """Returns symbolic tensors with a length in place of None, except in the first axis."""
 
     def known(x):
         if not isinstance(x, keras.KerasTensor):
@@ -204,7 +207,7 @@ def _of_length(tensors, length: Size):
 
 
 def _alike(one, other):
-    """Returns a symbolic tensor with None in the place of sizes that differ."""
+    """Returns a symbolic tensor with None in place of sizes that differ."""
     if one is None:
         return None
     sizes = [a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)]

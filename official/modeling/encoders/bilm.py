@@ -24,7 +24,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
     """Vectors of words, and a stack of LSTMs for each direction. The directions share the vectors.
 
     For features, a row is a sentence between its marks, and the backward LSTMs read its real words
-    from the end. For language modeling, the batch has rows of its own for the backward LSTMs.
+    from the end. For language modeling, the batch has separate rows for the backward LSTMs.
 
     Call arguments beside those of `base.Encoder`, of which `token_ids` are read if `config.tokens`
     is `words`, `attention_mask` is [B, 1, 1, T], False for padding at the end of rows, and
@@ -177,7 +177,7 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             rng: `Draws`, or None.
             memory: see the class.
             memory_mask: see the class.
-            first: the number of the first of these LSTMs in the memory.
+            first: the index of the first of these LSTMs in the memory.
 
         Returns:
             L + 1 tensors [B, T, P], and L states [B, C + P] in the dtype of the memory.
@@ -204,9 +204,9 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
 
 
 def _reversed(x: Tensor, real: Tensor) -> Tensor:
-    """Returns the positions of the real words of rows [B, T, ...] from the last: int [B, T].
+    """Returns the positions of the real words of rows [B, T, ...], last word first: int [B, T].
 
-    Padding stays where it is, so that the same positions undo the order.
+    Padding keeps its positions, so that applying the result twice restores the order.
     """
     batch, length = ops.shape(x)[:2]
     places = ops.broadcast_to(ops.arange(length, dtype="int32")[None], (batch, length))

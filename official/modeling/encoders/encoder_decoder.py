@@ -36,7 +36,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
         `decoder_output` [B, U, D] with `decoder_ids`;
         `attention_parts` with `output_all`: L records `Attended` of the encoder;
         `decoder_hidden_states`, `decoder_attentions`, `decoder_attention_parts`,
-            `cross_attentions` and `cross_attention_parts`: the same of the decoder.
+            `cross_attentions` and `cross_attention_parts`: the same for the decoder.
     """
 
     def __init__(self, config, *, seed=0, name="encoder", dtype=None):
@@ -130,7 +130,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
         return outputs
 
     def empty_cache(self, encoded: Tensor, slots: Size):
-        """Returns what `decode` needs of an encoded batch.
+        """Returns the empty cache of an encoded batch, for `decode`.
 
         Args:
             encoded: `sequence_output` [B, T, D].
@@ -184,7 +184,7 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
 
 
 def _all_layers(output):
-    """Returns the states and attentions of all layers of a `StackOutput`, by name."""
+    """Returns the states and attention weights of all layers of a `StackOutput`, by name."""
     attended = tuple(layer.attended for layer in output.layers)
     return {
         "hidden_states": output.hidden_states,

@@ -29,7 +29,7 @@ def encode(
     The batch has `token_ids` [B, T], and may have
 
     * `segment_ids` and `padding_mask` [B, T];
-    * `attention_mask` [B, 1 or N, T, S] and `positions`, which the encoder gets as they are;
+    * `attention_mask` [B, 1 or N, T, S] and `positions`, which the encoder gets unchanged;
     * `part_ids` [B, T]: tokens attend only to tokens of their own part of a row. `part_starts`
       [B, K] come with them, and each part has a pooled output;
     * `block_ids` [B, T]: tokens do not attend to later blocks;
@@ -43,7 +43,7 @@ def encode(
 
     With `read_positions` int [B, P], an encoder with `reads_positions` computes only these
     positions of the last layer, and those that it pools. Then `sequence_output` is [B, P, D].
-    `read_offsets` [B, P, D] are for the transformer alone (see there).
+    `read_offsets` [B, P, D] are only for the transformer (see `encoders.transformer`).
 
     Returns:
         The dict of the encoder, with the `padding_mask` of the batch if there is one.
@@ -61,9 +61,9 @@ def encode(
     for name in options:
         if name not in encoder.config.batch_fields:
             raise UserError(
-                f"{name}: the batch has this field, and the encoder cannot take it: use "
-                f"encoder.type {ENCODER_FIELDS[name]}, or segments and corruption "
-                "that do not give it"
+                f"{name}: the batch has this field, but the encoder cannot use it: use "
+                f"encoder.type {ENCODER_FIELDS[name]}, or segments and corruption without this "
+                "field"
             )
     if "decoder_ids" in options:
         own = batch.get("target_part_ids")
@@ -95,23 +95,24 @@ def encode(
 def encode_read(
     encoder: Encoder, objectives, batch: Batch, rng: Draws | None = None
 ) -> dict[str, Any]:
-    """Runs an encoder, and computes only what some objectives read of the last layer.
+    """Runs an encoder, and computes only the positions of the last layer that objectives read.
 
     Args:
         encoder: the encoder.
         objectives: `official.modeling.objectives.base.Objective`s. If each of them names the
-            positions that it reads, and they are fewer than all, no others are computed.
+            positions that it reads, and these are fewer than all, only these are computed.
         batch: the batch after `prepare`; see `encode`.
         rng: `Draws`, or None for inference (no dropout).
 
     Returns:
-        The result of `encode`, or the same with `states_read` in the place of `sequence_output`:
-        the states [B, P, D] of each tensor of positions, by the name of the objective.
+        The result of `encode`, or the same with `states_read` instead of `sequence_output`: the
+        states [B, P, D] of each tensor of positions, by the name of the objective.
     """
     if any(objective.uses_all_layers for objective in objectives):
         return encode(encoder, batch, rng, output_all=True)
     for objective in objectives:
-        if (offsets := objective.read_offsets(batch)) is not None:  # The config allows no others.
+        # The config allows only one such objective.
+        if (offsets := objective.read_offsets(batch)) is not None:
             (positions,) = objective.positions_read(batch)
             encoded = encode(encoder, batch, rng, read_positions=positions, read_offsets=offsets)
             encoded["states_read"] = {objective.name: (encoded.pop("sequence_output"),)}
@@ -141,7 +142,7 @@ def encode_read(
 
 
 def check_ranks(token_ids: Tensor, attention_mask: Tensor, mask_shape) -> None:
-    """Raises UserError if token ids are not [B, T], or if a mask has not four axes.
+    """Raises UserError if token ids are not [B, T], or if a mask does not have four axes.
 
     `mask_shape` is the shape that the message gives for a mask.
     """
@@ -155,7 +156,7 @@ def check_ranks(token_ids: Tensor, attention_mask: Tensor, mask_shape) -> None:
 
 
 def _pooled_positions(encoder: Encoder, batch: Batch) -> Tensor | None:
-    """Returns the first position of each part, or the last one if the encoder pools that.
+    """Returns the first position of each part, or the last if the encoder pools the last.
 
     Returns:
         [B, K], 0 for parts that do not exist; or None if the batch has no parts.

@@ -30,7 +30,7 @@ from official.modeling.layers.schemes import Rows
 from official.modeling.types import Size, Tensor
 from official.utils.errors import UserError
 
-_SHORT = 2  # windows of a row that local layers do not cut into blocks
+_SHORT = 2  # rows of up to this many windows are not cut into blocks by local layers
 
 
 class Encoder(base.Encoder, saved_as="TransformerEncoder"):
@@ -46,14 +46,15 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         read_positions: int [B, P], the positions of the last layer that are computed, beside those
             that are pooled. `sequence_output` is then [B, P, D]. None = all. There is no
             `output_all` and no cache with it.
-        read_offsets: [B, P, D], what is added to the inputs of the last layer at `read_positions`.
-            The last layer then runs twice, the second time with its own outputs as the queries, and
-            both times with its inputs as keys and values: the enhanced mask decoder (He et al.
-            2021, section 3.2; DeBERTa's release). None = none. Nothing is pooled then.
+        read_offsets: [B, P, D], vectors that are added to the inputs of the last layer at
+            `read_positions`. The last layer then runs twice, the second time with its own outputs
+            as the queries, and both times with its inputs as keys and values: the enhanced mask
+            decoder (He et al. 2021, section 3.2; DeBERTa's release). None = none. There is no
+            pooled output then.
 
     Layers with local attention take time linear in T, if the row is longer than a few windows, and
     `attention_mask` is the same for all queries of a row. With `output_all`, they compute all
-    weights, those outside of the window too, which are 0.
+    weights, including those outside the window, which are 0.
 
     A call returns the outputs of `base.Encoder`, and
         `attention_parts` with `output_all`: L records `Attended`, with scores, queries, keys and
@@ -171,7 +172,7 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         plain = output_all or read_offsets is not None
         masked = self._masks(attention_mask, part_ids, length, plain)
         rows = Rows(length, length if cache is None else cache[0][0].shape[2], slot, positions)
-        # What is prepared for global layers, and for local ones.
+        # The rows for global layers, and those for local layers.
         kinds = [rows] if self.config.local_attention is None else [rows, rows._replace(local=True)]
         prepared = [schemes.prepare(self.schemes, self, each) for each in kinds]
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
@@ -215,9 +216,9 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     def _masks(
         self, attention_mask: Tensor | None, part_ids: Tensor | None, length: Size, plain: bool
     ) -> tuple[Tensor | None, Tensor | Blocks | None]:
-        """Returns the mask of global layers and that of local ones; None = all may attend.
+        """Returns the masks of global and of local layers; None = all may attend.
 
-        With `plain`, local layers compute all scores, as global ones do.
+        With `plain`, local layers compute all scores, as global layers do.
         """
         parts = None if part_ids is None else masks.parts(part_ids)
         whole = masks.combine(attention_mask, parts)  # [B or 1, N or 1, T or 1, S]
@@ -245,11 +246,11 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     ):
         """Runs the blocks of all depths, and the final norm if there is one.
 
-        `masked` and `prepared` are for global layers, and for local ones.
+        `masked` and `prepared` are pairs: for global layers, and for local layers.
 
         Returns:
-            The states, L + 1 tensors [B, T, D]; the `Attended` of each depth, or None if it is
-            computed again.
+            The states, L + 1 tensors [B, T, D]; and the `Attended` of each depth, or None if it is
+            recomputed for the gradient.
         """
         states, attended = [x], []
         for i, depth in enumerate(self.depths):
@@ -290,7 +291,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
     def _check(self, token_ids: Tensor, attention_mask: Tensor, positions: Tensor, cache: Any):
         check_ranks(token_ids, attention_mask, "[B, N, T, S]")
         length = token_ids.shape[1]
-        # With given positions a row may be longer than the table: it has several parts.
+        # A row with explicit positions may be longer than the table, because it may have several
+        # parts.
         counted = positions is None
         if counted and length is not None and length > self.config.max_positions:
             raise UserError(
@@ -299,15 +301,15 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
             )
         if cache is not None and not self.config.causal:
             raise UserError(
-                "a cache needs an encoder whose tokens attend to no later ones: set "
+                "a cache needs an encoder whose tokens do not attend to later tokens: set "
                 "encoder.causal: true"
             )
 
 
 def _recomputed(block: Callable[..., BlockOutput], rng: Draws, **tensors: Any) -> BlockOutput:
-    """Returns the result of a block without its attention: see `layers.recompute`.
+    """Returns the result of a block without its `Attended`: see `layers.recompute`.
 
-    `block` has the other arguments of the call, which have no gradient, and draws from `rng`.
+    `block` has all arguments without a gradient bound, and draws dropout from `rng`.
     """
     return BlockOutput(recomputed(lambda **given: block(**given).states, rng, **tensors), None)
 

@@ -1,10 +1,10 @@
 """The activation functions that a config can name.
 
-Each of them takes `x`, in training what dropout keeps of the result, and `fused`, whether a backend
-may compute it with the product before it. The GELUs and the SiLU compute their slope in the forward
-pass, in float32, and keep only the slope. The backward pass is then one product. The slope is not
-computed where no gradient is needed. If `fused`, the backend's own function is taken there in
-float32: LiteRT has that of a GELU, and no erf.
+Each takes `x`; in training, the dropout mask of the result; and `fused`, whether a backend may
+compute it together with the product before it. The GELUs and the SiLU compute their derivative in
+the forward pass, in float32, and keep only the derivative. The backward pass is then one product.
+Without gradients the derivative is not computed, and with `fused` the backend's function is used in
+float32: LiteRT has a GELU, but no erf.
 """
 
 import functools
@@ -20,7 +20,7 @@ def _activation(formula):
     """Returns an activation.
 
     Args:
-        formula: a function from z to the value and the slope at z, elementwise.
+        formula: a function from z to the value and the derivative at z, elementwise.
     """
 
     @one_pass
@@ -49,7 +49,7 @@ def _activation(formula):
 
 @one_pass
 def _product(x, y):
-    """Returns x times y, through float32: TensorFlow's products of bfloat16 are slower."""
+    """Returns x times y, computed in float32, because TensorFlow's bfloat16 products are slower."""
     return ops.cast(ops.cast(x, accurate(x.dtype)) * ops.cast(y, accurate(y.dtype)), x.dtype)
 
 
@@ -65,7 +65,7 @@ def gelu_tanh(z):
 
 @_activation
 def gelu(z):
-    """`x Phi(x)`, where Phi is the distribution function of the normal law (the erf form)."""
+    """`x Phi(x)`, where Phi is the standard normal distribution function (the erf form)."""
     gate = 0.5 * ops.erf(z * math.sqrt(0.5)) + 0.5
     density = ops.exp(-0.5 * (z * z)) * (1 / math.sqrt(2 * math.pi))
     return z * gate, gate + z * density
@@ -89,9 +89,9 @@ def relu(x, kept=None, rate=0.0, fused=True):
     return ops.relu(x) if kept is None else _relu(x, kept, rate)
 
 
-# The backend's own functions, for inference: a backend may fuse them with the product before them.
-# TensorFlow's own SiLU comes with a gradient that a SavedModel keeps, and which names a constant of
-# each call: in a graph whose equal constants are merged it names what is gone.
+# The backend's functions, for inference: a backend may fuse them with the product before them.
+# TensorFlow's SiLU has a gradient that a SavedModel keeps, and that names a constant of each call:
+# after equal constants of a graph are merged, the named constant may be missing.
 PLAIN = {
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "gelu": functools.partial(ops.gelu, approximate=False),

@@ -1,6 +1,6 @@
-"""Multi-head attention: of a sequence to itself, and of a decoder to an encoder.
+"""Multi-head attention: self-attention, and cross-attention of a decoder to an encoder.
 
-A sequence attends to itself as a whole, or in the blocks of `layers.local_attention`.
+Self-attention is global, or local in the blocks of `layers.local_attention`.
 
 Shapes: B batch, T query length, S key length or slots of a cache, N heads, H head size, D hidden.
 """
@@ -31,14 +31,14 @@ from official.modeling.types import Size, Tensor
 class Attended(NamedTuple):
     """The result of an attention layer.
 
-    In blocks, weights, scores, queries, keys and values are those of all blocks, and query
-    positions are not taken from them.
+    With local attention in blocks, weights, scores, queries, keys and values are those of all
+    blocks, without the selection of query positions.
 
     Attributes:
         output: [B, T, D].
         weights: the attention weights before dropout, [B, N, T, S].
         scores: the logits of the weights, before the mask: [B, N, T, S].
-        query: [B, N, T, H], not scaled, and turned if there are rotary positions, as the keys.
+        query: [B, N, T, H], not scaled; like the keys, rotated if there are rotary positions.
         key: [B, N, S, H], of all slots if there is a cache.
         value: [B, N, S, H].
     """
@@ -52,14 +52,14 @@ class Attended(NamedTuple):
 
     @property
     def cache(self):
-        """The keys and values, for the positions that follow."""
+        """The keys and values, for later positions."""
         return self.key, self.value
 
 
 class _Heads(Layer):
-    """What both kinds of attention share: heads, scores, weights and the output projection."""
+    """The common base of self- and cross-attention: heads, scores, weights, output projection."""
 
-    terms = 1  # of the scores: see `Scheme`
+    terms = 1  # the number of terms in the scores: see `Scheme`
 
     def __init__(self, parts, initializers, *, name=None, dtype=None):
         """Describes the layer.
@@ -90,13 +90,13 @@ class _Heads(Layer):
 
     @property
     def factor(self) -> float | None:
-        """What scores are multiplied by; None = they are not."""
+        """The factor of the scores; None = scores are not scaled."""
         return (self.terms * self.head_size) ** -0.5 if self.parts.heads.scale else None
 
     def projection(self, *names: str, heads: int | None = None, **options: Any) -> Linear:
-        """Makes one product for several of query, key and value, which are joined by column.
+        """Makes one linear layer for several of query, key and value, joined by column.
 
-        Each of them has N heads, or as many as `heads`.
+        Each of them has `heads` heads; None = N.
         """
         initializer = self.initializer
         size = self.inner_size if heads is None else heads * self.head_size
@@ -147,13 +147,13 @@ class _Heads(Layer):
         context = ops.transpose(context, (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
         output = self.output_projection(context)
-        # A graph whose outputs do not read the weights and scores leaves these operations out.
+        # Graphs that do not return weights and scores drop these operations.
         weights = softmax(scores, mask_bias=forbidden)
         return Attended(output, weights, ops.cast(scores, dtype), query, key, value)
 
 
 class Attention(_Heads):
-    """Attention of a sequence to itself (Vaswani et al. 2017, section 3.2)."""
+    """Self-attention (Vaswani et al. 2017, section 3.2)."""
 
     def __init__(self, parts, initializers, *, name=None, dtype=None):
         """Describes the layer; the arguments are those of `_Heads`."""
@@ -205,20 +205,22 @@ class Attention(_Heads):
         positions: Any = None,
         training: bool | None = None,
     ) -> Attended:
-        """Attends from each position of `x`, or from some, to all positions or to those nearby.
+        """Attends from all or some positions of `x` to all positions, or to nearby positions.
 
         Args:
-            x: [B, T, D]. The padding mask that Keras keeps with it is combined with the other.
+            x: [B, T, D]. The padding mask that Keras keeps with it is combined with
+              `attention_mask`.
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all. Or
-                `Blocks`, without cache and scores of positions.
+                `Blocks`, without a cache and without position schemes that add scores.
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, [B, N, S, H] each; None = only `x` is attended to.
             slot: int, the slot of the first position of `x`.
             query_positions: int [B, P], the positions that attend, so that T is P in the results;
                 None = all.
-            queries: [B, P, D], what attends at `query_positions` in the place of `x`; None = `x`.
-            positions: what its position schemes have prepared, one value for each; None = it has
-                none, or all tokens are at one position.
+            queries: [B, P, D], the states that attend at `query_positions` instead of those in `x`;
+              None = those in `x`.
+            positions: the values that its position schemes have prepared, one for each scheme; None
+                = it has no schemes, or all tokens are at one position.
             training: whether Keras trains; see `Layer.draws`.
 
         Returns:
@@ -255,7 +257,7 @@ class Attention(_Heads):
         query_positions: Tensor | None,
         prepared: Any,
     ) -> Attended:
-        """Attends from each position of `x` to those nearby; the arguments are those of `call`."""
+        """Attends from each position of `x` to nearby positions; arguments as in `call`."""
         query, key, value = self.project(x)
         for scheme, tensors in prepared:
             query, key = scheme.turn(query, key, tensors, None)
@@ -268,7 +270,7 @@ class Attention(_Heads):
 
 
 class CrossAttention(_Heads):
-    """Attention of a sequence to another one, as of a decoder to an encoder."""
+    """Cross-attention of a sequence to another, as of a decoder to an encoder."""
 
     def __init__(self, parts, initializers, *, name=None, dtype=None):
         """Describes the layer; the arguments are those of `_Heads`. Both sequences have size D."""

@@ -1,6 +1,6 @@
-"""The base class of layers, which work in Keras as Keras' own layers do.
+"""The base class of layers, which can be used and saved like Keras' own layers.
 
-They are saved and restored by the arguments of their constructors, and have seeds for dropout.
+They are serialized by the arguments of their constructors, and have seeds for dropout.
 """
 
 import contextlib
@@ -20,14 +20,17 @@ from official.utils import keras_private, strict
 from official.utils.errors import UserError
 
 _PARTS = contextvars.ContextVar("layers_are_parts", default=False)
-_FROZEN = "frozen"  # the entry of a config with the numbers of the sublayers that are not trained
+# the key in a layer's config for the indices of the sublayers that are not trained
+_FROZEN = "frozen"
 
 
 @contextlib.contextmanager
 def parts() -> Iterator[None]:
-    """Makes layers inside the block that are parts of a layer, which draws dropout for them.
+    """Marks layers that are made inside the `with` block as parts of another layer.
 
-    They have no seeds of their own, and so no variables beside their weights.
+    The other layer draws dropout for them.
+
+    Parts have no seeds, and so no variables except their weights.
     """
     token = _PARTS.set(True)
     try:
@@ -39,14 +42,14 @@ def parts() -> Iterator[None]:
 class Layer(keras.Layer):
     """A Keras layer that is saved with the arguments of its constructor.
 
-    A subclass has a name in saved models, which is its own or the class argument `saved_as`. Its
+    The name of a subclass in saved models is the class name or the class argument `saved_as`. Its
     constructor takes a `name`, a `dtype`, and values that Keras can save: numbers, text, layers,
     initializers, the configs of encoders and the parts of blocks. Without a name, Keras makes one.
 
-    The dropout of a layer is drawn from the `Draws` that its argument `rng` gives. Without them it
-    is drawn where Keras trains (`training=True`, or the same of the layer or model around it), from
-    the seeds of the layer. A layer that is made inside the constructor of another one is a part of
-    it, and gets its draws from there.
+    The dropout of a layer is drawn from the `Draws` that its argument `rng` gives. Without it,
+    dropout is drawn from the seeds of the layer if Keras trains (`training=True`, also of the layer
+    or model around it). A layer that is made inside the constructor of another one is a part of it,
+    and gets its draws from there.
 
     Attributes:
         seeds: `keras.random.SeedGenerator` of dropout; None if the layer has no dropout, or is a
@@ -64,21 +67,21 @@ class Layer(keras.Layer):
             keras.saving.register_keras_serializable(PACKAGE, saved_as or cls.__name__)(cls)
 
     def draws(self, rng: Draws | None, training: bool | None) -> Draws | None:
-        """Returns the draws of a call: `Draws`, or None where there is no dropout.
+        """Returns the draws of a call: `Draws`, or None without dropout.
 
         Args:
             rng: the `Draws` that the call has got, or None.
             training: whether Keras trains; None = no.
 
         Raises:
-            UserError: the layer is a part of another one and has got no draws in training.
+            UserError: the layer is a part of another layer and got no draws in training.
         """
         if rng is not None or not training:
             return rng
         if self.seeds is None:
             raise UserError(
                 f"{self.name}: a part of another layer has no seeds for its dropout: call the "
-                "whole layer, give rng=Draws(...), or training=False"
+                "whole layer, or give rng=Draws(...) or training=False"
             )
         return Draws(self.seeds.next()).shared()
 
@@ -106,18 +109,18 @@ class Layer(keras.Layer):
 
 @dataclasses.dataclass
 class _Recorded:
-    """The arguments of a constructor. Keras does not look for layers and variables here."""
+    """The arguments of a constructor, hidden from Keras' tracking of layers and variables."""
 
     arguments: dict[str, Any]
 
 
 def _recording(init):
-    """Returns a constructor that records its arguments, and makes the seeds of a whole layer."""
+    """Returns a constructor that records its arguments and makes the seeds of dropout."""
     signature = inspect.signature(init)
 
     @functools.wraps(init)
     def wrapped(self, *args, **kwargs):
-        if "_recorded" in vars(self):  # The constructor of a base class.
+        if "_recorded" in vars(self):  # the call of a base class's constructor
             init(self, *args, **kwargs)
             return
         bound = signature.bind(self, *args, **kwargs)
@@ -135,19 +138,19 @@ def _recording(init):
             self.seeds = keras.random.SeedGenerator(arguments.get("seed"))
         self.supports_masking = True
 
-    wrapped.__signature__ = signature  # type: ignore[attr-defined]  # which Keras reads
+    wrapped.__signature__ = signature  # type: ignore[attr-defined]  # Keras reads the signature
     return wrapped
 
 
 def _parts() -> dict[str, type]:
-    """Returns the classes that describe layers, by name."""
+    """Returns {name: class} of configs and parts that describe layers."""
     of_blocks = *blocks.Part.__subclasses__(), *blocks.Positions.__subclasses__()
     kinds: tuple[type, ...] = (Initializers, *of_blocks)
     return {kind.__name__: kind for kind in kinds}
 
 
 def _plain(value):
-    """Returns a value in the plain form of JSON."""
+    """Converts an argument to JSON values."""
     if isinstance(value, strict.Tagged):
         return {"encoder_config": strict.to_dict(value)}
     if isinstance(value, blocks.Part | Initializers):
@@ -161,7 +164,7 @@ def _plain(value):
 
 
 def _value(plain):
-    """Returns the value of a plain form."""
+    """Converts the JSON values of `_plain` back."""
     if isinstance(plain, dict) and plain.keys() == {"encoder_config"}:
         return strict.build_tagged(ENCODERS, plain["encoder_config"], "config", "encoder")
     if isinstance(plain, dict) and plain.keys() == {"part", "fields"}:

@@ -1,6 +1,6 @@
-"""The layers of transformers: a feed-forward network, a block, and that of Transformer-XL.
+"""Transformer layers: the feed-forward network, the block, and Transformer-XL's block.
 
-The *adapters* of a block are small networks, which learn in place of the rest of the block.
+The *adapters* of a block are small networks that are trained while the block is frozen.
 
 Shapes: B batch, T query length or content rows, S key length, P positions or query rows, Q rows of
 a stream, N heads, H head size, D hidden, F intermediate.
@@ -43,7 +43,7 @@ class FeedForward(Layer):
         self.dropout = parts.dropout
         self.dropout_axis = 1 if parts.share_dropout else None
         self.activation = ACTIVATIONS[parts.activation]
-        # The backend's own activations are accurate to float32 only.
+        # The backend's activations are accurate only to float32.
         exact = self.compute_dtype == "float64"
         self.plain_activation = (ACTIVATIONS if exact else PLAIN)[parts.activation]
         options = {"use_bias": parts.use_bias, "dtype": dtype}
@@ -66,9 +66,9 @@ class FeedForward(Layer):
             inner = self.activation(self.gate(x)) * self.inner(x)
             return self.outer(dropout(inner, self.dropout, rng, self.dropout_axis))
         if rng is None:
-            # Two-dimensional rows leave no reshape between product, bias and activation, so that a
-            # backend can fuse them. Where it cannot, our formula takes half the time: TensorFlow's
-            # own GELU has an `erfc`, which is slow.
+            # With two-dimensional rows there is no reshape between product, bias and activation, so
+            # that a backend can fuse them. If it cannot, our formula takes half the time:
+            # TensorFlow's GELU has an `erfc`, which is slow.
             rows = ops.reshape(x, (-1, x.shape[-1]))
             rows = self.inner(rows)
             if self.inner.fuses_activation:
@@ -84,7 +84,7 @@ class FeedForward(Layer):
 class Adapter(FeedForward):
     """A narrow feed-forward network and its input: x + f(x) (Houlsby et al. 2019, section 2.1).
 
-    With small weights it is near the identity.
+    With small initial weights it is close to the identity.
     """
 
     def call(self, x: Tensor, rng: Draws | None = None, training: bool | None = None) -> Tensor:
@@ -97,10 +97,9 @@ class BlockOutput(NamedTuple):
 
     Attributes:
         states: [B, T, D].
-        attended: `Attended` of the sequence to itself; None if it is computed again for the
-            gradient.
-        crossed: the result of the attention to another sequence; () = there is none. (In a
-            functional model of Keras, None cannot be among the outputs of a layer.)
+        attended: `Attended` of the self-attention; None if it is recomputed for the gradient.
+        crossed: `Attended` of the cross-attention; () = there is none. (In a functional model of
+            Keras, None cannot be among the outputs of a layer.)
     """
 
     states: Any
@@ -109,16 +108,16 @@ class BlockOutput(NamedTuple):
 
 
 class _Sublayers(Layer):
-    """What blocks share: the adapters of their sublayers, and how a sublayer's output is added.
+    """The common base of blocks: adapters, and the residual sum of a sublayer's output.
 
     Attributes:
         parts: the parts that the block is made from.
-        attention_adapter: the `Adapter` after the attention of the sequence to itself, or None.
-        feed_forward_adapter: the one after the feed-forward network, or None.
+        attention_adapter: the `Adapter` after the self-attention, or None.
+        feed_forward_adapter: the `Adapter` after the feed-forward network, or None.
     """
 
     def __init__(self, parts, initializers, *, name=None, dtype=None):
-        """Describes what the blocks share.
+        """Describes the common parts.
 
         Args:
             parts: `BlockParts`.
@@ -152,7 +151,7 @@ class _Sublayers(Layer):
                 setattr(self, name, Adapter(parts.size, inner, weights, name=name, dtype=dtype))
 
     def build_parts(self, *layers):
-        """Creates the variables of layers, of which some may be None, and of the adapters."""
+        """Creates the variables of layers (None is skipped), and of the adapters."""
         for layer in (*layers, self.attention_adapter, self.feed_forward_adapter):
             if layer is not None:
                 layer.build()
@@ -178,7 +177,7 @@ class _Sublayers(Layer):
 class Block(_Sublayers):
     """Attention and a feed-forward network, each with dropout, a residual connection and a norm.
 
-    With `cross` there is an attention to another sequence between the two.
+    With `cross` there is cross-attention between the two.
     """
 
     def __init__(self, parts, initializers, *, name=None, dtype=None):
@@ -224,14 +223,14 @@ class Block(_Sublayers):
 
         Args:
             x: [B, T, D].
-            attention_mask: see `Attention`, as all others up to `positions`.
+            attention_mask: see `Attention`.
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, or None.
             slot: the slot of the first position of `x`.
             query_positions: int [B, P], the positions that are computed; None = all.
-            queries: [B, P, D], their states, in the place of those in `x`; None = those in `x`.
-            positions: what the position schemes have prepared, or None.
-            others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
+            queries: [B, P, D], the states at these positions; None = those in `x`.
+            positions: the values that position schemes have prepared, or None; see `Attention`.
+            others: the keys and values of another sequence, from `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             training: whether Keras trains; see `Layer.draws`.
 
@@ -270,8 +269,8 @@ class Block(_Sublayers):
 
 
 def adapter_weights(seed: int, name: str) -> RandomWeights:
-    """Returns the initializer of the adapters of an encoder, a function of a seed and its name."""
-    draws = Draws.of_name(seed, f"{name}/adapters")  # not those of other weights
+    """Returns the initializer of an encoder's adapters, a function of a seed and the name."""
+    draws = Draws.of_name(seed, f"{name}/adapters")  # different draws from those of other weights
     return RandomWeights("truncated_normal", _ADAPTER_STDDEV, draws)
 
 

@@ -14,7 +14,7 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import DType, Tensor
 
-NUM_CHARACTERS = 261  # The ids are 1 to 261, and 0 = there is no word.
+NUM_CHARACTERS = 261  # The ids are 1 to 261; 0 = no word.
 _ACTIVATIONS = {"relu": ops.relu, "tanh": ops.tanh}
 
 
@@ -75,7 +75,7 @@ class CharacterCNN(Layer):
     def call(self, character_ids: Tensor) -> Tensor:
         """Maps character_ids int [..., K] to the vectors of words: [..., P].
 
-        The id 0 has the vector 0.
+        The id 0 has a zero vector.
         """
         leading = ops.shape(character_ids)[:-1]
         ids = ops.reshape(character_ids, (-1, character_ids.shape[-1]))  # [W, K]
@@ -89,10 +89,10 @@ class CharacterCNN(Layer):
 
 
 class Convolution(Layer):
-    """The convolutions of one width, the largest value over all positions, and an activation.
+    """The convolutions of one width, max pooling over all positions, and an activation.
 
-    The variables are `kernel` [width, E, number] and `bias` [number]. The positions of padding
-    count as all others do.
+    The variables are `kernel` [width, E, number] and `bias` [number]. Padding takes part in the
+    pooling.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Highway(Layer):
     """g relu(x W + b) + (1 - g) x, with the gate g = sigmoid(x V + c) (Srivastava et al. 2015).
 
     The bias of the gate is -2 at first, so that the layer almost copies its input. (The release
-    names the gate `carry`, and it is the share of what is transformed.)
+    names this gate `carry`, although it is the weight of the transformed input.)
     """
 
     def __init__(

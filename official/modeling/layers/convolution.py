@@ -1,4 +1,4 @@
-"""A convolution of the embeddings beside the first layer (DeBERTa-v2; He et al. 2021).
+"""A convolution of the embeddings parallel to the first layer (DeBERTa-v2; He et al. 2021).
 
 Shapes: B batch, T length, N heads, D hidden, W kernel size.
 """
@@ -17,8 +17,8 @@ from official.modeling.types import DType, Initializer, Tensor
 class TokenConvolution(Layer):
     """Adds the convolution of x to y: norm(y + activation(dropout(convolution(x)))).
 
-    The convolution of a token reads the tokens beside it that it may attend to, and 0 in the place
-    of others. It is one product, whose kernel [W D, D] has the token farthest to the left first.
+    The convolution of a token reads neighboring tokens that it may attend to, and 0 in place of
+    others. It is one product; the rows of its kernel [W D, D] begin with the leftmost neighbor.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class TokenConvolution(Layer):
 
 
 def _sees(attention_mask: Tensor, offset: int, length) -> Tensor:
-    """Returns whether each token may attend to the one `offset` after it: bool [B or 1, T, 1].
+    """Returns whether each token may attend to the token `offset` later: bool [B or 1, T, 1].
 
-    Where there is no such token, the result is arbitrary.
+    If there is no such token, the value is arbitrary.
     """
     mask = attention_mask[:, 0]  # [B or 1, 1 or T, T]
     others = ops.clip(ops.arange(length, dtype="int32") + offset, 0, length - 1)

@@ -1,4 +1,4 @@
-"""Disentangled attention: scores of contents and of distances (He et al. 2021, section 3.1).
+"""Disentangled attention: scores of content and of distances (He et al. 2021, section 3.1).
 
 The score of a query i and a key j is
 
@@ -7,8 +7,8 @@ The score of a query i and a key j is
 where kr and qr are the key and the query of a distance. (The paper prints qr_(j-i). The released
 models have qr_(i-j).)
 
-Both terms are first computed for all distances, and then shifted to the keys: there is no look-up
-for each pair of positions.
+Both terms are first computed for all distances, and then shifted to the keys, without a lookup for
+each pair of positions.
 
 Shapes: B batch, T length, S key length, P positions, N heads, H head size, D hidden, R rows of the
 table, K rows that a length needs.
@@ -35,7 +35,7 @@ class Distances(NamedTuple):
         vectors: [K, D].
         of_query: int [2 T], the row of each distance from a query to a key, T to 1 - T. A distance
             is the position of the query minus that of the key.
-        of_key: int [2 T], the same as a key sees the queries, from -T to T - 1.
+        of_key: int [2 T], the row of each distance from a key to the queries, -T to T - 1.
     """
 
     vectors: Any
@@ -46,13 +46,13 @@ class Distances(NamedTuple):
 def log_buckets(distances, *, buckets: int, max_distance: int) -> np.ndarray:
     """Returns the bucket of each distance, as in the release of DeBERTa-v2.
 
-    Distances up to `buckets` / 2 are their own buckets. The buckets of longer ones have ranges that
-    grow geometrically. Distances from `max_distance` - 1 on share the last one.
+    Each distance up to `buckets` / 2 has its own bucket. The buckets of longer distances have
+    ranges that grow geometrically. Distances from `max_distance` - 1 on share the last bucket.
 
     Args:
         distances: integers of any shape.
         buckets: the number of buckets in each direction.
-        max_distance: the first distance that is counted as a shorter one.
+        max_distance: from `max_distance` - 1 on, all distances share a bucket.
 
     Returns:
         int64, of the same shape, with the sign of the distance.
@@ -66,7 +66,7 @@ def log_buckets(distances, *, buckets: int, max_distance: int) -> np.ndarray:
 
 
 def table_rows(distances, *, buckets: int, max_distance: int) -> np.ndarray:
-    """Returns the row of the table for each distance; without buckets each distance has one.
+    """Returns the row of the table for each distance; without buckets, each distance has a row.
 
     Returns:
         int32, of the shape of `distances`, from 0 to R - 1.
@@ -78,7 +78,7 @@ def table_rows(distances, *, buckets: int, max_distance: int) -> np.ndarray:
 
 
 class DistanceTable(Layer):
-    """The vectors of distances, for all layers of an encoder: `table` [R, D], and a norm."""
+    """The vectors of distances that all layers of an encoder share: `table` [R, D], and a norm."""
 
     def __init__(
         self, size, *, buckets, max_distance, norm, epsilon, initializer, name=None, dtype=None
@@ -113,9 +113,9 @@ class DistanceTable(Layer):
     def read(self, length: Size) -> Distances:
         """Returns the distances in sequences of `length` tokens, an int or a scalar tensor.
 
-        The rows that they read are contiguous, so the others need no norm and no projection.
+        The rows that are read are contiguous; norm and projection skip all others.
         """
-        longest = self.rule["max_distance"]  # all longer distances have its row
+        longest = self.rule["max_distance"]  # all longer distances share its row
         known = table_rows(np.arange(-longest, longest + 1), **self.rule)
         if isinstance(length, int):
             place = min(length, longest)
@@ -134,17 +134,17 @@ class DistanceTable(Layer):
         return Distances(vectors, *(ops.convert_to_tensor(each - first) for each in rows))
 
     def _places(self, steps: Any, length: Size, sign: int) -> Any:
-        """Returns where the known rows have the distances from `length` down, or from -T up."""
+        """Returns the indices of the distances from T down, or from -T up, among the rows read."""
         longest = self.rule["max_distance"]
         clip = np.clip if isinstance(steps, np.ndarray) else ops.clip
         return clip(sign * (steps - length), -longest, longest) + longest
 
 
 class Scheme(schemes.Scheme):
-    """Adds both terms of distances to the scores; it prepares `Distances`.
+    """Adds both terms of distances to the scores; `prepare` returns `Distances`.
 
-    Without projections of its own, an attention layer maps the vectors of distances with those of
-    its queries and keys.
+    Without separate projections, an attention layer projects the vectors of distances by the
+    kernels of its queries and keys.
     """
 
     terms = 3
@@ -168,7 +168,7 @@ class Scheme(schemes.Scheme):
         return {"distance_table": table}
 
     def of_attention(self, attention: Any, initializer: Initializer) -> dict[str, Layer]:
-        """Makes the projections of distances, if they are its own."""
+        """Makes the projections of distances, if they are separate."""
         del initializer
         if not self.part.own_projections:
             return {}
@@ -190,7 +190,7 @@ class Scheme(schemes.Scheme):
         positions: Tensor | None,
         rng: Draws | None,
     ) -> Tensor:
-        """See the base class; dropout of the vectors is the same for the whole batch."""
+        """See the base class; all rows of the batch have the same dropout of the vectors."""
         distances = Distances(*prepared)
         rng = None if rng is None else rng.shared()
         vectors = dropout(distances.vectors, attention.parts.dropout, rng)

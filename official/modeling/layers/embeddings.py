@@ -30,9 +30,10 @@ class Table(Layer):
     """A table with a vector for each id: the variable `table` [V, E].
 
     Attributes:
-        base: the table of another network, to whose rows those of this one are added; None = there
-            is none. The base gets no gradient here (gradient-disentangled embedding sharing; He et
-            al. 2021, section 3.2.3). The variable then has the name `delta`, and begins with 0.
+        base: the table of another network, to whose rows those of this table are added; None =
+            there is none. The base gets no gradient from this table (gradient-disentangled
+            embedding sharing; He et al. 2021, section 3.2.3). The variable is then named `delta`,
+            and starts at 0.
     """
 
     base = None
@@ -53,7 +54,8 @@ class Table(Layer):
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        # Only the rows that are looked up are cast, not the whole table.
+        # The variable is not autocast: only the rows that are looked up are cast, not the whole
+        # table.
         named = ("table", self.initializer) if self.base is None else ("delta", "zeros")
         name, initializer = named
         self.table = self.add_weight(
@@ -61,8 +63,8 @@ class Table(Layer):
         )
 
     def add_to(self, base: "Table") -> None:
-        """Makes `base` the base of this table, before it is built."""
-        # Keras would track an attribute, and the weights are those of another network.
+        """Sets the base of this table, before it is built."""
+        # Bypasses Keras' tracking, because the base belongs to another network.
         object.__setattr__(self, "base", base)
 
     def call(self, ids: Tensor) -> Tensor:
@@ -71,7 +73,7 @@ class Table(Layer):
         return rows if self.base is None else rows + ops.stop_gradient(self.base(ids))
 
     def first(self, length: Size, offset: int = 0) -> Tensor:
-        """Returns `length` rows from `offset` on, without a look-up: [length, E]."""
+        """Returns `length` rows from `offset` on, without a lookup: [length, E]."""
         rows = ops.cast(self.table[offset : offset + length], self.compute_dtype)
         if self.base is None:
             return rows
@@ -93,7 +95,7 @@ _DELTA = "token_embedding/delta"
 
 
 def bases(paths: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Returns the paths of the sums and of their bases, by those of the differences among `paths`.
+    """Returns {path of a difference: (path of the sum, path of the base)} for `paths`.
 
     The base of `encoder/.../delta` is the table of the same path in the generator.
     """
@@ -102,7 +104,7 @@ def bases(paths: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def finished(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the variables of a model with the token tables that `Table.base` leaves as sums.
+    """Returns the variables of a model with each `delta` replaced by its sum with the base.
 
     Args:
         arrays: the variables by path.
@@ -115,7 +117,7 @@ def finished(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def products(x: Tensor, table: Tensor) -> Tensor:
     """Returns x [R, E] times the rows of table [V, E], with its gradient: [R, V]."""
 
-    # The automatic gradient computes the table's gradient transposed, and transposes it again.
+    # The automatic gradient computes the transposed gradient of the table and transposes it.
     def backward(upstream):
         return ops.matmul(upstream, table), transposed_times(upstream, x)
 
@@ -198,8 +200,8 @@ class Embeddings(Layer):
 
         Args:
             token_ids: int [B, T].
-            segment_ids: int [B, T]; None = all 0. They are ignored if the table has one row, as
-                RoBERTa's has.
+            segment_ids: int [B, T]; None = all 0. They are ignored if the table has one row, as in
+                RoBERTa.
             positions: int [B, T] or [1, T]; None = 0, 1, 2, ...
             rng: `Draws`, or None for inference.
             training: whether Keras trains; see `Layer.draws`.

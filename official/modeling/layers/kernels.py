@@ -1,6 +1,6 @@
-"""Kernels: read each function as the plain operation of its name.
+"""Fast implementations of common operations, with gradients written by hand.
 
-| here                                | the same, plainly                                          |
+| here                                | plain equivalent                                           |
 |-------------------------------------|------------------------------------------------------------|
 | `times_transposed(x, y)`            | `x @ transpose(y)`                                         |
 | `transposed_times(x, y)`            | `transpose(x) @ y`                                         |
@@ -15,18 +15,17 @@
 | `add_at_positions(values, ids, n)`  | zeros of n positions, and `values` added at `ids`          |
 | `write_slots(slots, new, first)`    | `ops.slice_update(slots, (0, 0, first, 0), new)`           |
 | `missing_bias(size, dtype)`         | None                                                       |
-| `@one_pass`                         | the function that it decorates                             |
-| `@with_gradient`                    | the first result of the function that it decorates         |
+| `@one_pass`                         | the decorated function                                     |
+| `@with_gradient`                    | the first result of the decorated function                 |
 
-What they have beside these is speed. Automatic gradients make several passes over memory where one
-is enough, or have a form that optimizers misread: `with_gradient` gives a function its gradient by
-hand. TensorFlow computes a chain of elementwise operations one after the other, each in a pass of
-its own: `one_pass` compiles the chain to one loop. The products of matrices stay outside of it,
-since for them a CPU has faster kernels than XLA's.
+The results are the same; the implementations are faster. Automatic gradients make several passes
+over memory where one is enough, or have a form that optimizers misread: `with_gradient` defines the
+gradient of a function by hand. TensorFlow makes one pass over memory for each elementwise operation
+of a chain: `one_pass` compiles the chain to one loop. Matrix products are not compiled, because
+CPUs have faster kernels for them than XLA's.
 
-Some things decide how the functions compute, and none of them changes a result, such as whether
-there are gradients and which compiler there is. They are the attributes of `Context`. `configure`
-sets them for the process, and `using` inside a block.
+`Context` has options that change how the functions compute, but not their results, such as whether
+there are gradients. `configure` sets them for the process, and `using` inside a `with` block.
 
 Shapes: R and O rows, I inner size, V classes, S keys or slots, B batch, N heads, T length, P
 positions, H head size, D size of a row.
@@ -46,16 +45,17 @@ from keras import ops
 
 from official.modeling.types import Size, Tensor
 
-# From this number of elements on, passes over memory cost more than the start of compiled code.
+# From this number of elements on, passes over memory cost more than starting compiled code.
 SMALLEST = 1 << 16
 # The assumed size of a dynamic dimension. In training this is the length of a batch, one of
 # `recipe.bucket_lengths`.
 _DYNAMIC_SIZE = 32
-# With an option, Keras passes `einsum` on to TensorFlow, whose kernel reads an operand transposed.
-# Without one, and in `matmul` of a transposed operand, the transposed operand is written to memory
-# first: `official.distribution` turns off the rewrite that would avoid it.
+# With this option, Keras passes `einsum` on to TensorFlow, whose kernel can read an operand
+# transposed. Without it, and in `matmul` of a transposed operand, the transposed operand is first
+# written to memory, because `official.distribution` turns off the graph rewrite that would avoid
+# this.
 _EINSUM = {"optimize": "greedy"} if keras.backend.backend() == "tensorflow" else {}
-# In Keras for PyTorch, a function with its own gradient has one value.
+# In Keras for PyTorch, a function with a custom gradient returns one value.
 _ONE_VALUE = keras.backend.backend() == "torch"
 
 
@@ -64,16 +64,15 @@ class Context:
     """How the functions of this module compute.
 
     Attributes:
-        gradients: whether functions have the gradients that are written by hand. False is for
-            graphs that are never trained. A backend does not fuse operations across a function with
-            its own gradient, for example a product, its bias and the activation after it.
+        gradients: whether functions have custom gradients. False is for graphs that are never
+            trained: a backend does not fuse operations across a function with a custom gradient,
+            for example a product, its bias and an activation.
         compiler: compiles functions of `one_pass`; takes and returns a function of tensors. None =
-            they are not compiled.
-        write_slots: takes the place of `write_slots`, which copies all slots on TensorFlow.
-            `official.serving.generation.token_choice` has a function that does not. None = no other
-            function.
-        missing_bias: takes the place of `missing_bias`. `official.serving.export.saved_model` has a
-            function that returns zeros. None = no other function.
+            no compilation.
+        write_slots: replaces the function `write_slots`, which copies all slots on TensorFlow; the
+            one of `official.serving.generation.token_choice` does not. None = not replaced.
+        missing_bias: replaces the function `missing_bias`, for example by the one of
+            `official.serving.export.saved_model`, which returns zeros. None = not replaced.
     """
 
     gradients: bool = True
@@ -130,7 +129,7 @@ def with_gradient(function):
                 shapes[:] = [tuple(part.shape) for part in value]
                 value, backward = _joined(value), _of_joined(backward, shapes)
 
-            def gradient(*args, upstream=None):  # Backends pass it differently.
+            def gradient(*args, upstream=None):  # backends pass the upstream gradient differently
                 if isinstance(value, tuple):
                     return backward(*(args if len(args) > 1 else args[0]))
                 return backward(args[-1] if upstream is None else upstream)
@@ -144,18 +143,18 @@ def with_gradient(function):
 
 
 def one_pass(function):
-    """Decorates a function of tensors whose large results a compiler computes in one pass.
+    """Decorates a function of tensors: a compiler computes large results in one pass.
 
-    The decorated function is the same function. It is compiled where the context has a compiler and
-    gradients, and the largest tensor has at least `SMALLEST` elements. (In a graph without
-    gradients, the backend fuses its operations with a product.)
+    The results are unchanged. The function is compiled if the context has a compiler and gradients,
+    and the largest tensor has at least `SMALLEST` elements. (In a graph without gradients, the
+    backend fuses its operations with a product instead.)
 
     Shapes may have dynamic dimensions. The function is then compiled when the graph runs, once for
     each shape.
 
     Args:
-        function: a pure function of tensors, and of constants by name. A constant `shape` is that
-            of the result, where it is larger than the tensors.
+        function: a pure function of tensors, and of constants by name. A constant `shape` is the
+            shape of the result, if that is larger than the tensors.
     """
     compiled = functools.cache(lambda compiler: compiler(function))
 
@@ -179,9 +178,9 @@ def accurate(dtype):
 def times_transposed(x, y):
     """Returns `x` times the transpose of `y`: [..., R, I] and [..., O, I] to [..., R, O]."""
     if not context().gradients:
-        # Here the rewrites are on, and the product is fused with the operations after it. If `x` is
-        # a scaled output of `unstack` or `split`, it has to be the first one, as a query is: the
-        # rewrite takes it for that.
+        # Here graph rewrites are on, and the product is fused with the operations after it. If `x`
+        # is a scaled output of `unstack` or `split`, it must be the first output, as a query is,
+        # because the rewrite assumes that.
         axes = list(range(len(y.shape)))
         return ops.matmul(x, ops.transpose(y, (*axes[:-2], axes[-1], axes[-2])))
     leading = "abcd"[: len(x.shape) - 2]
@@ -208,9 +207,9 @@ def softmax(scores, dtype=None, kept=None, rate=0.0, mask_bias=None):
 
     Args:
         scores: [..., S].
-        dtype: of the result; None = that in which it is computed.
+        dtype: the dtype of the result; None = `accurate`.
         kept: the mask of dropout of the result, broadcastable to its shape; None = no dropout.
-        rate: that of dropout.
+        rate: the dropout rate.
         mask_bias: a constant that is added to the scores, broadcastable to their shape, in the
             dtype `accurate`; None = 0.
     """
@@ -228,7 +227,7 @@ def _softmax(scores, *constants, dtype, biased, scale):
         summed = _accurate_sum(scores, constants[0])
     else:
         summed = ops.cast(scores, accurate(scores.dtype))
-    # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
+    # Keras warns about a softmax over one key, such as an empty text in cross-attention.
     weights = ops.softmax(summed) if summed.shape[-1] != 1 else ops.ones_like(summed)
 
     def backward(upstream):
@@ -311,14 +310,14 @@ def dropout(x, rate, rng, shared_axis=None):
         x: any shape.
         rate: probability, 0 <= rate < 1.
         rng: `Draws`, or None for inference, which returns `x` itself.
-        shared_axis: an axis along which elements are zeroed together; None = each by itself.
+        shared_axis: an axis along which elements are zeroed together; None = each independently.
     """
     kept = dropout_mask(ops.shape(x), rate, rng, shared_axis)
     return x if kept is None else _dropped(x, kept, scale=1 / (1 - rate))
 
 
 def dropout_mask(shape, rate, rng, shared_axis=None):
-    """Returns what dropout keeps: bool of `shape`, with size 1 at `shared_axis`; None = all."""
+    """Returns the dropout mask: bool of `shape`, with size 1 at `shared_axis`; None = keep all."""
     if rng is None or rate == 0:
         return None
     if shared_axis is not None:
@@ -344,7 +343,7 @@ def scan(step, state, sequences, reverse=False):
     """Runs `keras.ops.scan` over sequences whose length may be known only when the graph runs.
 
     (In TensorFlow, Keras fails for two or more sequences of unknown length. The loop then runs over
-    the numbers of the positions.)
+    indices of positions.)
 
     Args:
         step: a function from the state and the values of a position to the next state and a result
@@ -412,7 +411,7 @@ def take_positions(sequence: Tensor, ids: Tensor) -> Tensor:
 
 
 def add_at_positions(values: Tensor, ids: Tensor, length: Size) -> Tensor:
-    """Puts numbers at some positions of each sequence; numbers at the same position are added.
+    """Scatters numbers to positions of each sequence; numbers at the same position are added.
 
     Args:
         values: [B, P].
@@ -437,9 +436,9 @@ def write_slots(slots, new, first):
 
 
 def missing_bias(size: int, dtype: str) -> Tensor | None:
-    """Returns what is added to a product [R, O] of a map without a bias: zeros [O], or None.
+    """Returns the bias of a linear map [R, O] that has none: zeros [O], or None.
 
-    A backend may have a faster kernel for a product with a bias than for one without.
+    A backend may have a faster kernel for a product with a bias than for a product without.
     """
     make = context().missing_bias
     return None if make is None else make(size, dtype)
@@ -454,22 +453,22 @@ def _largest(shapes):
 
 
 def _tensor(x):
-    """Returns the value of a variable; a differentiable function must not capture the variable."""
+    """Returns the value of a variable, which functions with custom gradients must not capture."""
     return ops.reshape(x, x.shape) if isinstance(x, keras.Variable) else x
 
 
 def _joined(parts):
-    """Joins tensors of one dtype in a line."""
+    """Flattens and concatenates tensors of one dtype."""
     return ops.concatenate([ops.reshape(part, (-1,)) for part in parts])
 
 
 def _split(line, shapes):
-    """Returns the tensors of `_joined`, which have these shapes."""
+    """Returns the tensors of `_joined`, given their shapes."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
     parts = zip(ops.split(line, ends), shapes, strict=True)
     return tuple(ops.reshape(part, shape) for part, shape in parts)
 
 
 def _of_joined(backward, shapes):
-    """Returns the gradient of joined values from that of the tensors."""
+    """Converts a gradient function of tensors to one of joined values."""
     return lambda upstream: backward(*_split(upstream, shapes))

@@ -1,10 +1,11 @@
 """A learned weighted sum of the layers of an encoder.
 
-It is that of ELMo (Peters et al., 2018, section 3.3, equation 1):
-mix = gamma * sum over k of softmax(w)[k] * h[k], over the token layer and all others. With w = 0
-and gamma = 1 it begins as the mean of the layers.
+The formula of ELMo (Peters et al., 2018, section 3.3, equation 1): mix = gamma * sum over k of
+softmax(w)[k] * h[k], over the token layer and all other layers. At the start w = 0 and gamma = 1,
+so it is the mean of the layers.
 
-Shapes: B batch, T length, D hidden, K layers with the token layer (L + 1 of an encoder of L).
+Shapes: B batch, T length, D hidden, K layers with the token layer (L + 1 for an encoder of L
+layers).
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,11 @@ _EPSILON = 1e-12  # added to variances, as in the release of ELMo
 class LayerMix(Layer):
     """The weighted sum of K layers, with the variables `weights` [K] and `gamma` [].
 
-    A layer is normalized before the sum with `norm` 'layer' or 'token', without gain and offset:
+    With `norm` 'layer' or 'token', each layer is normalized before the sum, without scale and
+    offset:
 
     * 'layer' = one mean and one variance over all real positions, rows and features of the layer,
-      as in the release of ELMo. The vectors of a text then depend on its batch;
+      as in the release of ELMo. The vectors of a text then depend on the batch;
     * 'token' = a mean and a variance for each position;
     * 'none' = no norm.
     """
@@ -59,7 +61,7 @@ class LayerMix(Layer):
             padding_mask: bool [B, T], False for padding; None = there is no padding.
 
         Raises:
-            UserError: there are not K layers.
+            UserError: the number of layers is not K.
         """
         if len(states) != self.count:
             raise UserError(f"{self.name}: expected {self.count} layers, got {len(states)}")
@@ -75,7 +77,7 @@ class LayerMix(Layer):
         return ops.sum(ops.square(self.layer_weights))
 
     def _normalized(self, x: Tensor, padding_mask: Tensor) -> Tensor:
-        """Returns a layer [B, T, D] with mean 0 and variance 1, as `norm` says."""
+        """Normalizes a layer [B, T, D] to mean 0 and variance 1, by `norm`."""
         if self.norm == "none":
             return x
         if self.norm == "token":

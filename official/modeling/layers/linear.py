@@ -56,22 +56,23 @@ def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         )
 
     # `ops.add` becomes TensorFlow's `BiasAdd`, which is fused with the product before it and the
-    # activation after it. The operator `+` does not.
+    # activation after it. The operator `+` is not fused.
     return ops.add(ops.matmul(x, kernel), bias), backward
 
 
 class Linear(Layer):
     """An affine map with the variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
 
-    Several maps of one input may be joined by column, so that one product computes them all. Their
-    number is declared as `column_blocks` of the variables. Optimizers that read norms then read one
-    for each map. The name of the layer has the names of all (see `block_names`).
+    Several maps of one input may be joined by column, so that one product computes them all. The
+    variables have their number as `column_blocks`, so that optimizers that use norms of variables
+    compute one norm for each map. The name of the layer contains the names of all maps (see
+    `block_names`).
 
     Attributes:
         fuses_activation: whether a backend may compute the product, the bias and an activation
-            after them in one pass. It is False for layers that replace this one and cannot.
-        updates: what is added to column blocks of the kernel in training, by the number of the
-            block: see `official.modeling.layers.low_rank`.
+            after them in one pass. False for replacements of this layer that cannot.
+        updates: {index of a column block: its `LowRank`, which is added to the kernel in training};
+            see `official.modeling.layers.low_rank`.
     """
 
     fuses_activation = True
@@ -99,8 +100,8 @@ class Linear(Layer):
             name: last part of the variables' paths.
             use_bias: whether there is a bias.
             bias_initializer: initializer of the bias.
-            column_blocks: how many maps of the same size are joined, which divides O.
-            bias_blocks: with `use_bias`, the numbers of the maps that have a bias; None = all.
+            column_blocks: the number of maps of the same size that are joined; divides O.
+            bias_blocks: with `use_bias`, the indices of the maps that have a bias; None = all.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
@@ -139,7 +140,7 @@ class Linear(Layer):
 
     @property
     def bias(self):
-        """The bias [O]: the variable, or the same with zeros for maps without one; None = none."""
+        """The bias [O], with zeros for maps without a bias; None = there is no bias."""
         if self._bias is None or self.bias_blocks is None:
             return self._bias
         known = ops.split(ops.convert_to_tensor(self._bias), len(self.bias_blocks))
@@ -156,8 +157,9 @@ class Linear(Layer):
         """Maps several inputs, each to its own columns of the output.
 
         Args:
-            inputs: tensors [..., I], for the first columns; others are not computed.
-            sizes: the number of columns of each and of the others, O in sum.
+            inputs: tensors [..., I] for the first blocks of columns; further columns are not
+              computed.
+            sizes: the number of columns of every block, O in sum.
 
         Returns:
             A tensor [..., size] for each input.
@@ -171,5 +173,5 @@ class Linear(Layer):
 
 
 def block_names(name: str, count: int) -> Sequence[str]:
-    """Returns the name of each of `count` maps that a layer of this name joins by column."""
+    """Returns the names of the `count` maps that a layer of this name joins by column."""
     return name.split("_") if count > 1 else [name]

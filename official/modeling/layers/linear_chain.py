@@ -16,10 +16,13 @@ from official.modeling.types import DType, Tensor
 
 
 class LinearChain(Layer):
-    """The variables `transitions` [C, C] (from, to), `first` [C] and `last` [C], zeros at first."""
+    """A CRF with the variables `transitions` [C, C] (from, to), `first` [C] and `last` [C].
+
+    All are 0 at the start.
+    """
 
     def __init__(self, num_tags: int, *, name: str = "crf", dtype: DType | None = None):
-        """Describes a chain of tags from 0 to `num_tags` - 1."""
+        """Describes a chain of tags 0 to `num_tags` - 1."""
         super().__init__(name=name, dtype=dtype)
         self.num_tags = num_tags
 
@@ -80,7 +83,7 @@ class LinearChain(Layer):
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Returns the most probable sequence of tags (Viterbi, 1967): int32 [B, T].
 
-        Of equally probable tags the first one is taken. The tag outside the mask is 0.
+        In a tie, the lowest tag is taken. Tags outside the mask are 0.
 
         Args:
             scores: [B, T, C].
@@ -113,7 +116,7 @@ class LinearChain(Layer):
 
 @with_gradient
 def _log_partition(scores: Tensor, transitions: Tensor, first: Tensor, last: Tensor, mask: Tensor):
-    """Returns the log-partition [B] of `LinearChain`, with a gradient by hand.
+    """Returns the log-partition [B] of `LinearChain`, with a custom gradient.
 
     The gradients are the expected counts of tags and of pairs of neighbors. (XLA cannot compile
     the automatic gradient of `ops.scan`.)
@@ -134,7 +137,7 @@ def _log_partition(scores: Tensor, transitions: Tensor, first: Tensor, last: Ten
 
 
 def _forward(scores: Tensor, transitions: Tensor, first: Tensor, last: Tensor, mask: Tensor):
-    """Sums over the beginnings of all sequences.
+    """The forward algorithm: sums over the beginnings of all sequences.
 
     Returns:
         The log-sum of the beginnings that end with each tag, up to each position [T, B, C]; whether
@@ -166,7 +169,7 @@ def _backward(
     began: Tensor | None = None,
     factor: Tensor | None = None,
 ):
-    """Sums over the ends of all sequences.
+    """The backward algorithm: sums over the ends of all sequences.
 
     Args:
         scores: [B, T, C].
@@ -207,13 +210,13 @@ def _backward(
 
 
 def _exp(x: Tensor) -> Tensor:
-    """Returns the probability of a logarithm, which rounding may bring above 0."""
+    """Returns exp(x), at most 1: rounding may bring a log-probability above 0."""
     return ops.exp(ops.minimum(x, 0))
 
 
 def _by_position(*values):
     """Returns values [B, T, ...] as [T, B, ...], for `scan`.
 
-    In Keras for TensorFlow, what a step gives for its position must have the form of the carry.
+    In Keras for TensorFlow, the outputs of a step must have the structure of the carry.
     """
     return tuple(ops.transpose(v, (1, 0, *range(2, len(v.shape)))) for v in values)

@@ -1,8 +1,8 @@
-"""Local attention in blocks: a query attends to the keys nearby, in time linear in the length.
+"""Local attention in blocks: a query attends to nearby keys, in time linear in the length.
 
-A row is cut into blocks of queries. The keys of a block are its own positions, and some before and
-after it, which other blocks have as well. Scores are then an array [B, N, C, Q, K], and no array
-has the size T * T. A short row is one block, with no other keys.
+A row is cut into blocks of queries. The keys of a block are its own positions and R positions on
+each side, which are also keys of other blocks. Scores are then an array [B, N, C, Q, K], and no
+array has the size T * T. A short row is one block.
 
 Shapes: B batch, N heads, T length, C blocks of a row, Q queries of a block, R keys on each side of
 a block, K = Q + 2 R keys of a block, H head size. R is 0 if there is one block.
@@ -15,11 +15,11 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.types import Size, Tensor
 
-_SMALLEST = 128  # queries of a block: smaller products are slower
+_SMALLEST = 128  # queries of a block; smaller products are slower
 
 
 class Blocks(NamedTuple):
-    """The blocks of rows, and which of its keys each query attends to.
+    """The blocks of rows, and the keys that each query attends to.
 
     Attributes:
         mask: bool [B or 1, 1, C, Q, K], True = may attend.
@@ -35,17 +35,17 @@ class Blocks(NamedTuple):
         attention_mask: Tensor | None = None,
         part_ids: Tensor | None = None,
     ) -> "Blocks":
-        """Lets each query attend to the keys at a distance of at most `reach`.
+        """Makes blocks in which each query attends to keys at a distance of at most `reach`.
 
         Args:
             length: T.
             reach: the largest distance, 1 or more.
             attention_mask: bool [B or 1, 1, 1, T], False for keys that no query attends to; None =
-                there are none.
+                all keys may be attended to.
             part_ids: int [B, T], see `masks.parts`; None = rows have one part.
         """
         size = max(reach, _SMALLEST)
-        whole = length <= size + 2 * reach  # Several blocks would have more scores than one.
+        whole = length <= size + 2 * reach  # several blocks would have more scores than one block
         if isinstance(length, int):
             size, beside = (length, 0) if whole else (size, reach)
         else:
@@ -56,9 +56,9 @@ class Blocks(NamedTuple):
         def of_keys(x):  # [B or 1, 1, T, 1] to [B or 1, C, 1, K]
             return ops.transpose(_keys(x, size, beside)[:, 0], (0, 1, 3, 2))
 
-        # A position outside of the row is False.
+        # Positions outside the row become False.
         real = of_keys(ops.transpose(attention_mask, (0, 1, 3, 2)))
-        # Four axes, since LiteRT aborts where booleans of five are broadcast.
+        # Four axes, because LiteRT aborts when booleans of five axes are broadcast.
         mask = masks.combine(real, masks.window(size, size + 2 * beside, reach, beside))
         if part_ids is not None:
             parts = ops.expand_dims(part_ids, (1, 3))  # [B, 1, T, 1]
@@ -67,7 +67,7 @@ class Blocks(NamedTuple):
         return cls(ops.expand_dims(mask, 1))
 
     def queries(self, x: Tensor) -> Tensor:
-        """Cuts x [B, N, T, H] into blocks, the last of which is filled up: [B, N, C, Q, H]."""
+        """Cuts x [B, N, T, H] into blocks and pads the last block: [B, N, C, Q, H]."""
         return _queries(x, ops.shape(self.mask)[3])
 
     def keys(self, x: Tensor) -> Tensor:
@@ -94,13 +94,13 @@ def _queries(x: Tensor, size: Size) -> Tensor:
 
 
 def _keys(x: Tensor, size: Size, beside: Size) -> Tensor:
-    """Puts the R positions before and after each block of x [B, N, T, H] beside it."""
+    """Extends each block of x [B, N, T, H] by the R positions before and after it."""
     own = _queries(x, size)
     if isinstance(beside, int) and not beside:
         return own
     batch, heads, count, _, width = ops.shape(own)
     none = ops.zeros((batch, heads, 1, beside, width), x.dtype)
-    # The gradient of this slice is a pad, which is faster than that of an index.
+    # The gradient of this slice is a pad, which is faster than the gradient of indexing.
     others = (batch, heads, count - 1, beside, width)
     before = ops.slice(own, (0, 0, 0, size - beside, 0), others)
     after = ops.slice(own, (0, 0, 1, 0, 0), others)

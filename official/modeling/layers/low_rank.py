@@ -1,8 +1,9 @@
 """Low-rank updates of the kernels of transformer layers: LoRA (Hu et al., 2021, section 4.1).
 
-In training, a kernel W stands for W + alpha / r A B, of which A and B learn. (The paper writes B A,
-for inputs that are columns.) A is random and B is 0 at the start, so the first step has W itself.
-The sum is a kernel as any other: `merged` makes it for all that reads a model after training.
+In training, a kernel W is replaced by W + alpha / r A B, of which only A and B are trained. (The
+paper writes B A, for column vectors as inputs.) A is random and B is 0 at the start, so the first
+step uses W. After training, `merged` replaces the kernels by their sums, so that readers of a model
+see ordinary kernels.
 
 Shapes: I input size, O output size of a target, r rank.
 """
@@ -67,17 +68,17 @@ class LowRank(Layer):
 
 
 def attach(encoder: Layer, lora: LoRA, seed: int) -> None:
-    """Gives kernels of all transformer layers of an encoder their updates, before it is built.
+    """Adds updates to kernels of all transformer layers of an encoder, before it is built.
 
-    The law of A is that of the release: uniform up to 1 / sqrt(I).
+    A is drawn as in the release: uniform in [-1 / sqrt(I), 1 / sqrt(I)].
 
     Args:
         encoder: the encoder.
         lora: the rank, the factor, and the names of the targets.
-        seed: the initial A are a function of it.
+        seed: the initial values of A are a function of it.
 
     Raises:
-        UserError: the encoder has no kernel of the name of a target.
+        UserError: a target names no kernel of the encoder.
     """
     draws, missing = Draws.of_name(seed, "lora"), set(lora.targets)
     for layer in _linear_layers(encoder):
@@ -116,7 +117,7 @@ def _linear_layers(encoder: Layer) -> list[Linear]:
 
 
 def is_update(path: str) -> bool:
-    """Returns whether a path is that of a variable of a `LowRank`."""
+    """Returns whether a path belongs to a variable of a `LowRank`."""
     return _PATH.fullmatch(path) is not None
 
 
@@ -128,7 +129,7 @@ def merged(arrays: Mapping[str, np.ndarray], factor: float) -> dict[str, np.ndar
         factor: alpha / r.
 
     Returns:
-        The variables without those of updates.
+        The variables with merged kernels, without the updates.
     """
     result = {path: array for path, array in arrays.items() if not is_update(path)}
     for path, a in arrays.items():

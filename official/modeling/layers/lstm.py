@@ -1,4 +1,4 @@
-"""Long short-term memories: one with a projection, and a bidirectional one.
+"""LSTMs: one with a projection of its output, and a bidirectional one.
 
 One step with the input x and the state (c, m), where W_P is the projection (Sak et al. 2014;
 Jozefowicz et al. 2016; ELMo):
@@ -8,7 +8,7 @@ Jozefowicz et al. 2016; ELMo):
     m = clip((sigmoid(o) tanh(c)) W_P)
 
 The output is m. There are no peepholes. Without a projection W_P is the identity. The gates are in
-the order of TensorFlow's cells, and the 1 is not part of the bias.
+the order of TensorFlow's cells. The 1 that is added to the forget gate is not part of the bias.
 
 Shapes: B batch, T length, I input size, C cells, P projection.
 """
@@ -80,8 +80,8 @@ class ProjectedLSTM(Layer):
 
         Args:
             x: [B, T, I].
-            real: bool [B, T], False for padding, which leaves the state as it is and has the
-                output 0; None = there is none.
+            real: bool [B, T], False for padding, which does not change the state and has the output
+                0; None = there is no padding.
             state: c [B, C] and m [B, P] before the first position; None = 0.
 
         Returns:
@@ -95,7 +95,7 @@ class ProjectedLSTM(Layer):
         state = [ops.cast(value, exact) for value in state]
         kernel = ops.cast(self.kernel, x.dtype)
         of_input, of_state = kernel[: self.input_size], kernel[self.input_size :]
-        # The time axis comes first, and one product serves all positions.
+        # The time axis comes first, and one product computes the input part of all positions.
         gates = linear(ops.transpose(x, (1, 0, 2)), of_input, self.bias)
         projection = self.projection if self.has_projection else ops.eye(self.cell_size)
         tensors = [gates, of_state, ops.cast(projection, x.dtype), *state]
@@ -118,14 +118,14 @@ def _run(
     cell_clip: float,
     projection_clip: float,
 ) -> Tensor:
-    """Runs the steps, with a gradient by hand.
+    """Runs the steps, with a custom gradient.
 
     The gradients of the kernel and the projection are one product each over all steps. (The
-    automatic gradient makes a product in each step, and adds them.) The final state has none.
+    automatic gradient computes and adds a product in each step.) The final state has no gradient.
     Products have the dtype of the kernel, and everything else that of the state.
 
     Args:
-        gates: what i, j, f and o get from the input, [T, B, 4 C].
+        gates: the contributions of the input to i, j, f and o, [T, B, 4 C].
         kernel: [P, 4 C].
         projection: [C, P].
         c: [B, C].
@@ -154,7 +154,7 @@ def _run(
         keep = now[1] if real is not None else None
         activations = [ops.cast(x, dtype) for x in (i, j, f, o)]
         state = kept(new, c, keep), kept(output, m, keep), hidden, *activations
-        return state, state  # What Keras collects has the structure of what it carries.
+        return state, state  # in Keras, outputs must have the structure of the carry
 
     hidden = ops.zeros_like(c, dtype)
     rows = (gates,) if real is None else (gates, real)
@@ -168,7 +168,7 @@ def _run(
             ops.concatenate([x[None], rows[:-1]], axis=0)
             for x, rows in zip(first, (cells, states), strict=True)
         )
-        # The factors of the gradient of the cell, and of that of `hidden`, for all steps.
+        # The factors of the gradients of the cell and of `hidden`, for all steps.
         to_cell = o * (1 - tanh * tanh)
         factors = [j * i * (1 - i), i * (1 - j * j), earlier_cells * f * (1 - f)]
         factors += [tanh * o * (1 - o), to_cell, f]
@@ -285,11 +285,11 @@ class BiLSTM(Layer):
 
         Args:
             x: [B, T, I].
-            real: bool [B, T], False for padding, which leaves the states as they are and has the
-                output 0; None = the mask that Keras keeps with `x`, or there is none.
+            real: bool [B, T], False for padding, which does not change the states and has the
+                output 0; None = the mask that Keras keeps with `x`, if any.
 
         Returns:
-            The outputs of the forward direction, then those of the backward one: [B, T, 2 C].
+            The outputs of the forward direction, then of the backward direction: [B, T, 2 C].
         """
         forward, backward = self.directions
         real = keras_private.mask_of(x) if real is None else real
@@ -299,15 +299,15 @@ class BiLSTM(Layer):
         return ops.concatenate([outputs, ops.flip(reversed_outputs, axis=1)], axis=-1)
 
     def last(self, outputs: Tensor, real: Tensor | None = None) -> Tensor:
-        """Returns the last output of each direction, in which it has read the whole row.
+        """Returns the output of each direction after it has read the whole row.
 
         Args:
-            outputs: those of a call, [B, T, 2 C].
+            outputs: the result of a call, [B, T, 2 C].
             real: as in the call.
 
         Returns:
-            The forward output of the last real position, then the backward output of the first:
-            [B, 2 C]; 0 for a row of padding alone.
+            The forward output of the last real position, then the backward output of the first: [B,
+            2 C]; 0 for a row that is only padding.
         """
         forward, backward = ops.split(outputs, 2, axis=-1)
         if real is None:

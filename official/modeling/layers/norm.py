@@ -1,4 +1,4 @@
-"""Layer normalization, with an offset or without one, and its form without a mean.
+"""Layer normalization, with or without an offset, and RMS normalization.
 
 Shapes: D the normalized size, R rows.
 """
@@ -50,7 +50,7 @@ class LayerNorm(Layer):
 
 @with_gradient
 def normalize(x: Tensor, scale: Tensor, *offset: Tensor, epsilon: float) -> Tensor:
-    """Returns the layer norm of x [R, D] in the type of x, with its gradient."""
+    """Returns the layer norm of x [R, D] in the dtype of x, with its gradient."""
     y, mean, factor = _normalized(x, scale, *offset, epsilon=epsilon)
 
     def backward(upstream):
@@ -74,7 +74,7 @@ def _normalized(x: Tensor, scale: Tensor, *offset: Tensor, epsilon: float):
 
 @one_pass
 def _norm_gradient(upstream: Tensor, x: Tensor, mean: Tensor, factor: Tensor, scale: Tensor):
-    """Returns the gradient of x [R, D], and that of the scale before it is summed, [R, D]."""
+    """Returns the gradients of x [R, D], and of the scale before the sum over rows [R, D]."""
     normal = (ops.cast(x, scale.dtype) - mean) * factor
     upstream = ops.cast(upstream, scale.dtype)
     scaled, aligned = upstream * scale, upstream * normal
@@ -86,8 +86,9 @@ def _norm_gradient(upstream: Tensor, x: Tensor, mean: Tensor, factor: Tensor, sc
 def _row_means(x: Tensor) -> Tensor:
     """Returns the means of the rows of x [R, D]: [R, 1].
 
-    They are products with a column, which a CPU computes faster than a compiled reduction. They are
-    for gradients only: a device may round the operands of products (TensorFloat-32).
+    They are products with a column of ones, which a CPU computes faster than a compiled reduction.
+    They are only for gradients, because a device may round the operands of products
+    (TensorFloat-32).
     """
     size = x.shape[1]
     return ops.matmul(x, ops.full((size, 1), 1 / size, x.dtype))
@@ -127,7 +128,7 @@ class RMSNorm(Layer):
 
 @with_gradient
 def divide_by_rms(x: Tensor, scale: Tensor, *, epsilon: float) -> Tensor:
-    """Returns the RMS norm of x [R, D] in the type of x, with its gradient."""
+    """Returns the RMS norm of x [R, D] in the dtype of x, with its gradient."""
     y, factor = _divided(x, scale, epsilon=epsilon)
 
     def backward(upstream):
@@ -147,7 +148,7 @@ def _divided(x: Tensor, scale: Tensor, *, epsilon: float):
 
 @one_pass
 def _division_gradient(upstream: Tensor, x: Tensor, factor: Tensor, scale: Tensor):
-    """Returns the gradient of x [R, D], and that of the scale before it is summed, [R, D]."""
+    """Returns the gradients of x [R, D], and of the scale before the sum over rows [R, D]."""
     normal = ops.cast(x, scale.dtype) * factor
     upstream = ops.cast(upstream, scale.dtype)
     aligned = upstream * normal
@@ -163,6 +164,6 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 def make_norm(
     norm: Norm, size: int, *, name: str | None = None, dtype: DType | None = None
 ) -> LayerNorm | RMSNorm:
-    """Returns the norm of a part, for an axis of a size."""
+    """Makes the norm that a part describes, for an axis of `size`."""
     options = {"use_offset": norm.bias} if norm.type == "layer" else {}
     return NORMS[norm.type](size, epsilon=norm.epsilon, name=name, dtype=dtype, **options)

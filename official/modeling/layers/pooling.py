@@ -1,8 +1,9 @@
-"""One vector of a row from the states of its tokens, in training and where vectors are served.
+"""Pools the states of a row's tokens to one vector, in training and in serving.
 
 Poolings are named (`official.config.sentence_embedding.POOLINGS`): `mean` and `max` over the
-tokens; `mean_sqrt_len`, the sum divided by the root of their number; `weighted_mean`, the mean with
-the weights 1, 2, ...; the `first` and the `last` token; and `pooled`, the output of the pooler.
+tokens; `mean_sqrt_len`, the sum divided by the square root of their number; `weighted_mean`, the
+mean with the weights 1, 2, ...; the `first` and the `last` token; and `pooled`, the output of the
+pooler.
 
 Shapes: B rows, T tokens, D hidden.
 """
@@ -29,12 +30,12 @@ def pooled(
         states: [B, T, ..., D].
         real: bool [B, T], False for padding.
         poolings: names of poolings.
-        counted: bool [B, T], the tokens that are pooled; None = `real`. A row without such tokens
-            has the mean 0. `first` is the first real token.
+        counted: bool [B, T], the tokens that are pooled; None = `real`. The mean over no tokens is
+            0. `first` is always the first real token.
         pooler: the output of the pooler, [B, D].
 
     Returns:
-        [B, ..., D * number of poolings], in float32, or float64 of such states.
+        [B, ..., D * number of poolings], in float32, or float64 for float64 states.
     """
     dtype, sizes = accurate(states.dtype), states.shape[2:]
     states = ops.cast(states, dtype)
@@ -83,7 +84,7 @@ def position(name: str, real: Tensor) -> Tensor:
 
 
 def counted(real: Tensor, skipped: int) -> Tensor:
-    """Returns which tokens are pooled if the first `skipped` of each row are not: bool [B, T]."""
+    """Returns the tokens without the first `skipped` tokens of each row: bool [B, T]."""
     real = ops.cast(real, "bool")
     if not skipped:
         return real
@@ -91,7 +92,7 @@ def counted(real: Tensor, skipped: int) -> Tensor:
 
 
 def words(real: Tensor) -> Tensor:
-    """Returns which tokens are pooled of an ELMo, which are not the two marks: bool [B, T].
+    """Returns the tokens of an ELMo that are pooled, all but the two marks: bool [B, T].
 
     Args:
         real: bool [B, T], False for padding, which follows the last mark.
@@ -100,6 +101,6 @@ def words(real: Tensor) -> Tensor:
 
 
 def normalized(vectors: Tensor) -> Tensor:
-    """Returns vectors [..., D] divided by their lengths; a vector of 0 remains, with gradient 0."""
+    """Returns vectors [..., D] divided by their lengths; a zero vector stays 0, with gradient 0."""
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
     return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))

@@ -1,4 +1,4 @@
-"""Sinusoids of positions and of distances, and the shift from scores by distance to those by key.
+"""Sinusoids of positions and distances, and conversion of scores by distance to scores by key.
 
 Shapes: B batch, T length or content rows, P query rows, M memory, S = M + T keys or slots of a
 cache, R distances, N heads, H head size, D hidden, E embedding size.
@@ -15,9 +15,9 @@ from official.modeling.types import DType, Size, Tensor
 def sinusoids(positions: Tensor, size: int, dtype: DType, *, in_turn: bool = False) -> Tensor:
     """Returns the vectors of positions (Vaswani et al. 2017, section 3.5).
 
-    The paper has sines and cosines in turn. In its release, and in Transformer-XL, all sines come
-    first. That is the same up to a permutation of the columns, but the weights of a model fit one
-    of the two only.
+    In the paper, sines and cosines alternate. In its release, and in Transformer-XL, all sines come
+    first. The two differ by a permutation of the columns, but the weights of a model fit only one
+    of them.
 
     Args:
         positions: numbers [B or 1, T].
@@ -36,7 +36,7 @@ def sinusoids(positions: Tensor, size: int, dtype: DType, *, in_turn: bool = Fal
 
 
 class Sinusoids(Layer):
-    """The vectors of positions in turn (`sinusoids`), in the place of a table: no variables.
+    """The vectors of positions with alternating sines and cosines (`sinusoids`); no variables.
 
     Args:
         size: E, even.
@@ -49,7 +49,7 @@ class Sinusoids(Layer):
         self.size = size
 
     def build(self, input_shape=None):
-        """Creates nothing."""
+        """Creates no variables."""
 
     def call(self, positions: Tensor) -> Tensor:
         """Returns the vectors of positions [B or 1, T]: [B or 1, T, E]."""
@@ -80,8 +80,8 @@ def distance_vectors(
         keys: S.
         size: D, even.
         bidirectional: whether keys may come after a query. R is then S + T, otherwise S + 1.
-        clamp: largest distance; longer ones are replaced by it. 0 = no limit.
-        backward: whether to return the vectors of the negated distances as well.
+        clamp: the largest distance; longer distances are replaced by it. 0 = no limit.
+        backward: whether to return also the vectors of the negated distances.
         dtype: dtype of the result.
 
     Returns:
@@ -135,7 +135,7 @@ def shift_to(scores: Tensor, first: Tensor, *, keys: Size) -> Tensor:
     distances = ops.shape(scores)[3]
 
     def backward(upstream):
-        # Each column is read at most once, so the gradient is a look-up as well, and not a sum.
+        # Each column is read at most once, so the gradient is also a lookup, and not a sum.
         columns = ops.arange(distances, dtype="int32") - first[:, :, None]
         valid = ops.logical_and(columns >= 0, columns < keys)
         return ops.where(valid[:, None], _columns(upstream, columns, keys), 0), None

@@ -1,9 +1,9 @@
-"""Random draws of the network, each a pure function of (seed, step, call site, row, position).
+"""Random numbers of the network, each a pure function of (seed, step, call site, row, position).
 
 There are no variables. The state is a pair of integers from the caller, and call sites are counted
-while the graph is traced. What dropout keeps of a row depends on the number of the row in the batch
-of all replicas, and not on the other rows. The draws are hashes in integers modulo 2**32, so they
-are equal on all backends and compilers.
+while the graph is traced. The dropout mask of a row depends on the index of the row in the batch of
+all replicas, and not on the other rows. The draws are hashes, computed in integers modulo 2**32, so
+they are equal on all backends and compilers.
 
 Shapes: B rows of a tensor, N numbers.
 """
@@ -20,7 +20,7 @@ from keras import ops
 from official.modeling.layers.kernels import one_pass
 from official.modeling.types import DType, Initializer, Tensor
 
-PACKAGE = "encoder_garden"  # of the names of layers and initializers in models that Keras saves
+PACKAGE = "encoder_garden"  # the package of layers and initializers in models that Keras saves
 _GOLDEN = 0x9E3779B1 - 2**32  # 2^32 / golden ratio, odd
 
 
@@ -40,8 +40,8 @@ class Draws(keras.random.SeedGenerator):
             pair: two integers (a, b) or an integer tensor [2], modulo 2**32. Call site n draws
                 from (a, b + n), so the values of b of two users must differ by more than their
                 number of calls.
-            first: the number of the first example in the batch of all replicas, an integer or a
-                scalar.
+            first: the index, in the batch of all replicas, of the first example here; an integer or
+                a scalar.
             examples: the number of examples here. A tensor may have several rows for each of them,
                 one example after the other. None = an example for each row.
         """
@@ -84,12 +84,12 @@ class Draws(keras.random.SeedGenerator):
         return Draws(_keys(self.next_pair()))
 
     def keep(self, shape, rate: float) -> Tensor:
-        """Returns what dropout keeps: bool of `shape`, False with probability `rate`.
+        """Returns a dropout mask: bool of `shape`, False with probability `rate`.
 
-        `shape` begins with B. The draws of a row are hashes of its number and of the positions in
-        it, which is one pass over memory.
+        `shape` begins with B. The draws of a row are hashes of its index and of the positions in
+        it, in one pass over memory.
         """
-        rows = 1 if self.examples is None else shape[0] // self.examples  # of an example
+        rows = 1 if self.examples is None else shape[0] // self.examples  # rows for each example
         first = ops.cast(self.first * rows, "int32")
         least = round(rate * 2**32) - 2**31
         return _rows_kept(self.next_pair(), first, shape=tuple(shape), least=least)
@@ -99,7 +99,7 @@ def uniforms(pairs: Tensor, count: int) -> Tensor:
     """Returns random numbers in [0, 1) in steps of 2^-24: float32 [..., N].
 
     Args:
-        pairs: int32 [..., 2]; each of them gives N numbers.
+        pairs: int32 [..., 2]; each pair gives N numbers.
         count: N.
     """
     keys = _keys(pairs)
@@ -133,7 +133,7 @@ def _hashes(numbers: Tensor, one, other) -> Tensor:
 def _mix(x: Tensor) -> Tensor:
     """Mixes the bits of integers: the finalizer of MurmurHash3 (Appleby, 2011), modulo 2**32."""
     for shift, factor in ((16, -0x7A143595), (13, -0x3D4D51CB), (16, None)):
-        # The sign is shifted in, and cleared.
+        # A logical shift: the sign bits that are shifted in are cleared.
         shifted = ops.bitwise_and(ops.right_shift(x, shift), (1 << 32 - shift) - 1)
         x = ops.bitwise_xor(x, shifted)
         x = x if factor is None else x * factor
@@ -141,7 +141,7 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def _by_size(draw):
-    """Returns the law of a function of `keras.random` with the standard deviation as its scale."""
+    """Returns the law of a `keras.random` function whose scale is its standard deviation."""
     return lambda shape, scale, **options: draw(shape, stddev=scale, **options)
 
 
@@ -159,11 +159,11 @@ def _glorot(shape, scale: float, **options):
     return _uniform(shape, (6 / sum(shape)) ** 0.5, **options)
 
 
-# The laws of initial weights, all with mean 0. The scale is the standard deviation of `normal`, and
-# of `truncated_normal` before values beyond two of it are drawn again: that of the weights is 0.88
-# of it. It is the largest absolute value of `uniform`. `fan_in` is the normal law with the standard
-# deviation I ** -0.5 for a kernel [I, O] (T5), and `glorot` the uniform law of Glorot and Bengio
-# (2010) for a matrix: they have no scale.
+# The distributions of initial weights, all with mean 0. The scale of `normal` is the standard
+# deviation. The scale of `truncated_normal` is the standard deviation before truncation at two of
+# it; that of the weights is 0.88 times the scale. The scale of `uniform` is the largest absolute
+# value. `fan_in` (T5), normal with standard deviation I ** -0.5 for a kernel [I, O], and `glorot`,
+# the uniform distribution of Glorot and Bengio (2010) for a matrix, have no scale.
 INITIALIZERS = {
     "normal": _by_size(keras.random.normal),
     "truncated_normal": _by_size(keras.random.truncated_normal),
@@ -175,7 +175,7 @@ INITIALIZERS = {
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RandomWeights(keras.initializers.Initializer):
-    """An initializer; each of its calls is another draw of `rng`."""
+    """An initializer; each call takes the next draw of `rng`."""
 
     def __init__(self, law: str, scale: float | None, rng: Draws):
         """Describes the weights.
@@ -194,7 +194,7 @@ class RandomWeights(keras.initializers.Initializer):
         return INITIALIZERS[self.law](shape, self.scale, dtype=dtype, seed=self.rng)
 
     def get_config(self):
-        """Returns the arguments of the constructor; copies begin with the first draw."""
+        """Returns the arguments of the constructor; a copy starts at the first draw."""
         return {"law": self.law, "scale": self.scale, "rng": self.rng.get_config()["pair"]}
 
     @classmethod
@@ -208,10 +208,10 @@ class Initializers:
     """The initializers of a layer of several kinds of weights; None = `kernel`.
 
     Attributes:
-        kernel: of the kernels and tables.
-        residual: of the kernels whose products are added to the residual sum.
-        position: of the position table.
-        adapter: of the kernels of adapters.
+        kernel: the initializer of kernels and tables.
+        residual: the initializer of kernels whose products are added to the residual sum.
+        position: the initializer of the position table.
+        adapter: the initializer of the kernels of adapters.
     """
 
     kernel: Any
@@ -222,7 +222,7 @@ class Initializers:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class Scaled(keras.initializers.Initializer):
-    """Another initializer, whose columns are multiplied by factors."""
+    """An initializer that multiplies the columns of another initializer by factors."""
 
     def __init__(self, initializer: Initializer, factors):
         """Describes the weights.

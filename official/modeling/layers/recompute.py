@@ -1,7 +1,7 @@
-"""Recomputation: results inside a layer are not kept for the gradient, but computed again.
+"""Recomputation (gradient checkpointing): results inside a layer are computed again for gradients.
 
-Training then takes the memory of one layer and of the inputs of all, and one more forward pass
-(Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+Training then needs memory for the inputs of all layers and the inside of one layer, and time for
+one more forward pass (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from official.modeling.types import Tensor
 
 
 def recomputed(function: Callable[..., Tensor], rng: Draws, **tensors: Any) -> Tensor:
-    """Returns what a function returns, and computes it again for its gradient.
+    """Calls a function, and calls it again to compute its gradient.
 
     Args:
-        function: returns a tensor. Its gradient is that of its arguments and of variables; it has
-            none of other tensors that it reads.
-        rng: what the function draws dropout from; both times it draws the same.
+        function: returns a tensor. Its arguments and variables get gradients; other tensors that it
+            reads do not.
+        rng: the `Draws` of the function's dropout; both calls draw the same numbers.
         **tensors: the arguments: tensors, None, or tuples of these. Integers have no gradient.
     """
     leaves, calls = keras.tree.flatten(tensors), rng.calls

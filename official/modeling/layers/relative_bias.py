@@ -1,4 +1,4 @@
-"""The bias of distances of T5 and MPNet: a number for each head and bucket of distances.
+"""The relative position bias of T5 and MPNet: a number for each head and bucket of distances.
 
 Shapes: T length, S key length or slots of a cache, R distances, N heads, K buckets.
 """
@@ -20,16 +20,16 @@ from official.modeling.types import Initializer, Size, Tensor
 def buckets(relative, *, bidirectional: bool, num_buckets: int, max_distance: int):
     """Returns the bucket of each relative position (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets have one distance each. The others have ranges whose ends grow
-    geometrically up to `max_distance`; the last bucket has all distances beyond it as well. If both
-    directions count, each has half of the buckets, keys after the query the upper half. Otherwise
-    keys after the query share bucket 0 with the query itself.
+    Half of the buckets have one distance each. The ranges of the others grow geometrically up to
+    `max_distance`; the last bucket also has all longer distances. If `bidirectional`, each
+    direction has half of the buckets, keys after the query the upper half. Otherwise keys after the
+    query share bucket 0 with the query itself.
 
     Args:
         relative: numpy integers of any shape, the position of the key minus that of the query.
-        bidirectional: whether keys after the query are told apart.
+        bidirectional: whether keys after the query have separate buckets.
         num_buckets: K.
-        max_distance: the distance at which the last bucket begins, or a little less.
+        max_distance: roughly the distance at which the last bucket begins.
 
     Returns:
         numpy int32, of the shape of `relative`.
@@ -86,7 +86,7 @@ class RelativeBias(Layer):
             keys: S, likewise.
             slot: int or scalar tensor, the key at the position of the first query.
         """
-        # Distances from the largest on share a bucket. Lengths may be known at run time only.
+        # Only distances up to the largest need a lookup. Lengths may be known only at run time.
         largest = self.rule["max_distance"]
         known = ops.convert_to_tensor(buckets(np.arange(-largest, largest + 1), **self.rule))
         relative = ops.arange(keys + length, dtype="int32") - length - slot  # [R]
@@ -98,7 +98,7 @@ class RelativeBias(Layer):
 
 
 class Scheme(schemes.Scheme):
-    """Adds the same bias to the scores of all layers; it prepares the bias."""
+    """Adds the same bias to the scores of all layers; `prepare` returns the bias."""
 
     def of_encoder(self, encoder: Any, initializer: Initializer) -> dict[str, Layer]:
         """Makes the table."""

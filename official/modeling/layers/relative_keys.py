@@ -1,4 +1,4 @@
-"""Relative keys: a vector of each distance, which queries and keys are multiplied with.
+"""Relative keys: a vector for each distance, which is multiplied with queries and keys.
 
 The score of a query i and a key j is (q_i k_j + q_i r_(i-j)) / sqrt(H) (Shaw et al. 2018, section
 3, without their vectors of values), or (q_i k_j + q_i r_(i-j) + k_j r_(i-j)) / sqrt(H) (Huang et
@@ -20,7 +20,10 @@ from official.modeling.types import Initializer, Tensor
 
 
 class Scheme(schemes.Scheme):
-    """Adds products with vectors of distances to the scores; it prepares the rows of the table."""
+    """Adds products with vectors of distances to the scores.
+
+    `prepare` returns the rows of the table.
+    """
 
     def of_attention(self, attention: Any, initializer: Initializer) -> dict[str, Layer]:
         """Makes the table."""
@@ -34,7 +37,7 @@ class Scheme(schemes.Scheme):
         return {"distance_embedding": table}
 
     def prepare(self, encoder: Any, rows: schemes.Rows) -> tuple[Tensor, Tensor]:
-        """Returns the rows for the distances from T to 1 - T, and for those from -T to T - 1."""
+        """Returns the rows of the table for distances T to 1 - T, and for -T to T - 1."""
         del encoder
         longest = self.part.distances - 1
         steps = ops.arange(2 * rows.length, dtype="int32") - rows.length

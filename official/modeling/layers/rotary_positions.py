@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are turned (Su et al. 2021, section 3.2).
+"""Rotary position embeddings (RoPE): queries and keys are rotated (Su et al. 2021, section 3.2).
 
 Shapes: B batch, T length, P query positions, N heads, H head size.
 """
@@ -17,14 +17,14 @@ from official.modeling.types import DType, Tensor
 class Rotation(NamedTuple):
     """The rotary positions of a sequence (Su et al. 2021, section 3.2).
 
-    Number i of a head and number i + H / 2 are a point, which turns by the angle
-    p * theta^(-2 i / H) at position p. The product of a query and a key then depends on the
-    difference of their positions only. (The paper turns numbers 2 i and 2 i + 1. That is the same
-    up to a permutation of a head's numbers, but the weights of a model fit one of the two only.)
+    Components i and i + H / 2 of a head are a point in the plane, which is rotated by the angle p *
+    theta^(-2 i / H) at position p. The product of a query and a key then depends only on the
+    difference of their positions. (The paper rotates components 2 i and 2 i + 1. The two differ by
+    a permutation of a head's components, but the weights of a model fit only one of them.)
 
     Attributes:
-        cosine: [B or 1, 1, T, H / 2], of each angle.
-        sine: the same.
+        cosine: [B or 1, 1, T, H / 2], the cosine of each angle.
+        sine: the sine of each angle, of the same shape.
     """
 
     cosine: Any
@@ -37,7 +37,7 @@ class Rotation(NamedTuple):
         Args:
             positions: int [B or 1, T].
             size: H, even.
-            theta: the longest wave is 2 pi theta positions long, or a little less.
+            theta: the base of the angles; the longest wavelength is nearly 2 pi theta positions.
             dtype: dtype of the sines and cosines.
         """
         numbers = ops.cast(ops.expand_dims(positions, 1), accurate(dtype))
@@ -49,14 +49,14 @@ class Rotation(NamedTuple):
         return Rotation(*(masks.rows(wave, positions) for wave in self))
 
     def turn(self, x: Tensor) -> Tensor:
-        """Turns queries or keys [B, N, T, H]."""
+        """Rotates queries or keys [B, N, T, H]."""
         return _turned(x, self.cosine, self.sine)
 
 
 @with_gradient
 def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     def backward(upstream):
-        return _products(upstream, cosine, -sine), None, None  # turned back
+        return _products(upstream, cosine, -sine), None, None  # the inverse rotation
 
     return _products(x, cosine, sine), backward
 
@@ -71,7 +71,7 @@ def _products(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 class Scheme(schemes.Scheme):
-    """Turns queries and keys; it prepares a `Rotation`."""
+    """Rotates queries and keys; `prepare` returns a `Rotation`."""
 
     def prepare(self, encoder: Any, rows: schemes.Rows) -> Rotation:
         """See the class."""

@@ -33,7 +33,7 @@ class StackOutput(NamedTuple):
 
 
 class Stack(Layer):
-    """Layers `layer_0`, `layer_1`, ..., which read the same positions."""
+    """The layers `layer_0`, `layer_1`, ... of an encoder or a decoder."""
 
     def __init__(self, config, initializers, *, decoder=False, name=None, dtype=None):
         """Describes the stack.
@@ -41,8 +41,7 @@ class Stack(Layer):
         Args:
             config: `EncoderDecoderConfig`.
             initializers: `Initializers`; `position` is that of the position bias.
-            decoder: whether it is the decoder: positions then attend to no later ones, and to
-                another sequence.
+            decoder: whether it is the decoder, with causal self-attention and cross-attention.
             name: last part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
         """
@@ -96,7 +95,7 @@ class Stack(Layer):
             x: the embeddings [B, T, D].
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             rng: `Draws`, or None for inference.
-            others: the result of `cross_cache`, of a decoder. (If its name were `cross`, Keras
+            others: the result of `cross_cache`, for a decoder. (If its name were `cross`, Keras
                 would replace a `cross_mask` of None.)
             cross_mask: bool, broadcastable to [B, N, T, C], True = may attend; None = all.
             cache: L pairs of keys and values of all slots, [B, N, S, H] each, or None.

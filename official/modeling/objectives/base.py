@@ -1,4 +1,4 @@
-"""The base class of objectives, and functions that they share.
+"""The base class of objectives, and their common functions.
 
 Shapes: B batch, R rows, V vocabulary.
 """
@@ -28,7 +28,7 @@ class Terms:
         losses: {term: sum of the loss over the batch}, never a mean. The loop adds sums and
             weights over replicas and accumulation steps, and divides once.
         metrics: {metric: (sum, weight)}; the metric is the quotient. For the area under the ROC
-            curve the pair is the result of `score_histograms`.
+            curve, the pair is the result of `score_histograms`.
     """
 
     losses: dict[str, Any]
@@ -50,12 +50,12 @@ class Objective(keras.Layer):
     (seed, epoch, example), so draws do not depend on how a batch is distributed.
     """
 
-    # What turns `matched_outputs` into probabilities: "softmax" over the last axis, "sigmoid", or
-    # None = nothing does.
+    # The function that turns `matched_outputs` into probabilities: "softmax" over the last axis or
+    # "sigmoid"; None = they are not scores of classes.
     link: str | None = None
-    # Of the class that the objective reads.
+    # An instance of the class of configs of the objective.
     config: Any
-    # The norm of `hidden`; other heads have a norm at another place, or none.
+    # The norm of `hidden`; heads without `hidden` may set another norm.
     norm: Any
 
     def __init__(
@@ -72,8 +72,8 @@ class Objective(keras.Layer):
         Args:
             config: the config of the objective.
             encoder_config: the config of the encoder that the head reads.
-            name: the term's name, and the first part of the variables' paths; None = that of the
-                config.
+            name: the name of the loss term, and the first part of the variables' paths; None = the
+                name in the config.
             seed: initial weights are a function of it and of the name.
             dtype: Keras dtype policy; None = the global one.
         """
@@ -88,7 +88,7 @@ class Objective(keras.Layer):
         )
 
     def make_hidden(self, inputs: int, outputs: int) -> None:
-        """Makes the layers of `hidden`, with the variables `transform/...` and `norm/...`."""
+        """Makes the layers of `hidden`, whose variables are `transform/...` and `norm/...`."""
         config = self.encoder_config
         self.activation = ACTIVATIONS[config.activation]
         self.transform = Linear(
@@ -122,22 +122,21 @@ class Objective(keras.Layer):
 
     @property
     def compares_rows(self) -> bool:
-        """Whether the loss of an example depends on the others; it has `terms_of_vectors` then."""
+        """Whether the loss of an example depends on the others; then it has `terms_of_vectors`."""
         return False
 
     def all_rows(self, x: Tensor) -> tuple[Tensor, Size]:
-        """Returns the rows of all replicas, with their gradient, and the number of the first own.
+        """Returns the rows of all replicas, with gradient, and the index of the first row here.
 
-        Where a model runs on several replicas, `official.distribution.strategies.all_rows` takes
-        the place of this function.
+        On several replicas, `official.distribution.strategies.all_rows` replaces this function.
 
         Args:
-            x: [B, ...], those of this replica.
+            x: [B, ...], the rows of this replica.
         """
         return x, 0
 
     def vectors(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns what the losses of an objective that `compares_rows` compare: [B, ...].
+        """Returns the vectors that an objective with `compares_rows` compares: [B, ...].
 
         Args:
             batch: the batch after `prepare`.
@@ -147,7 +146,7 @@ class Objective(keras.Layer):
         raise NotImplementedError
 
     def terms_of_vectors(self, vectors: Tensor, batch: Batch, training: bool = True) -> Terms:
-        """Returns the `terms` of an objective that `compares_rows`, by the `vectors` of a batch.
+        """Returns the `terms` of an objective with `compares_rows`, from the `vectors` of a batch.
 
         Args:
             vectors: [B, ...].
@@ -157,10 +156,10 @@ class Objective(keras.Layer):
         raise NotImplementedError
 
     def attach(self, encoder: Encoder) -> None:
-        """Makes networks that share layers with the encoder; called before `build()`."""
+        """Makes networks that share layers with the encoder. Called before `build()`."""
 
     def join(self, objectives) -> None:
-        """Finds the other objectives of the model that this one reads; called before `build()`."""
+        """Finds objectives of the model that this one depends on. Called before `build()`."""
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Prepares a batch before the encoder runs, for example with another network.
@@ -180,16 +179,16 @@ class Objective(keras.Layer):
         """Returns the positions of the last layer that the objective reads.
 
         Returns:
-            A tuple of int [B, P], empty if it reads the pooled output alone; None = all positions.
+            A tuple of int [B, P], empty if it reads only the pooled output; None = all positions.
         """
         del batch
         return None
 
     def read_offsets(self, batch: Batch) -> Tensor | None:
-        """Returns what is added to the inputs of the last layer at the one of `positions_read`.
+        """Returns vectors to add to the inputs of the last layer at its only `positions_read`.
 
         Returns:
-            [B, P, D]; None = nothing. See the transformer encoder.
+            [B, P, D]; None = nothing is added. See the transformer encoder.
         """
         del batch
         return None
@@ -230,8 +229,8 @@ class Objective(keras.Layer):
             batch: a batch after `prepare`.
 
         Returns:
-            Two tensors of one shape for each loss of a language model, by its name; empty if the
-            objective is none.
+            {name of a loss: (tokens, weights)}, two tensors of one shape; empty if the objective is
+            not a language model.
         """
         del batch
         return {}
@@ -249,15 +248,15 @@ class Objective(keras.Layer):
         positions: str = "real",
         rng: Draws | None = None,
     ) -> Tensor:
-        """Returns the outputs before their softmax: a student learns those of its teacher.
+        """Returns the outputs before a softmax, which distillation matches.
 
-        An ensemble averages those of its members.
+        A student matches the outputs of its teacher, and an ensemble averages those of its members.
 
         Args:
             batch: the batch after `prepare`.
             encoded: the outputs of the encoder for the batch.
             encoder: the encoder, for outputs tied to its tables.
-            positions: of masked LM, 'real' for all tokens or 'masked' for those that it predicts.
+            positions: for masked LM, 'real' = all tokens, 'masked' = the tokens that it predicts.
             rng: `Draws`, or None for inference (no dropout).
 
         Returns:
@@ -271,21 +270,20 @@ class Objective(keras.Layer):
 
         Args:
             outputs: [R, C].
-            batch: the batch after `prepare`. Only the heads of windows, which are those of spans
-                and of tags, read it.
+            batch: the batch after `prepare`. Only the heads of windows (spans and tags) read it.
         """
         raise NotImplementedError
 
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
-        """Returns the weight of each row of `matched_outputs`, by default of its example: [R]."""
+        """Returns the weight of each row of `matched_outputs`, by default its example's: [R]."""
         del positions
         return self.example_weights(batch)
 
     def pool(self, encoded: Encoded) -> Tensor:
         """Returns one vector for each example, by `config.pooling`: [B, D].
 
-        'pooled' is the output of the pooler (BERT, XLNet), 'first' the first position of the states
-        that are read (ELECTRA), and 'mean' the mean of their positions without padding.
+        'pooled' is the output of the pooler (BERT, XLNet), 'first' the state at the first position
+        (ELECTRA), and 'mean' the mean of the states without padding.
         """
         if self.config.pooling == "first":
             if "states_read" in encoded:
@@ -331,12 +329,12 @@ class LanguageModel(Objective):
         )
 
     def attach(self, encoder: Encoder) -> None:
-        """See `Objective`: the scores are a product as those of the encoder, in its dtype."""
+        """See `Objective`; gives the output projection the compute dtype of the encoder."""
         if self.output_projection is not None:
             self.output_projection.dtype_policy = encoder.dtype_policy
 
 
-# Fields with an axis of sequences, if an example has several sequences.
+# Fields with an axis of sequences if an example has several sequences.
 _SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask", "character_ids")
 
 
@@ -344,7 +342,7 @@ def sequences_apart(batch: Batch) -> Batch:
     """Gives every sequence of an example its own row, for the encoder.
 
     Args:
-        batch: has fields [B, C, T] (or with other axes behind C), or already [B * C, T].
+        batch: has fields [B, C, T] (or other axes after C), or already [B * C, T].
 
     Returns:
         The batch with these fields as [B * C, T], and `example_rows` [B, C], the rows of each
@@ -363,7 +361,7 @@ def sequences_apart(batch: Batch) -> Batch:
 
 
 def first_sequences(batch: Batch) -> Batch:
-    """Returns a batch with the first sequence of every example alone.
+    """Returns a batch with only the first sequence of every example.
 
     Args:
         batch: a result of `sequences_apart`, with `example_rows` [B, C].
@@ -377,11 +375,11 @@ def first_sequences(batch: Batch) -> Batch:
 
 
 def repeated(batch: Batch, count: int) -> Batch:
-    """Returns a batch with every sequence of an example `count` times, one after the other.
+    """Returns a batch with every sequence of an example repeated `count` times.
 
     Args:
         batch: has fields [B, C, T].
-        count: how often.
+        count: the number of copies.
     """
     fields = {name: batch[name] for name in _SEQUENCE_FIELDS if name in batch}
     return {**batch, **{name: ops.repeat(each, count, axis=1) for name, each in fields.items()}}

@@ -1,12 +1,12 @@
 """Bidirectional language modeling: the next word of a text, and of its sentences reversed.
 
 The loss is half the sum of the means of both directions (Peters et al., 2018, section 3.1). Both
-have one output, a kernel and a bias for each word of the vocabulary, which is not tied to an input
-table. In training the softmax is over sampled words (Jean et al., 2015): the words of
-`sampled_classes`, without the target, and the target. The logarithm of the expected count of a word
-is subtracted from its logit. Each direction draws its own words, equal on all replicas. The
-gradients of kernel and bias are sparse. Evaluation is over all words, so the losses of training and
-of evaluation are not comparable.
+share one output layer, a kernel row and a bias for each word of the vocabulary, which is not tied
+to an input table. In training the softmax is over sampled words (Jean et al., 2015): the words of
+`sampled_classes`, and the target. The logarithm of the expected count of a word is subtracted from
+its logit. Each direction draws different words, equal on all replicas. The gradients of kernel and
+bias are sparse. Evaluation uses all words, so the losses of training and evaluation are not
+comparable.
 
 Shapes: B batch, T length, R = B * T rows, P projection, V vocabulary, N sampled words.
 """
@@ -27,8 +27,8 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 DIRECTIONS = {"forward": "target_ids", "backward": "backward_target_ids"}
 _MASKED = -1e9  # the logit of a sampled word that is the target
-_LOGITS_AT_ONCE = 1 << 24  # of an evaluation
-_DTYPE = "float32"  # of draws
+_LOGITS_AT_ONCE = 1 << 24  # logits that an evaluation computes at once
+_DTYPE = "float32"  # the dtype of random numbers
 
 
 class Objective(base.Objective):
@@ -52,7 +52,8 @@ class Objective(base.Objective):
     def build(self, input_shape=None):
         """Creates the kernel [V, P] and the bias [V]."""
         size, projection = self.encoder_config.known_vocab_size, self.encoder_config.projection_size
-        # Rows are cast after they are read. A cast of all would make the gradient dense.
+        # Rows are cast after the lookup, because casting the whole variable would make its gradient
+        # dense.
         self.kernel = self.add_weight(
             (size, projection), self._normal, name="kernel", autocast=False
         )
@@ -78,8 +79,8 @@ class Objective(base.Objective):
     ) -> base.Terms:
         """See `base.Objective`.
 
-        The first P of the features [B, T, 2P] of `sequence_output` are those of the forward rows,
-        the last P those of the backward rows.
+        The first P features of `sequence_output` [B, T, 2P] belong to the forward rows, the last P
+        to the backward rows.
         """
         weights = ops.reshape(self._weights(batch), (-1,))
         states = ops.split(encoded["sequence_output"], 2, axis=-1)
@@ -128,12 +129,13 @@ class Objective(base.Objective):
         return cross_entropy(logits, ops.zeros_like(targets))[0]
 
     def full_losses(self, hidden: Tensor, targets: Tensor, in_blocks: bool = False):
-        """Returns the cross-entropy of targets among all words, and whether each is the best.
+        """Returns the cross-entropy of targets over all words, and whether each ranks first.
 
         Args:
             hidden: [R, P].
             targets: int [R].
-            in_blocks: whether some rows are computed at a time, to save memory, without gradients.
+            in_blocks: whether rows are computed in blocks to save memory; then there are no
+              gradients.
 
         Returns:
             [R] in the dtype of losses, and bool [R].
@@ -163,20 +165,20 @@ class Objective(base.Objective):
 
 
 def sampled_classes(count: int, size: int, rng: Draws) -> tuple[Tensor, Tensor]:
-    """Draws different classes by a log-uniform law, without replacement.
+    """Draws distinct classes by a log-uniform distribution, without replacement.
 
-    The law suits classes in the order of descending counts: p(k) = log((k + 2) / (k + 1)) /
-    log(V + 1). Tries are draws with replacement, and go on until there are enough different
-    classes. After t tries, class k is among them with the probability 1 - (1 - p)^t, its expected
-    count (the sampler of ELMo's release).
+    It suits classes in the order of descending counts: p(k) = log((k + 2) / (k + 1)) / log(V + 1).
+    Tries are draws with replacement, until there are enough distinct classes. After t tries, class
+    k is among them with the probability 1 - (1 - p)^t, its expected count (the sampler of ELMo's
+    release).
 
-    Here t is a real number, the time, and a class comes at a time of its own, which is exponential
-    with the rate -log(1 - p). It is there at the time t with the same probability, the classes are
-    independent, and no loop is needed. The tries of N classes are the time at which class N + 1
-    comes, which is not among them. A class that is drawn and weighted with 1 / its expected count
-    has then exactly the expectation 1 (bottom-k sampling with exponential ranks: Cohen and Kaplan,
-    2007). With the whole number of tries up to class N, the weights are too large, by about the
-    share 1 / 2N.
+    Here t is a real number, a time, and each class arrives at an independent random time, which is
+    exponential with the rate -log(1 - p). It has arrived by time t with the same probability, and
+    no loop is needed. The tries of N classes are the time at which the next class, N + 1, arrives,
+    which is not among them. Then a class that is drawn and weighted with 1 / its expected count has
+    exactly the expectation 1 (bottom-k sampling with exponential ranks: Cohen and Kaplan, 2007).
+    With the integer number of tries up to class N, the weights would be too large by a factor of
+    about 1 + 1 / 2N.
 
     Args:
         count: N, at most V.
@@ -184,8 +186,7 @@ def sampled_classes(count: int, size: int, rng: Draws) -> tuple[Tensor, Tensor]:
         rng: `official.modeling.layers.random.Draws`.
 
     Returns:
-        The classes in the order in which they come, int32 [N], and the tries, a scalar. The tries
-        of all V classes are infinite.
+        The classes in order of arrival, int32 [N], and the tries, a scalar: infinite if N = V.
     """
     rates = -ops.log1p(-log_uniform_probabilities(ops.arange(size, dtype="int32"), size))
     times = -ops.log1p(-uniforms(rng.next_pair(), size)) / rates

@@ -7,10 +7,10 @@ x₁ … xₙ then has the probability Π p(xₜ | xₜ₊₁ … xₙ). For a r
   forward     [CLS] a b        a b [SEP]
   backward    [SEP] b a        b a [CLS]  (b after [SEP], a after b, [CLS] after a)
 
-A row of blocks or of a stream (`next_id`) is read to its end, and the token after it is a target as
-well, so no target is lost between a row and the next one. In these formats [SEP] only marks the end
-of documents. Rows of the other formats begin with [CLS] and end with [SEP] even within a document,
-and these tokens are targets too, so a model trained on them may end a text anywhere.
+A row of blocks or of a stream (`next_id`) is read to its end, and the token after it is also a
+target, so no target is lost between two rows. In these formats [SEP] only marks the end of
+documents. Rows of other formats begin with [CLS] and end with [SEP] even within a document, and
+these tokens are targets too, so a model trained on such rows may end a text anywhere.
 
 The output is tied to the token table and has no bias (Radford et al. 2019, as released).
 
@@ -28,12 +28,12 @@ from official.modeling.layers.random import Draws
 from official.modeling.objectives import base
 from official.modeling.types import Batch, Encoded, Tensor
 
-# Fields of a batch with a value for each token, which are cut with the tokens.
+# Fields of a batch with a value for each token, which are cut together with the tokens.
 _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions")
 
 
 class Objective(base.Objective):
-    """Predicts the next token at every position with the token table, without own variables."""
+    """Predicts the next token at every position by the token table; has no variables."""
 
     def build(self, input_shape=None):
         """Creates no variables: the output is the token table."""

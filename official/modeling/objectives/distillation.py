@@ -2,10 +2,11 @@
 
 The terms are those of DistilBERT (Sanh et al., 2019, section 3), TinyBERT (Jiao et al., 2020,
 section 3.1), MiniLM and MiniLMv2 (Wang et al., 2020 and 2021, section 3). They are means over real
-tokens, or over pairs of them; padding counts nowhere, but for `means: released` of TinyBERT.
+tokens, or over pairs of real tokens. Padding does not count, except with `means: released` of
+TinyBERT.
 
-The teacher is a whole model, which the trainer attaches. It reads the same batch as the student,
-without dropout. Its variables are not among those of this layer: it is neither trained nor saved.
+The teacher is a complete model, which the trainer attaches. It reads the same batch as the student,
+without dropout. Its variables do not belong to this layer, so it is neither trained nor saved.
 
 Shapes: B batch, T length, N heads, H head size, D hidden, R rows of outputs, C outputs of a row,
 G relation heads, K teachers.
@@ -31,17 +32,17 @@ from official.modeling.objectives import base, ensembles
 from official.modeling.types import Batch, Encoded, Tensor
 from official.utils.errors import UserError
 
-_TEACHER_OUTPUTS = "teacher_outputs"  # the batch field with what the teachers computed
+_TEACHER_OUTPUTS = "teacher_outputs"  # the batch field with the results of the teachers
 
 
 @dataclasses.dataclass
 class _References:
-    """Layers that belong to other parts of the model, or to none. Keras does not track them here.
+    """References to layers outside this objective, which Keras does not track here.
 
     Attributes:
         others: the other objectives of the student.
-        head: the objective whose outputs are matched; None = no outputs are.
-        teachers: the models of the teachers, and the objective of each that is as `head`.
+        head: the objective whose outputs are matched; None = no outputs are matched.
+        teachers: (model, its objective that corresponds to `head`) for each teacher.
     """
 
     others: list[Any] = dataclasses.field(default_factory=list)
@@ -89,13 +90,14 @@ class Objective(base.Objective):
             projection.build()
 
     def attach_teachers(self, models):
-        """Gives the objective its teachers.
+        """Sets the teachers.
 
         Args:
             models: `official.modeling.model.Model`s. They are not trained or saved.
 
         Raises:
-            UserError: a teacher has no objective as the one whose outputs are matched.
+            UserError: a teacher has no objective that corresponds to the one whose outputs are
+              matched.
         """
         head = self._references.head
         teachers = []
@@ -104,7 +106,7 @@ class Objective(base.Objective):
             if head is not None and not alike:
                 there = ", ".join(o.config.type for o in model.objectives) or "none"
                 raise UserError(
-                    f"{self.name}.teachers: the outputs of {head.config.type} are matched, and a "
+                    f"{self.name}.teachers: the outputs of {head.config.type} are matched, but a "
                     f"teacher has the objectives {there}: train it for them first"
                 )
             teachers.append((model, alike[0] if alike else None))
@@ -122,7 +124,7 @@ class Objective(base.Objective):
         return {f"{self.name}_{term}": w * self.config.weight for term, w in weights.items()}
 
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
-        """See `base.Objective`; what its head reads, the head itself names."""
+        """See `base.Objective`; the positions of its head are listed by the head."""
         if not self._has_teachers(batch):
             return ()
         if self.config.matches_states or self._references.head.config.type not in EXAMPLE_HEADS:
@@ -138,9 +140,9 @@ class Objective(base.Objective):
         """Runs the teachers.
 
         Returns:
-            The batch with what they computed, for `terms`.
+            The batch with their results, for `terms`.
         """
-        del rng  # no dropout in a teacher
+        del rng  # teachers have no dropout
         if not self._references.teachers or TEACHER_LOGITS in batch:
             return batch
         read = base.first_sequences(batch) if self.config.texts == "first" else batch
@@ -148,7 +150,7 @@ class Objective(base.Objective):
         return {**batch, _TEACHER_OUTPUTS: results}
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`; without teachers there is no term."""
+        """See `base.Objective`; without teachers there are no terms."""
         if not self._has_teachers(batch):
             return {}
         batch = self._prepared_by_others(batch)
@@ -174,7 +176,7 @@ class Objective(base.Objective):
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`; without teachers there is no term."""
+        """See `base.Objective`; without teachers there are no terms."""
         if not self._has_teachers(batch):
             return base.Terms(losses={}, metrics={})
         losses: dict[str, Tensor] = {}
@@ -197,7 +199,7 @@ class Objective(base.Objective):
         return bool(self._references.teachers) or TEACHER_LOGITS in batch
 
     def _mean_pairs(self, batch: Batch, examples: Tensor) -> Tensor:
-        """Returns the number of pairs that a layer attends to, as a mean over the layers.
+        """Returns the mean over layers of the number of pairs of tokens that a layer attends to.
 
         `examples` [B] are the weights of rows.
         """
@@ -209,14 +211,14 @@ class Objective(base.Objective):
         return total
 
     def _pairs_by_reach(self, batch: Batch, reaches: Iterable[int | None], **options):
-        """Returns the `pairs` of layers by how far these attend (see `EncoderConfig.reach`)."""
+        """Returns {reach of layers: their `pairs`} (see `EncoderConfig.reach`)."""
         causal = self.encoder_config.causal
         return {
             far: pairs(batch, causal, distance=far, **options) for far in dict.fromkeys(reaches)
         }
 
     def _row_weights(self, batch: Batch) -> Tensor:
-        """Returns the weight of each row of the encoder, which is a choice of an example or one.
+        """Returns the weight of each row of the encoder: an example, or a choice of an example.
 
         Returns:
             [B].
@@ -227,15 +229,15 @@ class Objective(base.Objective):
         return ops.reshape(ops.broadcast_to(examples[:, None], ops.shape(own)), (-1,))
 
     def _prepared_by_others(self, batch: Batch):
-        """Returns a batch as the other objectives prepare it, as far as weights depend on it."""
+        """Returns a batch after `prepare` of the other objectives that decide weights."""
         for other in self._references.others:
-            # What a causal LM prepares is shifted, and must not be so twice.
+            # A causal LM shifts the tokens, and must not do so twice.
             if other.config.decides_weights and "causal_weights" not in batch:
                 batch = other.prepare(batch)
         return batch
 
     def _run(self, model, head, batch: Batch):
-        """Returns what a teacher computes: a dict of tensors without gradient."""
+        """Returns the results of a teacher: a dict of tensors without gradient."""
         config = self.config
         if not config.matches_states and head.config.type in EXAMPLE_HEADS:
             encoded = encode_read(model.encoder, [head], batch)
@@ -278,7 +280,7 @@ class Objective(base.Objective):
         return losses
 
     def _state_terms(self, encoded: Encoded, teacher, tokens, examples):
-        """Returns the terms of hidden states, by the weights of tokens [B, T] and of rows [B]."""
+        """Returns the terms of hidden states; `tokens` [B, T] and `examples` [B] are weights."""
         losses = {}
         if self.config.cosine:
             pair = [self.as_loss(each["sequence_output"]) for each in (encoded, teacher)]
@@ -299,7 +301,7 @@ class Objective(base.Objective):
         return losses
 
     def _score_term(self, encoded: Encoded, teacher, batch: Batch, examples):
-        """Returns the term of attention scores, by the weights of rows [B]."""
+        """Returns the term of attention scores; `examples` [B] are weights."""
         if not self.config.scores:
             return {}
         mine, theirs = encoded["attention_parts"], teacher["attention_parts"]
@@ -314,7 +316,7 @@ class Objective(base.Objective):
         return {"scores": total}
 
     def _relation_term(self, encoded: Encoded, teacher, batch: Batch, tokens):
-        """Returns the term of the relations of the last layer, by the weights of tokens [B, T]."""
+        """Returns the term of the relations of the last layer; `tokens` [B, T] are weights."""
         config = self.config
         if not config.relation:
             return {}
@@ -338,7 +340,7 @@ def divergence(student: Tensor, teachers: Sequence[Tensor], temperature: float =
     """Returns KL(teachers || student) of softmax(outputs / temperature): [R].
 
     It is the cross-entropy with soft targets minus the entropy of the targets (Hinton et al., 2015,
-    section 2). Several teachers give the mean of their probabilities.
+    section 2). The targets of several teachers are the mean of their probabilities.
 
     Args:
         student: [R, C].
@@ -366,7 +368,7 @@ def cosine_distance(student: Tensor, target: Tensor) -> Tensor:
 def pairs(
     batch: Batch, causal: bool = False, from_padding: bool = False, distance: int | None = None
 ) -> Tensor:
-    """Returns the pairs of real tokens of which the first attends to the second: bool [B, T, T].
+    """Returns whether the first of two real tokens attends to the second: bool [B, T, T].
 
     The batch has `padding_mask` [B, T], and may have `part_ids` and `block_ids` as in
     `official.modeling.encoders.inputs`. With `from_padding`, the first of a pair may be padding.
@@ -386,11 +388,11 @@ def pairs(
 
 
 def score_error(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
-    """Returns the sum of the squared differences of scores over pairs, the mean over heads: [B].
+    """Returns the squared differences of scores, summed over pairs, averaged over heads: [B].
 
     Args:
         student: attention scores before the softmax, [B, N, T, T].
-        target: those of the teacher, [B, N, T, T].
+        target: the same of the teacher, [B, N, T, T].
         related: the pairs that count, bool [B, T, T].
     """
     errors = ops.mean(ops.square(student - target), axis=1)  # [B, T, T]
@@ -398,18 +400,18 @@ def score_error(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
 
 
 def without_masked(scores: Tensor) -> Tensor:
-    """Returns scores with 0 for -100 or less, by which TinyBERT's release knows what is masked."""
+    """Returns scores with 0 in place of -100 or less, which TinyBERT's release treats as masked."""
     return ops.where(scores <= -100, ops.zeros_like(scores), scores)
 
 
 def relation_divergence(student: Tensor, target: Tensor, related: Tensor) -> Tensor:
-    """Returns KL(teacher || student) of each token's distribution, the mean over heads: [B, T].
+    """Returns KL(teacher || student) of each token's distribution, averaged over heads: [B, T].
 
     Args:
         student: the logits of the relation, [B, G, T, T].
-        target: those of the teacher, [B, G, T, T].
-        related: the tokens that each token is related to, bool [B, T, T]; others have probability
-            0, and a token that is related to none has no divergence.
+        target: the same of the teacher, [B, G, T, T].
+        related: the tokens that each token is related to, bool [B, T, T]; other tokens have
+            probability 0, and a token without relations has the divergence 0.
     """
     related = related[:, None]
     hidden = masks.bias(related, student.dtype)
@@ -424,7 +426,7 @@ def relation(attended: Attended, kind: str, heads: int = 0) -> Tensor:
 
     They are the scores of the attention, or the products of all queries, keys or values with each
     other, divided by the root of the head size (MiniLM, section 3.2). With `heads`, the vectors of
-    all attention heads are joined and split into so many heads (MiniLMv2, section 3.1).
+    all attention heads are joined and split into G heads (MiniLMv2, section 3.1).
 
     Args:
         attended: the record of an attention layer.
@@ -442,7 +444,7 @@ def relation(attended: Attended, kind: str, heads: int = 0) -> Tensor:
 
 
 def _alike(objective, head):
-    """Whether an objective of a teacher has the outputs of a student's objective."""
+    """Whether an objective of a teacher has the same outputs as the student's objective."""
     tasks = {o.config.task for o in (objective, head)} - {""}
     return objective.config.type == head.config.type and len(tasks) < 2
 

@@ -1,8 +1,8 @@
-"""The mean of several models: an ensemble of heads of one kind.
+"""Ensembles: the mean of the outputs of several models with the same kind of head.
 
-The members give `matched_outputs`, the outputs before a softmax or a sigmoid. Their mean is again
-such outputs, and one head turns it into predictions. The mean is that of the probabilities, or that
-of the outputs themselves (`logits`), which is the geometric mean of the probabilities, normalized.
+The members return `matched_outputs`, the outputs before a softmax or a sigmoid. Their mean has the
+same form, and one head turns it into predictions. It is the mean of the probabilities, or the mean
+of the outputs (`logits`), which corresponds to the normalized geometric mean of the probabilities.
 Scores of a regression or a ranking have no probabilities: both means are the mean of the scores.
 
 Shapes: M members, R rows, C outputs of a row.
@@ -21,19 +21,19 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 
 def default(head: ObjectiveConfig) -> str:
-    """Returns the mean of `ENSEMBLE_MEANS` that an ensemble of such heads has by default.
+    """Returns the default of `ENSEMBLE_MEANS` for an ensemble of such heads.
 
-    The windows of a question are compared by outputs that are not normalized (Devlin et al., 2019,
-    section 4.2), so those of spans are averaged as they are.
+    The windows of a question are compared by unnormalized outputs (Devlin et al., 2019, section
+    4.2), so the default for spans is the mean of the outputs.
     """
     return "logits" if head.type == "span_answer" else "probabilities"
 
 
 def mean_outputs(head: Objective, members: Sequence[Tensor], mean: str) -> Tensor:
-    """Returns the outputs whose predictions are those of an ensemble: [R, C].
+    """Returns the outputs of an ensemble, for `predictions_of`: [R, C].
 
     Args:
-        head: the head of a member; its `link` says what the probabilities are.
+        head: the head of a member, with its `link`.
         members: the outputs of each member, [R, C] each.
         mean: one of `ENSEMBLE_MEANS`.
     """
@@ -41,7 +41,7 @@ def mean_outputs(head: Objective, members: Sequence[Tensor], mean: str) -> Tenso
     outputs = ops.stack(list(members))  # [M, R, C]
     if mean == "logits" or head.link is None:
         return ops.mean(outputs, axis=0)
-    if head.link == "sigmoid":  # the logit of the mean of p: log p - log(1 - p)
+    if head.link == "sigmoid":  # the logit of the mean p: log p - log(1 - p)
         return log_mean(ops.log_sigmoid(outputs)) - log_mean(ops.log_sigmoid(-outputs))
     return log_mean(ops.log_softmax(outputs, axis=-1))
 
@@ -61,7 +61,7 @@ def predictions(
     batch: Batch,
     mean: str,
 ) -> dict[str, Tensor]:
-    """Returns the predictions of an ensemble whose members read the same batch.
+    """Returns the predictions of an ensemble for a batch that all members read.
 
     Args:
         members: the head and the encoder of each member.

@@ -1,4 +1,4 @@
-"""Heads of tasks that read a vector for each row, and what all heads of tasks share.
+"""Heads of tasks that read one vector for each row, and the base class of all heads of tasks.
 
 A head reads the last layer of the encoder, a mix of all layers, or the outputs of a BiLSTM over
 either (`Reader`). `Head` pools a vector for each row and maps it, after dropout, to its outputs:
@@ -32,20 +32,20 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Reader(base.Objective):
-    """An objective that reads the states of the encoder: a head of the kinds above.
+    """The base class of heads of tasks: an objective that reads the states of the encoder.
 
     Its config is an `official.config.heads.ReaderConfig`. With `mix`, the variables `mix/weights`
     and `mix/gamma` come before those of the head, and the penalty of the weights is the term
     `NAME_mix`. With `bilstm`, a BiLSTM reads the last layer or the mix, after dropout, and the head
     its outputs (Devlin et al., 2019, section 5.1, on top of a left-to-right model). Its variables
-    `bilstm/...` come before those of the head. With `transform`, the head reads its input through
-    the hidden layer that masked LM has; the variables are `transform/...` and `norm/...`.
+    `bilstm/...` come before those of the head. With `transform`, the input of the head first passes
+    a hidden layer like that of masked LM; the variables are `transform/...` and `norm/...`.
 
     Attributes:
         width: W, which is D, or 2 C with a BiLSTM of C cells.
-        output_initializer: the initializer of the last layer, whose scale is that of the encoder.
-            With `transform` it is W ** -0.5, so that the first outputs have the size of the
-            normed states (ModernBERT's release).
+        output_initializer: the initializer of the last layer, with the scale of the encoder. With
+            `transform` the scale is W ** -0.5, so that the initial outputs have the size of the
+            normalized states (ModernBERT's release).
     """
 
     config: ReaderConfig
@@ -70,7 +70,7 @@ class Reader(base.Objective):
             )
 
     def make_mix(self, key: str):
-        """Returns the mix that a key of the config describes, and the numbers of its layers."""
+        """Returns the mix that a key of the config describes, and the indices of its layers."""
         config = getattr(self.config, key)
         layers = config.numbers(self.encoder_config.num_states)
         mix = LayerMix(len(layers), norm=config.norm, name=key, dtype=self.dtype_policy)
@@ -99,7 +99,7 @@ class Reader(base.Objective):
         return super().term_weights | ({self._penalty_name: 1.0} if self._has_penalty else {})
 
     def read(self, encoded: Encoded, rng: Draws | None = None) -> Encoded:
-        """Returns the outputs of the encoder with what the head reads as `sequence_output`.
+        """Returns the outputs of the encoder with the input of the head as `sequence_output`.
 
         Args:
             encoded: the outputs of the encoder, with `hidden_states` if there is a mix.
@@ -138,7 +138,7 @@ class Reader(base.Objective):
     def with_penalty(self, terms, batch: Batch) -> base.Terms:
         """Adds the penalty of the mix to `Terms`.
 
-        A term is the sum over the examples of a batch, so the penalty counts once for each example.
+        A term is a sum over the examples of a batch, so the penalty counts once for each example.
         """
         if not self._has_penalty:
             return terms
@@ -159,8 +159,8 @@ class Reader(base.Objective):
 class Head(Reader):
     """Dropout and an affine map of the pooled output, with the variables `output/...`.
 
-    A `Reader` says what is pooled. `config.activation` comes before the dropout. With
-    `config.dense` there are the variables `dense/...`. The config is an
+    `Reader` describes the states that are pooled. `config.activation` comes before the dropout.
+    With `config.dense` there are the variables `dense/...`. The config is an
     `official.config.heads.PooledConfig`.
     """
 
@@ -170,7 +170,7 @@ class Head(Reader):
         """Describes the head; see `base.Objective`.
 
         Raises:
-            UserError: the labels are not known.
+            UserError: the labels are unknown.
         """
         super().__init__(config, encoder_config, **options)
         self.dense: Any = None
@@ -211,7 +211,7 @@ class Head(Reader):
         return (ops.zeros((ops.shape(batch["token_ids"])[0], 1), "int32"),)
 
     def pool(self, encoded: Encoded) -> Tensor:
-        """See `base.Objective`; of a BiLSTM, 'pooled' is the last output of each direction."""
+        """See `base.Objective`; with a BiLSTM, 'pooled' is the last output of each direction."""
         if self.bilstm is not None and self.config.pooling == "pooled":
             return self.bilstm.last(encoded["sequence_output"], encoded.get("padding_mask"))
         return super().pool(encoded)
@@ -252,7 +252,7 @@ class Head(Reader):
         return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
 
     def lacks(self, target: str, batch: Batch) -> bool:
-        """Returns whether a head that does not learn from targets has none in a batch."""
+        """Returns whether a head of weight 0 has no targets in a batch."""
         return not self.config.weight and self.config.field(target) not in batch
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
@@ -283,7 +283,7 @@ class Classification(LabelsHead):
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`; a head of weight 0 has no term where there are no labels."""
+        """See `base.Objective`; a head of weight 0 has no term if there are no labels."""
         if self.lacks("label", batch):
             return base.Terms(losses={}, metrics={})
         terms = base.class_terms(
@@ -309,7 +309,7 @@ class Regression(Head):
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`; a head of weight 0 has no term where there are no scores."""
+        """See `base.Objective`; a head of weight 0 has no term if there are no scores."""
         if self.lacks("score", batch):
             return base.Terms(losses={}, metrics={})
         weights = self.example_weights(batch)
@@ -329,8 +329,8 @@ class Regression(Head):
 class MultiLabel(LabelsHead):
     """Multi-label classification: any number of labels for each example.
 
-    Each label is a decision by itself: the loss is the binary cross-entropy of its sigmoid,
-    averaged over labels and examples (PyTorch's `BCEWithLogitsLoss`, as in transformers).
+    Labels are independent: the loss is the binary cross-entropy of their sigmoids, averaged over
+    labels and examples (PyTorch's `BCEWithLogitsLoss`, as in transformers).
     """
 
     link = "sigmoid"

@@ -1,4 +1,4 @@
-"""Masked language modeling, of masked positions (BERT) or of all (ELECTRA's All-tokens MLM).
+"""Masked language modeling at masked positions (BERT) or all positions (ELECTRA's All-tokens MLM).
 
 `MaskedLM` predicts the tokens of masked positions (Devlin et al. 2018). `AllTokensLM` predicts the
 original token at every position. The encoder may then copy its input: at each position, the token
@@ -26,12 +26,12 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 
 class MaskedLM(base.LanguageModel):
-    """A transform, a norm and an output tied to the token table, for the masked positions only.
+    """A linear layer, a norm and an output tied to the token table, only at masked positions.
 
-    With the form `linear` there is a kernel [D, V] of its own in their place (NeoBERT), which with
-    `kernel` has no bias (EuroBERT). With `enhanced_mask_decoder` there is a table of positions
-    [T, D], which the last layer of the encoder reads with its inputs, and no other layer (He et al.
-    2021, section 3.2).
+    With the form `linear` there is a separate kernel [D, V] instead (NeoBERT), and with `kernel`
+    the same without a bias (EuroBERT). With `enhanced_mask_decoder` there is a position table
+    [T, D], which is added only to the inputs of the encoder's last layer (He et al. 2021, section
+    3.2).
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class MaskedLM(base.LanguageModel):
     def _vectors_of(self, batch: Batch, positions: Tensor) -> Tensor:
         """Returns the rows of the position table for positions [B, P] in the rows: [B, P, D]."""
         assert self.position_table is not None
-        if "positions" in batch:  # Those in texts that share a row begin with 0.
+        if "positions" in batch:  # positions start at 0 in each of several texts of a row
             positions = ops.take_along_axis(batch["positions"], positions, axis=1)
         return self.position_table(positions)
 
@@ -136,7 +136,8 @@ class MaskedLM(base.LanguageModel):
         """See `base.Objective`: [B * T, V], or [B * P, V] of the masked positions."""
         del rng
         hidden = encoded["sequence_output"]
-        if self.position_table is not None:  # of a teacher: what it reads is not the last layer
+        # for a teacher: its states are not those of the last layer
+        if self.position_table is not None:
             hidden = self.states(batch, encoder)
         if positions == "masked":
             hidden = flat_positions(hidden, batch["masked_positions"])
@@ -177,7 +178,7 @@ class AllTokensLM(MaskedLM):
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`; the metric is the mean loss of the replaced tokens alone."""
+        """See `base.Objective`; the metric is the mean loss over replaced tokens only."""
         hidden = encoded["sequence_output"]  # [B, T, D]
         rows = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
         targets = ops.reshape(batch["original_ids"], (-1,))  # [R]

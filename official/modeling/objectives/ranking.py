@@ -1,4 +1,4 @@
-"""Ranks documents for a query: one score for each pair, in two ways.
+"""Ranks documents for a query by a score for each pair, in two ways.
 
 `Ranking` is a cross-encoder. The score is an affine map of the pooled output of [CLS] query [SEP]
 document [SEP] (Nogueira and Cho, 2019).
@@ -9,10 +9,10 @@ level. Here the vectors of tokens are the outputs of a pretrained encoder, which
 (Yang et al., 2019, on ClueWeb09-B). Query and document are in one row but do not attend to each
 other, so the tokens of a document are the same for every query.
 
-In training, a query has a relevant document and others. With the pairwise loss the score of the
-relevant document should be higher by a margin; with the pointwise loss each document is classified
-separately; with the softmax loss the documents are classes, of which the relevant one is right
-(MT-DNN; Liu et al., 2019, section 3.1).
+In training, a query has a relevant document and others. The pairwise loss requires a margin between
+the score of the relevant document and the others; the pointwise loss classifies each document
+separately; the softmax loss treats the documents as classes, with the relevant document as the
+target (MT-DNN; Liu et al., 2019, section 3.1).
 
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K kernels.
 """
@@ -30,8 +30,8 @@ from official.modeling.objectives import base, heads
 from official.modeling.types import Batch, Encoded, Tensor
 
 _LEAST = 1e-10  # lower limit of a count before its logarithm is taken
-_SCALE = 0.01  # of the logarithms, as in the release of K-NRM
-_PADDING = -1  # not the number of a segment
+_SCALE = 0.01  # the factor of the logarithms, as in the release of K-NRM
+_PADDING = -1  # an id that no segment has
 
 
 class Ranker(base.Objective):
@@ -54,7 +54,7 @@ class Ranker(base.Objective):
         raise NotImplementedError
 
     def pair_losses(self, scores: Tensor) -> Tensor:
-        """Returns the loss of each example, whose first document is the relevant one: [B].
+        """Returns the loss of each example; its first document is the relevant one: [B].
 
         Args:
             scores: [B, C].
@@ -147,7 +147,7 @@ class KernelRanking(Ranker):
         return True
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
-        """Makes the two texts of each row two parts that do not attend to each other."""
+        """Makes the two texts of each row separate parts, which do not attend to each other."""
         batch = super().prepare(batch, rng)
         if "part_ids" in batch:
             return batch

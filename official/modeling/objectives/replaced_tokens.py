@@ -3,7 +3,7 @@
 The `Generator`, a small masked language model, runs before the encoder (Clark et al. 2020). It
 reads the masked text, and each masked position is filled with a token drawn from its distribution.
 The encoder then reads the filled text. `ReplacedTokens` predicts which tokens are not the original
-ones. In its place, `masked_lm` predicts the original tokens of the masked positions (the paper's
+ones. Alternatively, `masked_lm` predicts the original tokens of the masked positions (the paper's
 Replace MLM), or `all_tokens_lm` those of all positions (its All-tokens MLM).
 
 Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows.
@@ -38,7 +38,7 @@ class Generator(base.Objective):
     as in an encoder and a masked LM. Shared variables have only the paths of the encoder.
 
     Attributes:
-        generator: the second encoder, or the encoder, since `attach`.
+        generator: the second encoder, or the encoder itself; set by `attach`.
     """
 
     config: GeneratorConfig
@@ -54,7 +54,8 @@ class Generator(base.Objective):
         **options: Any,
     ):
         super().__init__(config, encoder_config, seed=seed, **options)
-        self.seed = seed ^ zlib.crc32(self.name.encode())  # other initial weights than the encoder
+        # initial weights differ from the encoder's
+        self.seed = seed ^ zlib.crc32(self.name.encode())
         try:
             self.network = config.network(encoder_config)
         except ValueError as error:
@@ -169,8 +170,8 @@ class Generator(base.Objective):
 class ReplacedTokens(base.Objective):
     """A layer with an activation, and a score for each token; the loss is binary cross-entropy.
 
-    In the form of DeBERTa-v3's release, the layer reads the norm of the sum of each state and that
-    of the first token of its text.
+    In the form of DeBERTa-v3's release, the input of the layer is the norm of each state plus the
+    state of the first token of its text.
     """
 
     config: ReplacedTokensConfig
@@ -208,14 +209,14 @@ class ReplacedTokens(base.Objective):
     def logits(self, hidden: Tensor, batch: Batch | None = None) -> Tensor:
         """Returns the scores of being replaced, for hidden states [B, T, D]: [B, T].
 
-        Only the form of DeBERTa reads the batch, for the texts that share a row.
+        Only the form of DeBERTa reads the batch, for rows of several texts.
         """
         if self.norm is not None:
             first = hidden[:, :1]
             if (
                 batch is not None and "part_starts" in batch
             ):  # the first token of each part of a row
-                last = ops.shape(batch["part_starts"])[1] - 1  # which padding has, too
+                last = ops.shape(batch["part_starts"])[1] - 1  # padding also gets the last part
                 own = ops.minimum(batch["part_ids"], last)
                 starts = ops.take_along_axis(batch["part_starts"], own, axis=1)
                 first = take_positions(hidden, starts)
@@ -289,7 +290,7 @@ def sample(logits: Tensor, row_seeds) -> Tensor:
     """Draws a token for each position, by the inverse of the cumulative softmax.
 
     The vocabulary is cut into blocks: a random number in [0, 1) chooses the block by its
-    probability, and what is left of the number chooses the token in the block. The draws of a row
+    probability, and the remainder of the number chooses the token in the block. The draws of a row
     depend only on its seed, not on the other rows of the batch. They have no gradient.
 
     Args:
@@ -315,9 +316,9 @@ def sample(logits: Tensor, row_seeds) -> Tensor:
 
 
 def _first_beyond(ends: Tensor, number, weights: Tensor):
-    """Returns the first index whose cumulative weight exceeds a number, and what is left of it.
+    """Returns the first index whose cumulative weight exceeds a number, and the remainder.
 
-    Rounding may leave a number that nothing exceeds: then it is the last index with a weight.
+    If, by rounding, no cumulative weight exceeds the number, it is the last index with a weight.
 
     Args:
         ends: the cumulative sums of `weights`, [B, P, K].

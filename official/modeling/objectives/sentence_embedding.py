@@ -1,9 +1,9 @@
 """Vectors of texts that are compared with each other, with the losses of sentence encoders.
 
-The vector of a text is pooled from the states of its tokens, and may be projected. The losses are
-those of `official.config.sentence_embedding`, which names their papers. What is compared with all
-rows of a batch is compared with those of all replicas: each replica has the losses of its own rows,
-so their sum, and that of their gradients, is that of one device.
+The vector of a text is pooled from the states of its tokens, and may be projected.
+`official.config.sentence_embedding` lists the losses and their papers. Losses that compare a row
+with all rows of a batch use the rows of all replicas. Each replica computes the losses of its own
+rows, so the sums of losses and gradients equal those of a single device.
 
 Shapes: B examples, C texts of an example, N examples of all replicas, T length, D hidden, V size of
 a vector.
@@ -31,7 +31,7 @@ _NEVER = -1e9  # a score that the softmax makes 0
 
 
 class Objective(heads.Reader):
-    """Pools vectors of texts, and computes the loss of each example from those of all.
+    """Pools vectors of texts, and computes the loss of each example from the vectors of all.
 
     A batch has fields [B, C, T], or already [B * C, T] with `example_rows` [B, C]. In training, an
     example of one text is read twice, with different dropout: C is then 2.
@@ -58,7 +58,7 @@ class Objective(heads.Reader):
             if not config.labels:
                 raise UserError(
                     f"{self.name}: loss: softmax: the labels are unknown: make the shards with "
-                    "--embed_as=labels, those of several tasks with the same labels"
+                    "--embed_as=labels, and those of several tasks with the same labels"
                 )
             self.classifier = Linear(
                 3 * config.vector_size(encoder_config),
@@ -81,7 +81,7 @@ class Objective(heads.Reader):
         return self.config.compares_rows
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
-        """Gives every text its own row; in training a text that is alone has two."""
+        """Gives every text its own row; in training, a single text gets two rows."""
         if rng is not None and self.config.weight and len(batch["token_ids"].shape) == 3:
             batch = base.repeated(batch, 2) if batch["token_ids"].shape[1] == 1 else batch
         return base.sequences_apart(batch)
@@ -150,11 +150,11 @@ class Objective(heads.Reader):
     def terms_of_vectors(self, vectors: Tensor, batch: Batch, training: bool = True) -> base.Terms:
         """See `base.Objective`.
 
-        An evaluation of examples that the loss does not take has no term: the metrics of the task
-        are of the vectors. Neither has an objective of weight 0.
+        There is no term if the weight is 0, or in an evaluation of examples without the texts that
+        the loss needs; the metrics of the task are then computed from the vectors.
 
         Raises:
-            UserError: the examples of a training do not have the texts that the loss takes.
+            UserError: in training, examples do not have the number of texts that the loss needs.
         """
         config, weights = self.config, self.example_weights(batch)
         count = vectors.shape[1]
@@ -168,7 +168,7 @@ class Objective(heads.Reader):
         for size in sorted(config.sizes) or [vectors.shape[2]]:
             loss, hits = self._compared(vectors[..., :size], weights, batch)  # [B] each
             losses += loss
-        if hits is not None:  # of the whole vector
+        if hits is not None:  # metrics use the full vector
             hits = ops.sum(ops.cast(hits, weights.dtype) * weights)
             metrics[f"{self.name}_accuracy"] = hits, ops.sum(weights)
         terms = base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
@@ -199,22 +199,22 @@ class Objective(heads.Reader):
         return ops.reshape(ops.broadcast_to(weights, ops.shape(rows)), (-1,))
 
     def _wrong(self, count: int, batch: Batch) -> str:
-        """Returns why the loss does not take examples of `count` texts; empty = it does."""
+        """Returns why the loss cannot use examples of `count` texts; "" = it can."""
         loss = self.config.loss
         if (target := TARGETS.get(loss)) is not None:
             exact, number = (3, "three") if loss == "margin_mse" else (2, "two")
             if count != exact:
-                return f"takes {number} texts and a {target}, and an example has {count}"
-            return "" if target in batch else f"needs a {target}, and the examples have none"
+                return f"takes {number} texts and a {target}, but an example has {count}"
+            return "" if target in batch else f"needs a {target}, but the examples have none"
         least = 3 if loss == "triplet" else 2
-        return "" if count >= least else f"takes at least {least} texts, and an example has {count}"
+        return "" if count >= least else f"takes at least {least} texts, but an example has {count}"
 
     def _compared(self, x: Tensor, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Returns the loss of each example [B], and where it is a hit, bool [B] or None.
+        """Returns the loss of each example [B], and whether it is a hit, bool [B] or None.
 
         Args:
             x: vectors [B, C, V].
-            weights: those of the examples, [B].
+            weights: the weights of the examples, [B].
             batch: the batch, for its scores or labels.
         """
         config = self.config
@@ -236,7 +236,7 @@ class Objective(heads.Reader):
         return (scores * ops.square(away) + (1 - scores) * apart) / 2, None
 
     def _of_served(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Returns the losses that depend on the lengths of vectors; see `_compared`."""
+        """Returns the losses of vectors that are not normalized; see `_compared`."""
         if self.config.loss == "triplet":
             away = _distance(x[:, :1], x[:, 1:])  # [B, C - 1]
             return ops.mean(ops.relu(away[:, :1] - away[:, 1:] + self.config.margin), axis=1), None
@@ -250,14 +250,14 @@ class Objective(heads.Reader):
         return _cross_entropy(logits, ops.cast(batch["label"], "int32"))
 
     def _ranked(self, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the cross-entropies of the own documents among all, and where they are first.
+        """Returns the cross-entropy of each query's document among all, and whether it ranks first.
 
         The candidates of a query are the documents of all rows, and then all hard negatives of all
-        rows. Examples without weight are none.
+        rows. Examples of weight 0 are left out.
 
         Args:
             x: normalized vectors [B, C, V].
-            weights: those of the examples, [B].
+            weights: the weights of the examples, [B].
         """
         every, first = self.all_rows(x)  # [N, C, V]
         real = self.all_rows(weights)[0] > 0  # [N]
@@ -283,12 +283,12 @@ class Objective(heads.Reader):
         return losses, hits
 
     def _ordered(self, values: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
-        """Returns the loss of pairs in the wrong order, which is one for all examples: [B].
+        """Returns the loss of pairs in the wrong order, the same value for all examples: [B].
 
         Args:
             values: the similarities of the pairs of texts, [B].
-            scores: what they should be ordered by, [B].
-            weights: those of the examples, [B].
+            scores: the gold scores, which define the right order, [B].
+            weights: the weights of the examples, [B].
         """
         every = [self.all_rows(each)[0] for each in (values, scores, weights)]
         values, scores, real = *every[:2], every[2] > 0  # [N] each
@@ -301,7 +301,7 @@ class Objective(heads.Reader):
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the losses of rows of logits, and whether none is larger than that of the target."""
+    """Returns the losses of rows of logits, and whether no logit exceeds that of the target."""
     right = ops.take_along_axis(logits, ops.expand_dims(targets, 1), axis=1)[:, 0]
     return ops.logsumexp(logits, axis=1) - right, right >= ops.max(logits, axis=1)
 
@@ -315,7 +315,8 @@ def _angles(x: Tensor, y: Tensor) -> Tensor:
     """Returns the similarity of AnglE (Li and Li, 2023, section 3.3): [B].
 
     The halves of a vector are the real and imaginary parts of complex numbers. The similarity is
-    the absolute sum of both parts of their quotients, where y is divided as a whole.
+    the absolute value of the sum over both parts of the quotients x / y; y is normalized as a whole
+    vector.
 
     Args:
         x: [B, V].

@@ -2,7 +2,7 @@
 
 The decoder reads the targets shifted by one, with a start token before the first one (Raffel et al.
 2020, section 3.1.1). For the targets `a b EOS` it reads `START a b`. If several examples share a
-row, each of them begins with the start token.
+row, each begins with the start token.
 
 Shapes: B batch, U targets of a row, D hidden, V vocabulary, R = B * U rows.
 """
@@ -20,7 +20,7 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(base.LanguageModel):
-    """An output that is tied to the token table, or the kernel [D, V] of its own."""
+    """An output that is tied to the token table, or a separate kernel [D, V]."""
 
     config: Seq2SeqLMConfig
     encoder_config: EncoderDecoderConfig

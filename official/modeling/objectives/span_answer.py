@@ -1,16 +1,16 @@
-"""Question answering: predicts the span of a context that answers a question, or that none does.
+"""Question answering: predicts the span of a context that answers a question, or "no answer".
 
 `independent` (Devlin et al., 2019, sections 4.2 and 4.3): an affine map gives each token a score as
-the first and a score as the last token of the answer. The answer of an unanswerable question is at
+the first and another as the last token of the answer. The answer of an unanswerable question is at
 [CLS]. The loss is the mean of both cross-entropies. The score of a span is the sum of its two
 scores, and the null score is the sum of both scores of [CLS].
 
 `conditional` (XLNet's release, function_builder.get_qa_outputs): the score of the last token
 depends on the first one, [h; h(start)] -> linear, tanh, LayerNorm -> linear. A logistic regression
 on [sum of p(start) h; h(CLS)] -> linear, tanh -> linear predicts whether the window has no answer.
-Its loss, times `answerable_weight`, is added to the mean of the other two. The predictions are the
-most likely ends of the most likely starts (a beam). The score of a span is its log probability, and
-the null score is the logit of the regression.
+The loss of the regression, times `answerable_weight`, is added to the mean of the other two losses.
+The predictions are the most likely ends of the most likely starts (a beam). The score of a span is
+its log probability, and the null score is the logit of the regression.
 
 Shapes: B batch, T length, D width of the states that are read, K spans, S starts of the beam, E
 ends of each, A longest answer.
@@ -139,7 +139,7 @@ class Objective(heads.Reader):
         if self.config.form == "conditional":
             logits = self.null_logits(states, start_logits, allowed, rng)
             missing = ops.cast(ops.logical_not(answerable), logits.dtype)
-            against = ops.softplus(logits) - missing * logits  # of a logistic regression
+            against = ops.softplus(logits) - missing * logits  # the loss of a logistic regression
             losses = losses + self.config.answerable_weight * against
             right = ops.equal(logits > 0, ops.logical_not(answerable))
             metrics[f"{self.name}_answerable_accuracy"] = (_total(right, weights), ops.sum(weights))
@@ -154,23 +154,23 @@ class Objective(heads.Reader):
         positions: str = "real",
         rng: Draws | None = None,
     ) -> Tensor:
-        """See `base.Objective`: the scores of starts and then those of ends, [2 B, T]."""
+        """See `base.Objective`: the scores of starts, then of ends, [2 B, T]."""
         del encoder, positions
         boundaries = ops.concatenate(self.boundary_logits(self.states(encoded, rng)), axis=0)
         allowed = self.allowed(batch)
         return ops.where(ops.concatenate([allowed, allowed], axis=0), boundaries, NEVER)
 
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
-        """See `base.Objective`: half of the example's weight each, for the mean of both."""
+        """See `base.Objective`: half of the example's weight for starts and ends each, [2 B]."""
         examples = super().matched_weights(batch, positions)
         return ops.concatenate([examples, examples], axis=0) / 2
 
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
-        """Returns the best spans of each window among those that begin with a token that it owns.
+        """Returns the best spans of each window that begin with a token that the window owns.
 
         Returns:
-            `span_scores` [B, K], in falling order, `NEVER` or less if there are fewer spans;
-            `span_starts` and `span_ends` int [B, K], the numbers of the first and last token in the
+            `span_scores` [B, K], in descending order, `NEVER` or less if there are fewer spans;
+            `span_starts` and `span_ends` int [B, K], the indices of the first and last token in the
             whole context; and `null_scores` [B].
         """
         states = self.states(encoded)
@@ -185,13 +185,13 @@ class Objective(heads.Reader):
         """See `predictions`; for `independent`.
 
         Args:
-            outputs: the scores of starts and then those of ends, [2 B, T].
+            outputs: the scores of starts, then of ends, [2 B, T].
             batch: the batch of windows.
         """
         return self._best_pairs(ops.split(outputs, 2, axis=0), batch)
 
     def _best_pairs(self, boundaries: Sequence[Tensor], batch: Batch) -> dict[str, Tensor]:
-        """Returns the predictions of the scores of starts and of ends, [B, T] each."""
+        """Returns the predictions for scores of starts and of ends, [B, T] each."""
         start_logits, end_logits = boundaries
         spans = self._pairs(start_logits, end_logits, *self._boundaries(batch))
         cls = self._cls(batch)[:, None]
@@ -199,15 +199,16 @@ class Objective(heads.Reader):
         return self._spans(spans, null[:, 0], batch)
 
     def _boundaries(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Returns where a predicted span may start, and where it may end: bool [B, T] each."""
+        """Returns the positions where a predicted span may start and may end: bool [B, T] each."""
         position, begin = self._positions(batch), batch["context_start"][:, None]
-        number = position - begin + batch["window_start"][:, None]  # [B, T], in the whole context
+        # [B, T], indices in the whole context
+        number = position - begin + batch["window_start"][:, None]
         inside = (position >= begin) & (position < begin + batch["context_length"][:, None])
         own = (number >= batch["own_start"][:, None]) & (number < batch["own_end"][:, None])
         return inside & own, inside
 
     def _spans(self, spans: Sequence[Tensor], null: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Returns the predictions, with the numbers of tokens in the whole context.
+        """Returns the predictions, with indices of tokens in the whole context.
 
         Args:
             spans: scores, starts and ends, [B, K] each.

@@ -1,8 +1,8 @@
-"""Token classification: a tag for each word, read from its first token (Devlin et al. 2018).
+"""Token classification: a tag for each word, from its first token (Devlin et al. 2018).
 
-`word_ids` names the positions that are read: the number of a word at the first token of the word,
-and -1 elsewhere. A word that is in several windows of a text is read in one of them. A BiLSTM
-between the encoder and the tags (Peters et al., 2018) reads all tokens.
+`word_ids` marks the positions that are read: the index of a word at its first token, and -1
+elsewhere. A word in several windows of a text is read in one of them. A BiLSTM between the encoder
+and the tags (Peters et al., 2018) reads all tokens.
 
 Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
 """
@@ -23,9 +23,9 @@ from official.modeling.types import Batch, Encoded, Tensor
 
 
 class Objective(heads.Reader):
-    """Dropout and an affine map of each state to the tags; with `crf` a chain of the tags.
+    """Dropout and an affine map of each state to the tags; with `crf`, a CRF over the tags.
 
-    The states are those that a `heads.Reader` reads, and beside them those of `output_mix`.
+    The states are those of `heads.Reader`, joined with those of `output_mix` if it is set.
     """
 
     config: TokenClassificationConfig
@@ -81,7 +81,7 @@ class Objective(heads.Reader):
         return self.as_loss(self.output_projection(dropout(states, self.config.dropout, rng)))
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """Returns the number of labeled words, as transformers' mean of a batch."""
+        """Returns the number of labeled words: losses are means over words, as in transformers."""
         return self.with_penalty_weight({self.name: ops.sum(self._weights(batch))})
 
     def terms(
@@ -89,8 +89,8 @@ class Objective(heads.Reader):
     ) -> base.Terms:
         """See `base.Objective`; the loss of a CRF is minus the log-likelihood of its chains.
 
-        It is divided by the number of labeled words as well, so losses with and without a CRF
-        compare.
+        It is also divided by the number of labeled words, so losses with and without a CRF are
+        comparable.
         """
         logits = self.logits(encoded, rng)
         weights = self._weights(batch)  # [B, T]
@@ -129,9 +129,9 @@ class Objective(heads.Reader):
     def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns the tag of each word: `tags` int32 [B, T] and `tag_probabilities` [B, T].
 
-        Without a CRF the probability is that of the softmax, with one it is the marginal
-        probability of the tag. `word_ids` of the batch comes with them. Positions that are not the
-        first token of a word have values without a meaning.
+        The probability is that of the softmax or, with a CRF, the marginal probability of the tag.
+        The result also has the `word_ids` of the batch. Values at other positions than the first
+        tokens of words have no meaning.
         """
         mask = batch["word_ids"] >= 0
         logits = ops.reshape(outputs, (*ops.shape(mask), self.num_labels))

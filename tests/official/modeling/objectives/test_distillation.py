@@ -507,7 +507,7 @@ def test_errors_of_the_layer():
     with pytest.raises(UserError) as caught:
         model.objectives[-1].attach_teachers([make(TEACHER, MaskedLMConfig())])
     assert (
-        "the outputs of classification are matched, and a teacher has the objectives masked_lm"
+        "the outputs of classification are matched, but a teacher has the objectives masked_lm"
     ) in str(caught.value)
 
 

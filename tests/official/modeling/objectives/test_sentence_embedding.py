@@ -361,11 +361,11 @@ def test_an_example_of_weight_0_changes_nothing():
 @pytest.mark.parametrize(
     ("count", "options", "message"),
     [
-        (2, {"loss": "triplet"}, "loss: triplet: takes at least 3 texts, and an example has 2"),
-        (3, {"loss": "cosine"}, "loss: cosine: takes two texts and a score, and an example has 3"),
-        (2, {"loss": "cosent"}, "loss: cosent: needs a score, and the examples have none"),
-        (2, {"loss": "margin_mse"}, "takes three texts and a score, and an example has 2"),
-        (3, {"loss": "margin_mse"}, "needs a score, and the examples have none"),
+        (2, {"loss": "triplet"}, "loss: triplet: takes at least 3 texts, but an example has 2"),
+        (3, {"loss": "cosine"}, "loss: cosine: takes two texts and a score, but an example has 3"),
+        (2, {"loss": "cosent"}, "loss: cosent: needs a score, but the examples have none"),
+        (2, {"loss": "margin_mse"}, "takes three texts and a score, but an example has 2"),
+        (3, {"loss": "margin_mse"}, "needs a score, but the examples have none"),
         (3, {"loss": "softmax", "labels": ("a", "b")}, "takes two texts and a label, and"),
         (2, {"loss": "softmax", "labels": ("a", "b")}, "needs a label, and the examples have"),
     ],
