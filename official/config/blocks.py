@@ -1,8 +1,8 @@
 """The parts that transformer layers are made from, and the position schemes.
 
-The configs of encoders have flat keys, which YAML sets and their docstrings describe. They derive
-these parts from them, and each layer takes the part that describes it. A new form of a layer is a
-new part, or a new field of one part. The layers between it and the encoder do not change.
+The configs of encoders have flat keys, which YAML sets and their docstrings describe. The configs
+derive the parts from these keys, and each layer takes the part that describes it. A new form of a
+layer is a new part, or a new field of a part; the layers between it and the encoder do not change.
 
 Shapes: D hidden, E embedding size, N heads, K heads of keys and values, H head size, F inner
 size.
@@ -15,7 +15,7 @@ from official.utils.strict import at_least
 
 
 class Part:
-    """A frozen dataclass that describes a layer, and that Keras' files of the layer have."""
+    """A frozen dataclass that describes a layer, and is saved with the layer by Keras."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
 
@@ -46,7 +46,7 @@ class Heads(Part):
       use_bias: whether the projections have biases.
       scale: whether scores are divided by sqrt(H). If they are not, the initial query kernel is
         divided by it instead, as in T5.
-      share_dropout: whether all queries of a head share the mask of dropout.
+      share_dropout: whether all queries of a head share one dropout mask.
       key_values: K, which divides N; each head of keys and values is read by N / K heads of queries
         (Ainslie et al., 2023). None = N.
     """
@@ -72,11 +72,11 @@ class FeedForwardParts(Part):
     Attributes:
       size: F.
       activation: a name of `official.modeling.layers.activation`.
-      gated: whether the activation is that of a gate, another map of D to F, and the product of
-        gate and inner map is mapped back (Shazeer, 2020, section 2; T5 1.1).
+      gated: whether the activation is applied to a gate, a second map from D to F, and the product
+        of gate and inner map is mapped back (Shazeer, 2020, section 2; T5 1.1).
       use_bias: whether the maps have biases.
       dropout: dropout rate of the activations. Transformer-XL uses it, BERT does not.
-      share_dropout: whether all positions of a sequence share the mask of dropout.
+      share_dropout: whether all positions of a sequence share one dropout mask.
     """
 
     size: int
@@ -88,12 +88,12 @@ class FeedForwardParts(Part):
 
 
 class Positions(Part):
-    """A position scheme: how an encoder tells where its tokens are.
+    """A position scheme: how an encoder represents the positions of tokens.
 
     Attributes:
       module: the module of `official.modeling.layers` with the `Scheme` that runs it.
-      names: the values of `positions` that ask for it.
-      key: the key of an encoder that asks for it, where it is not `positions`.
+      names: the values of the key `positions` that select it.
+      key: the key of an encoder that selects it, if it is not `positions`.
     """
 
     module: ClassVar[str] = ""
@@ -102,10 +102,10 @@ class Positions(Part):
 
     @classmethod
     def of(cls, config: Any) -> Self | None:
-        """Returns the scheme of a `TransformerConfig`; None = it has none.
+        """Returns this scheme with the settings of a `TransformerConfig`; None = not selected.
 
         Raises:
-          ValueError: the scheme does not go with other fields of the config.
+          ValueError: the scheme cannot be combined with other fields of the config.
         """
         del config
         return None
@@ -134,10 +134,10 @@ class Learned(Positions):
 
 @dataclasses.dataclass(frozen=True)
 class Sinusoidal(Positions):
-    """Sines and cosines of the position in turn, which are added to the embeddings.
+    """Alternating sines and cosines of the position, which are added to the embeddings.
 
     Attributes:
-      offset: the number of the position of the first token.
+      offset: the position of the first token.
     """
 
     module = "absolute_positions"
@@ -158,10 +158,10 @@ class Sinusoidal(Positions):
 
 @dataclasses.dataclass(frozen=True)
 class Rotary(Positions):
-    """Queries and keys are turned by angles that grow with the position.
+    """Rotary positions: queries and keys are rotated by angles that grow with the position.
 
     Attributes:
-      theta: the base of the angles: those of position p are p * theta^(-2 i / H).
+      theta: the base of the angles; position p has the angles p * theta^(-2 i / H).
       local_theta: the same for layers with local attention.
     """
 
@@ -177,8 +177,8 @@ class Rotary(Positions):
         size = config.hidden_size // config.num_heads
         if size % 2:
             raise ValueError(
-                f"num_heads: heads of the odd size {size} cannot be turned: take another "
-                "number, or other positions"
+                f"num_heads: heads of the odd size {size} cannot have rotary positions: take "
+                "another number of heads, or other positions"
             )
         if config.disentangled is not None:
             raise ValueError("positions: rotary is not supported with disentangled: take none")
@@ -188,13 +188,13 @@ class Rotary(Positions):
 
 @dataclasses.dataclass(frozen=True)
 class RelativeKeys(Positions):
-    """A table of vectors of distances in each layer, whose products with queries add to scores.
+    """A table of vectors of distances in each layer; products with queries are added to scores.
 
     See `official.modeling.layers.relative_keys`.
 
     Attributes:
-      distances: the number of distances in each direction, 0 among them.
-      keys: whether the products with keys add to scores too.
+      distances: the number of distances in each direction, including 0.
+      keys: whether products with keys are added to scores too.
     """
 
     module = "relative_keys"
@@ -223,14 +223,14 @@ class RelativeBuckets(Positions):
     Attributes:
       buckets: the number of buckets.
       max_distance: the distance from which all distances share a bucket.
-      bidirectional: whether keys after the query have buckets of their own.
+      bidirectional: whether keys after the query have separate buckets.
     """
 
     module = "relative_bias"
     key = "relative_buckets"
 
     buckets: int
-    max_distance: int = 128  # that of MPNet's release
+    max_distance: int = 128  # the value of MPNet's release
     bidirectional: bool = True
 
     @classmethod
@@ -250,11 +250,12 @@ class Disentangled(Positions):
 
     Attributes:
       buckets: B, the number of buckets of distances in each direction, so that the table has 2 B
-        rows. Distances up to B / 2 have a bucket each, longer ones share buckets that grow (v2 and
-        v3). 0 = each distance below `max_distance` has a row (v1).
-      max_distance: longer distances count as this one, or as this one minus 1 with buckets.
-      own_projections: whether each layer has two kernels for distances, and no bias of the keys
-        (v1). Otherwise the kernels and biases of queries and keys map distances as well.
+        rows. Each distance up to B / 2 has a bucket; longer distances share buckets of growing
+        ranges (v2 and v3). 0 = each distance below `max_distance` has a row (v1).
+      max_distance: longer distances count as this distance, or as this distance minus 1 with
+        buckets.
+      own_projections: whether each layer has two separate kernels for distances, and no bias of the
+        keys (v1). Otherwise the kernels and biases of queries and keys also project distances.
       norm: whether a layer norm follows the table.
     """
 
@@ -269,12 +270,12 @@ class Disentangled(Positions):
     def __post_init__(self):
         if self.buckets % 2 or self.buckets < 0 or self.buckets == 2:
             raise ValueError(
-                f"buckets: {self.buckets} is not an even number from 4 up; 0 = there are none"
+                f"buckets: {self.buckets} is not an even number of at least 4; 0 = no buckets"
             )
         least = self.buckets // 2 + 2 if self.buckets else 1
         if self.max_distance < least:
             raise ValueError(
-                f"max_distance: {self.max_distance} is below {least}, the least with "
+                f"max_distance: {self.max_distance} is below {least}, the minimum with "
                 f"{self.buckets} buckets"
             )
 
@@ -304,10 +305,10 @@ class SinusoidalDistances(Positions):
 
 
 def _for_all_pairs(config: Any, key: str) -> Any:
-    """Returns the value of the key of a scheme that scores all pairs of tokens of a row.
+    """Returns the value of a key whose scheme needs the scores of all pairs of tokens of a row.
 
     Raises:
-      ValueError: the config has a value, and layers that do not see all pairs.
+      ValueError: the key is set, but some layers do not compute all pairs.
     """
     value = getattr(config, key)
     shown = f"{key}: {value}" if key == "positions" else key
@@ -318,7 +319,7 @@ def _for_all_pairs(config: Any, key: str) -> Any:
     return value
 
 
-# The schemes that the key `positions` of a transformer encoder names.
+# The schemes that the key `positions` of a transformer encoder selects.
 NAMED = (Learned, Sinusoidal, Rotary, RelativeKeys, Positions)
 POSITIONS: dict[str, type[Positions]] = {name: kind for kind in NAMED for name in kind.names}
 
@@ -327,7 +328,7 @@ def position_schemes(config: Any) -> tuple[Positions, ...]:
     """Returns the position schemes of a `TransformerConfig`.
 
     Raises:
-      ValueError: two fields of the config do not go together.
+      ValueError: two fields of the config cannot be combined.
     """
     kinds = (POSITIONS[config.positions], RelativeBuckets, Disentangled)
     return tuple(scheme for kind in kinds if (scheme := kind.of(config)) is not None)
@@ -340,7 +341,7 @@ class EmbeddingParts(Part):
     Attributes:
       vocab_size: rows of the token table.
       size: E.
-      hidden_size: D; where it is not E, a projection follows.
+      hidden_size: D; if it differs from E, a projection follows.
       segment_types: rows of the segment table; 0 = there is no such table.
       norm: the norm after the sum; None = there is none.
       dropout: dropout rate.
@@ -371,14 +372,13 @@ class BlockParts(Part):
         sum of its input and its output (BERT).
       first_norm: whether there is a norm before the attention, with `pre_norm`.
       dropout: dropout rate of the output of each sublayer, and of vectors of distances.
-      attention_output_dropout: that of the output of the attention of the sequence to itself;
-        None = `dropout`.
-      share_dropout: whether the positions of a sequence share these masks of dropout.
-      cross: whether there is an attention to another sequence between the two sublayers (a
-        decoder's; Vaswani et al., 2017, section 3.1).
-      adapter_size: the bottleneck of an adapter after the attention of the sequence to itself and
-        of another one after the feed-forward network; None = there are none.
-      positions: the position schemes; some of them turn queries and keys, or add to scores.
+      attention_output_dropout: the dropout rate of the output of self-attention; None = `dropout`.
+      share_dropout: whether the positions of a sequence share these dropout masks.
+      cross: whether there is cross-attention between the two sublayers (a decoder's; Vaswani et
+        al., 2017, section 3.1).
+      adapter_size: the bottleneck of the two adapters after self-attention and after the
+        feed-forward network; None = no adapters.
+      positions: the position schemes; some of them rotate queries and keys, or add to scores.
     """
 
     size: int

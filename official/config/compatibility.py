@@ -1,4 +1,4 @@
-"""Checks that the parts of a config fit together, before anything runs."""
+"""Checks that the parts of a config match each other, before anything runs."""
 
 import dataclasses
 import math
@@ -17,19 +17,19 @@ TASK_FIELDS = frozenset(
     "token_ids segment_ids padding_mask text_mask text_hashes row context_start context_length "
     "window_start own_start own_end target_mask word_ids tag_ids".split()
 ).union(*(kind.targets for kind in KINDS.values()))
-# The batch fields that the reader adds to every batch, or if an objective reads them.
+# The batch fields that the reader adds to every batch, or only if an objective reads them.
 READER_FIELDS = frozenset({"example_weights", "row_seeds"})
 
 
 def check(config: Config, source: str) -> None:
-    """Checks that the parts of a config fit together.
+    """Checks that the parts of a config match each other.
 
     Args:
       config: the config.
       source: the file, for messages.
 
     Raises:
-      UserError: they do not; the message has the dotted key and the reason.
+      UserError: they do not match; the message has the dotted key and the reason.
     """
     available = frozenset(config.segments.fields if config.segments else TASK_FIELDS)
     available |= _check_corruption(config, source)
@@ -37,8 +37,8 @@ def check(config: Config, source: str) -> None:
         if task := objective.task:
             available |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
     available |= READER_FIELDS | objective_fields(config.objectives)
-    # A config with an encoder and no segments is of a converted model, which may not be trainable
-    # (a discriminator without its generator), or of a task, which `official.data` checks.
+    # A config with an encoder and no segments belongs to a converted model, which may not be
+    # trainable (a discriminator without its generator), or to a task, which `official.data` checks.
     if config.encoder is None or config.segments is not None:
         for i, objective in enumerate(config.objectives):
             _check_needs(objective, available, config, source, f"objectives.{i}")
@@ -58,9 +58,9 @@ def check(config: Config, source: str) -> None:
     frozen = any(objective.frozen for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(
-            f"{source}: recipe.init_weights: {config.recipe.init_weights}, and "
+            f"{source}: recipe.init_weights: {config.recipe.init_weights}, but "
             f"{'a' if frozen else 'no'} generator is frozen: `init_weights: generator` and "
-            "`frozen: true` belong together"
+            "`frozen: true` require each other"
         )
     if config.recipe.layer_states:
         _check_layer_states(config, source)
@@ -76,7 +76,7 @@ def check(config: Config, source: str) -> None:
 def check_encoder(
     objectives: Iterable[ObjectiveConfig], encoder: EncoderConfig, source: str
 ) -> None:
-    """Checks that objectives suit an encoder.
+    """Checks that an encoder supports the objectives.
 
     Args:
       objectives: the objectives.
@@ -84,7 +84,7 @@ def check_encoder(
       source: the file, for messages.
 
     Raises:
-      UserError: one does not.
+      UserError: the encoder does not support an objective.
     """
     for i, objective in enumerate(objectives):
         try:
@@ -94,7 +94,7 @@ def check_encoder(
 
 
 def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None:
-    """Checks that an encoder has what `recipe.trainable` and `recipe.recompute` name.
+    """Checks that an encoder supports `recipe.trainable` and `recipe.recompute`.
 
     Args:
       recipe: the recipe.
@@ -102,7 +102,7 @@ def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None
       source: the file, for messages.
 
     Raises:
-      UserError: it has not.
+      UserError: the encoder does not support a setting.
     """
     if recipe.recompute is not None and not encoder.recomputes:
         raise UserError(
@@ -120,13 +120,13 @@ def check_trainable(recipe: Recipe, encoder: EncoderConfig, source: str) -> None
             )
     count = max(encoder.num_layers, encoder.decoder_layers or 0)
     if trainable.layers is not None and trainable.layers > count:
-        raise UserError(f"{place}.layers: {trainable.layers}, and the encoder has {count} layers")
+        raise UserError(f"{place}.layers: {trainable.layers}, but the encoder has {count} layers")
 
 
 def with_pooler(encoder: EncoderConfig, config: Config) -> EncoderConfig:
     """Returns an encoder with a pooler, if a head of the config reads it.
 
-    An encoder whose config has no such setting stays as it is.
+    An encoder whose config has no such setting is returned unchanged.
     """
     pools = any(objective.reads_pooler for objective in config.objectives)
     if not pools or "pooler" not in {field.name for field in dataclasses.fields(encoder)}:
@@ -138,7 +138,7 @@ def check_vocabulary(encoder: EncoderConfig, size: int) -> None:
     """Checks that the token table of an encoder has room for a vocabulary.
 
     Args:
-      encoder: the encoder; without a vocabulary size, it takes that of the data.
+      encoder: the encoder; without a vocabulary size, any size is allowed.
       size: the size of the data's tokenizer.
 
     Raises:
@@ -159,8 +159,8 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
             raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
         if segments and segments.format in TEXT_FORMATS:
             raise UserError(
-                f"{source}: segments.format: {segments.format} has rows of text alone, which a "
-                "corruption makes inputs and targets of: add corruption.type: sentinels or "
+                f"{source}: segments.format: {segments.format} has rows of plain text, which need "
+                "a corruption that makes inputs and targets: add corruption.type: sentinels or "
                 "denoising"
             )
         return frozenset()
@@ -172,8 +172,8 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
         raise UserError(f"{source}: corruption.{error}") from None
     if segments.static_masks and not corruption.static:
         raise UserError(
-            f"{source}: segments.static_masks: {corruption.type} is drawn anew each time an "
-            "example is read: take static_masks: false"
+            f"{source}: segments.static_masks: {corruption.type} is drawn whenever an example is "
+            "read: take static_masks: false"
         )
     if segments.format in TEXT_FORMATS:
         if not isinstance(corruption, TextToTextConfig):
@@ -183,8 +183,8 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
             )
         if config.recipe.bucket_lengths:
             raise UserError(
-                f"{source}: recipe.bucket_lengths: the rows of segments.format: {segments.format} "
-                "have one length: remove it"
+                f"{source}: recipe.bucket_lengths: all rows of segments.format: {segments.format} "
+                "have the same length: remove it"
             )
     if segments.packing > 1 and not corruption.packs:
         raise UserError(
@@ -213,7 +213,7 @@ def _check_needs(
     if lacking := sorted(needed - available):
         raise UserError(
             f"{source}: {place}: {objective.type} needs {', '.join(lacking)}, which neither "
-            "segments nor corruption nor another objective give here (they give "
+            "segments nor corruption nor another objective provides (they provide "
             f"{', '.join(sorted(available - READER_FIELDS))}){_giver(set(lacking))}"
         )
 
@@ -227,7 +227,7 @@ def _giver(fields: set[str]) -> str:
 
 
 def _check_layer_states(config: Config, source: str) -> None:
-    """Checks that all objectives read states of single rows, which files can take the place of."""
+    """Checks that all objectives read states of single rows, which can be read from files."""
     for i, objective in enumerate(config.objectives):
         several = ("multiple_choice", "ranking", "sentence_embedding")
         one_row = hasattr(objective, "mix") and objective.type not in several
@@ -244,21 +244,21 @@ def _check_layer_states(config: Config, source: str) -> None:
 
 
 def _check_memory(config: Config, source: str) -> None:
-    """Checks that an encoder with memory has rows that continue, and keeps the right tokens."""
+    """Checks that an encoder with memory has rows that continue, and remembers the right tokens."""
     segments, encoder = config.segments, config.encoder
     if segments is None or encoder is None or not encoder.memory_length:
         return
     if segments.format != "stream":
         raise UserError(
-            f"{source}: encoder.memory_length: {encoder.memory_length}, and rows of "
+            f"{source}: encoder.memory_length: {encoder.memory_length}, but rows of "
             f"segments.format: {segments.format} do not continue from batch to batch: take the "
             "format stream, or memory_length: 0"
         )
     if encoder.reuse_length != segments.reuse_length:
         raise UserError(
-            f"{source}: encoder.reuse_length: {encoder.reuse_length}, and segments.reuse_length: "
-            f"{segments.reuse_length}: the memory keeps what the next row continues from, so make "
-            "them the same"
+            f"{source}: encoder.reuse_length: {encoder.reuse_length}, but segments.reuse_length: "
+            f"{segments.reuse_length}: the memory keeps the tokens that the next row continues, so "
+            "make both the same"
         )
     if segments.reuse_length and _hides(config) and not encoder.causal:
         raise UserError(

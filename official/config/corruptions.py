@@ -2,9 +2,9 @@
 
 `token_masks` and `rare_token_masks` mask tokens, and `permutation` predicts tokens in a random
 order. `sentinels` and `denoising` are those of T5 (Raffel et al. 2020, sections 3.1.4 and 3.3): a
-row on disk has the tokens of a text without special tokens, and the corruption makes of it the
-input of the encoder and the targets of the decoder, each of which ends with the end token. The
-number of raw tokens of such a row is the largest one whose input fits `segments.max_length`.
+row on disk has the tokens of a text without special tokens, from which the corruption makes the
+input of the encoder and the targets of the decoder; both end with the end token. The number of raw
+tokens of such a row is the largest whose input fits `segments.max_length`.
 
 Shapes: n raw tokens of a row, L tokens of the encoder, U targets.
 """
@@ -23,9 +23,9 @@ from official.utils.strict import at_least, fraction, omitted, one_of, positive_
 # The batch fields that `official.corruption.units` and `token_masks` add.
 TARGET_FIELDS = frozenset({"masked_positions", "masked_ids", "masked_weights"})
 SPAN_FIELDS = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
-# The features that mark the units.
+# The features that mark units, by unit.
 _NEEDS = {"phrase": {"phrase_inner"}, "entity": {"entity_inner"}}
-TARGET_UNITS = ("token", "token_span", "word_span")  # of a permutation
+TARGET_UNITS = ("token", "token_span", "word_span")  # the units of a permutation
 RUNS = ("ngram", "span")  # units that are runs of words, of a random length
 WHOLE = ("token", "word", "phrase", "entity")  # units that the text determines
 UNITS = (*WHOLE, *RUNS)
@@ -33,7 +33,7 @@ OF_WORDS = (*WHOLE[1:], *RUNS, "word_span")  # units that are words or consist o
 COUNTS = ("nearest", "up", "random", "each")
 ACTIONS = ("token", "unit")
 RANDOM_TOKENS = ("uniform", "non_special", "unigram")
-# The batch fields, and the settings, of the corruptions of text to text.
+# The batch fields, and the settings, of text-to-text corruptions.
 TEXT_TO_TEXT_FIELDS = frozenset({"target_ids", "target_mask"})
 MASKS = ("spans", "tokens")
 FORMS = ("released", "intended")
@@ -45,17 +45,16 @@ class TokenMasksConfig(CorruptionConfig):
     """Masked tokens: how many tokens are selected, and how they are hidden.
 
     Attributes:
-      unit: what is selected as a whole: 'token', 'word', 'phrase' or 'entity' (of the lexicon that
-        the shards were made with; words elsewhere), 'ngram' (of words) or 'span' (of words; the
-        last word may be cut to meet the number of tokens).
+      unit: the unit that is selected: 'token', 'word', 'phrase' or 'entity' (of the lexicon that
+        the shards were made with; other words are single units), 'ngram' (of words) or 'span' (of
+        words; the last word may be cut to meet the number of tokens).
       mask_rate: p, the share of a sequence's n tokens that are predicted.
-      max_predictions: P, the largest number of predicted tokens in a sequence; if sequences share a
-        row, in each of them.
-      count: how p·n is rounded to a number, which is at least 1: 'nearest' = to the nearest whole
-        number, halves to the even one (BERT); 'up' = to the next whole number, where n does not
-        count special tokens (SpanBERT); 'random' = int(p·n + u), u uniform in [0, 1) (RoBERTa). Or
-        'each' = each unit is selected independently with probability p (ERNIE); if more than P
-        tokens are selected, random units are dropped.
+      max_predictions: P, the largest number of predicted tokens in a sequence (in each sequence of
+        a shared row).
+      count: how p·n is rounded to a whole number of at least 1: 'nearest' = to the nearest, halves
+        to even (BERT); 'up' = upward, where n does not count special tokens (SpanBERT); 'random' =
+        int(p·n + u), u uniform in [0, 1) (RoBERTa). Or 'each' = each unit is selected independently
+        with probability p (ERNIE); if more than P tokens are selected, random units are dropped.
       replacement: whether tokens are drawn with replacement (ELECTRA). The number is then the
         number of draws, and a token that is drawn twice has weight 2. For the unit 'token' only.
       windows: whether a token is drawn from each of consecutive windows of int(1 / p) tokens, from
@@ -68,7 +67,7 @@ class TokenMasksConfig(CorruptionConfig):
         ASCII letters alone; 'blank' = those with the mark only. See
         `official.tokenizers.word_starts`.
       mask_prob: the share of the predicted tokens that become [MASK].
-      random_prob: the share of the predicted tokens that become a random token; the rest stay.
+      random_prob: the share of the predicted tokens that become a random token; others stay.
       random_tokens: the distribution of random tokens: 'uniform' = the whole vocabulary, with
         special tokens (BERT); 'non_special' = without them (RoBERTa); 'unigram' = the frequencies
         in the corpus (SpanBERT).
@@ -78,9 +77,9 @@ class TokenMasksConfig(CorruptionConfig):
       max_span: the largest number of words of a span. The length is geometric, cut there and
         renormalized.
       span_prob: the parameter of the geometric distribution.
-      block_size: tokens of a block. A position attends to its own block and to those before it. It
-        divides the length of a row and, in a stream, the reused part. None = every position attends
-        to the whole row.
+      block_size: tokens of a block. A position attends to its own block and earlier blocks. The
+        size divides the length of a row and, in a stream, of the reused part. None = every position
+        attends to the whole row.
     """
 
     type = "token_masks"
@@ -287,13 +286,14 @@ class RareTokenMasksConfig(CorruptionConfig):
     """Masked tokens that are drawn from a whole batch, rare ones more often (DistilBERT's release).
 
     Attributes:
-      mask_rate: the share of the tokens of a batch, special tokens counted, that are predicted; the
-        number is rounded up.
-      exponent: a token that the corpus has n times is drawn with a weight of max(n, 1)^-exponent.
+      mask_rate: the share of the tokens of a batch, including special tokens, that are predicted;
+        the number is rounded up.
+      exponent: a token that occurs n times in the corpus is drawn with the weight max(n,
+        1)^-exponent.
       max_predictions: P, the largest number of predicted tokens in a row. Tokens beyond it are not
         predicted.
       mask_prob: the share of the predicted tokens that become [MASK].
-      random_prob: the share of the predicted tokens that become a random token; the rest stay.
+      random_prob: the share of the predicted tokens that become a random token; others stay.
       random_tokens: the distribution of random tokens, as in `token_masks`.
     """
 
@@ -352,7 +352,7 @@ class Lengths(NamedTuple):
 
 
 class TextToTextConfig(CorruptionConfig):
-    """What these corruptions share."""
+    """The base class of text-to-text corruptions."""
 
     static = False  # drawn each time a row is read
 
@@ -377,10 +377,10 @@ class TextToTextConfig(CorruptionConfig):
         return self.lengths(max_length).raw
 
     def check(self, segments: Segments) -> None:
-        """Raises ValueError if the rows of `segments` are not text alone, or are too long."""
+        """Raises ValueError if the rows of `segments` are not plain text, or are too long."""
         if segments.format not in TEXT_FORMATS:
             raise ValueError(
-                f"type: {self.type} takes rows of text alone, and segments.format is "
+                f"type: {self.type} takes rows of plain text, but segments.format is "
                 f"{segments.format}: take {' or '.join(TEXT_FORMATS)}"
             )
         self.lengths(segments.max_length)
@@ -396,12 +396,11 @@ class SentinelsConfig(TextToTextConfig):
       masks: 'spans' = spans of random lengths with a fixed number of tokens and of spans; the
         input begins with text and ends with a sentinel. 'tokens' = each token is removed
         independently, and neighbors are one span.
-      replace: whether a sentinel stands for each span. If not, spans are dropped, and the targets
-        are the dropped tokens alone (section 3.3.2, drop corrupted tokens).
-      targets: the sentinels of the targets. 'intended' = one before each removed span, and one
-        at the end if the text ends with a token that is kept. 'released' = one for each run of
-        tokens that are kept, as the release computes it. The two differ where a text begins
-        with a removed token.
+      replace: whether each span is replaced by a sentinel. If not, spans are dropped, and the
+        targets are only the dropped tokens (section 3.3.2, drop corrupted tokens).
+      targets: the sentinels of the targets. 'intended' = one before each removed span, and one at
+        the end if the text ends with a kept token. 'released' = one for each run of kept tokens, as
+        in the release's code. The two differ if a text begins with a removed token.
       sentinels: the number of sentinels of the vocabulary.
     """
 
@@ -448,7 +447,7 @@ class SentinelsConfig(TextToTextConfig):
             raise ValueError(
                 f"sentinels: {lengths.raw} tokens × noise_density {self.noise_density:g} / "
                 f"mean_span_length {self.mean_span_length:g} = {spans} spans need {needed} "
-                f"sentinels, and there are {self.sentinels}: lower segments.max_length "
+                f"sentinels, but there are {self.sentinels}: lower segments.max_length "
                 f"{max_length}, or raise mean_span_length"
             )
         return lengths
@@ -458,9 +457,9 @@ class SentinelsConfig(TextToTextConfig):
         return self._spans(raw) if self.masks == "spans" else self._lengths_of_tokens(raw + 1)
 
     def _released(self, raw: int) -> Lengths:
-        """Returns the lengths by which the release chooses n.
+        """Returns the lengths that the release uses to choose n.
 
-        It rounds in float64 here and may find no span, unlike `counts`, by which it draws.
+        For this it rounds in float64 and may find no span, unlike `counts`, which it uses to draw.
         """
         noise = round(raw * self.noise_density)
         return self._lengths(raw, noise, round(noise / self.mean_span_length))
@@ -476,8 +475,8 @@ class SentinelsConfig(TextToTextConfig):
     def _lengths_of_tokens(self, max_length: int) -> Lengths:
         """Returns lengths that rows exceed with a probability of about 0.1%.
 
-        A removed token has one target, and the first of a span also a sentinel. Three standard
-        deviations are added to the mean, and the sum is rounded up to a multiple of 8.
+        A removed token has one target, and the first token of a span also has a sentinel. Three
+        standard deviations are added to the mean, and the sum is rounded up to a multiple of 8.
         """
         raw, p = max_length - 1, self.noise_density
         mean, variance = raw * p, raw * p * (1 - p)
@@ -499,7 +498,7 @@ class SentinelsConfig(TextToTextConfig):
 
 @dataclasses.dataclass(frozen=True)
 class DenoisingConfig(TextToTextConfig):
-    """The other objectives of T5's study, with an encoder-decoder (section 3.3).
+    """The other denoising objectives of T5's study, with an encoder-decoder (section 3.3).
 
     Attributes:
       method: 'bert_style' = a share of the tokens is masked, or replaced by a random one, and the
@@ -507,9 +506,9 @@ class DenoisingConfig(TextToTextConfig):
         input is the text in random order; 'prefix_lm' = the text is cut at a random place, and
         the target is the second part; 'lm' = the input is empty.
       noise_density: the share of tokens of the first two methods.
-      random_prob: of 'bert_style', the share of these that become a random token, of all but the
-        special ones (sentinels are drawn as well, as in the release). The others become the
-        mask, which is the first sentinel.
+      random_prob: for 'bert_style', the share of these tokens that become a random token, which is
+        never a special token but may be a sentinel, as in the release. The others become the mask,
+        which is the first sentinel.
     """
 
     type = "denoising"
@@ -526,7 +525,7 @@ class DenoisingConfig(TextToTextConfig):
 
     @property
     def sentinels(self) -> int:
-        """The number of sentinels of the vocabulary that are used."""
+        """The number of sentinels that are used."""
         return 1 if self.method.endswith("_style") else 0
 
     def lengths(self, max_length: int) -> Lengths:
@@ -546,7 +545,7 @@ def _float32(x: float) -> float:
 
 
 def _check_blocks(name: str, size: int, segments: Segments) -> None:
-    """Checks that blocks fill a row, and end where the next row continues.
+    """Checks that blocks fill a row, and that a block ends where the next row continues.
 
     Args:
       name: the name of the setting, for messages.

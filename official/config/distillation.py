@@ -8,12 +8,12 @@ from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.names import nearest
 from official.utils.strict import above, at_least, one_of
 
-# The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
-# for each example, over the tokens of a row, and the vector of each text.
+# The objectives whose outputs a student can learn: scores of the vocabulary for each token, numbers
+# for each example, scores of the tokens of a row, and vectors of texts.
 TOKEN_HEADS = ("masked_lm", "causal_lm", "seq2seq_lm")
 EXAMPLE_HEADS = ("classification", "regression", "multiple_choice")
 HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer", "sentence_embedding")
-# Their outputs are numbers, of which no softmax makes probabilities.
+# Objectives whose outputs are not scores for a softmax, with the reason.
 _NUMBERS = {
     "regression": "a regression has one output",
     "sentence_embedding": "vectors have no classes",
@@ -23,58 +23,60 @@ PROJECTIONS = ("shared", "each", "none")
 TEXTS = ("own", "first")
 MEANS = ("intended", "released")
 TERMS = ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden")
-# The batch field with the outputs of teachers that were computed before.
+# The batch field with precomputed outputs of teachers.
 TEACHER_LOGITS = "teacher_logits"
 
 
 @dataclasses.dataclass(frozen=True)
 class DistillationConfig(ObjectiveConfig):
-    """Distillation: the outputs and layers of a frozen teacher. Terms with weight 0 are left out.
+    """Distillation from the outputs and layers of a frozen teacher. Terms of weight 0 are left out.
 
     Attributes:
       teachers: model folders. Several teachers teach the mean of their probabilities, or of
         their outputs; layers are matched with one teacher only.
       checkpoint: the checkpoint of the teachers: `best`, `last`, a step or a path.
-      cache: a folder of `official.commands.teacher_outputs` with the outputs of the teachers for
-        the shards. The teachers then do not run. "" = they run in each step.
+      cache: a folder with the outputs of the teachers for the shards, from
+        `official.commands.teacher_outputs`. The teachers then do not run. "" = they run in each
+        step.
       head: the objective whose outputs are matched: its type, or its task if there are several.
         "" = the only one.
       temperature: T, which divides the outputs of both before the softmax.
-      square_temperature: whether the cross-entropy is multiplied by T^2, which keeps its
-        gradient of the same size at every T (Hinton et al., 2015, section 2).
-      positions: of outputs for each token, the tokens that are matched: 'real' = all but
-        padding; 'masked' = those that masked LM predicts.
-      texts: of `sentence_embedding`, the text whose vector by the teacher each text of an example
-        learns: its 'own'; or the 'first' one, of which the others are translations (Reimers and
-        Gurevych, 2020, section 2). The teacher then reads the first texts alone.
+      square_temperature: whether the cross-entropy is multiplied by T^2, so that the size of its
+        gradient does not depend on T (Hinton et al., 2015, section 2).
+      positions: for outputs of tokens, the tokens that are matched: 'real' = all but padding;
+        'masked' = those that masked LM predicts.
+      texts: for `sentence_embedding`, the text whose teacher vector is the target of each text of
+        an example: its 'own', or the 'first' text, of which the others are translations (Reimers
+        and Gurevych, 2020, section 2). With 'first' the teacher reads only the first texts.
       cross_entropy: weight of the soft cross-entropy. The reported loss is KL(teacher || student)
         = the cross-entropy minus the entropy of the teacher, which is a constant.
       logits: weight of the mean squared error of the outputs before the softmax.
       cosine: weight of 1 - cosine of the last hidden states (DistilBERT).
       relation: weight of KL(teacher || student) of the `relations` of the last layer (MiniLM).
       relations: 'attention' = the attention distributions, which for layers with local attention
-        are over the tokens nearby; 'query', 'key' and 'value' = the softmax of the scaled products
-        of these vectors with each other, of all tokens. MiniLM has attention and value, MiniLMv2
+        are over nearby tokens; 'query', 'key' and 'value' = the softmax of the scaled products of
+        these vectors with each other, of all tokens. MiniLM has attention and value, MiniLMv2
         query, key and value.
-      relation_heads: the number of heads that query, key and value are split into again
-        (MiniLMv2: 48 or 64); 0 = the attention heads, of which both need the same number.
-      relation_layer: the layer of the teacher, from 1; None = the last one.
+      relation_heads: the number of relation heads that query, key and value are split into
+        (MiniLMv2: 48 or 64); 0 = the attention heads, whose number must be the same in student and
+        teacher.
+      relation_layer: the layer of the teacher, counted from 1; None = the last.
       scores: weight of the mean squared error of the attention scores before the softmax
         (TinyBERT), summed over the matched layers. Pairs of tokens that a layer does not attend to
         do not count.
       hidden: weight of the mean squared error of the hidden states (TinyBERT), summed over the
         embeddings and the matched layers.
-      layers: the layer of the teacher, from 1, that each layer of the student is matched with.
-        Empty = each k-th one, where the teacher has k times as many layers.
+      layers: for each layer of the student, the layer of the teacher, counted from 1, that it is
+        matched with. Empty = every k-th layer, if the teacher has k times as many layers.
       projection: how hidden states are projected to the teacher's width: 'shared' = one
         projection for all layers (the release), 'each' = one for each (the paper), or 'none'.
-      means: what the means of `scores` and `hidden` are over. 'intended' = real tokens, and pairs
-        of them; 'released' = all positions of a row with its padding, as the release of
-        TinyBERT computes them. The score of a key that is padding is then no error, nor is one
-        of -100 or less. The more padding, the less does `scores` weigh beside `hidden`.
-      teacher_layers: the number of layers of the teacher; filled in from it.
-      teacher_size: the hidden size of the teacher; filled in from it.
-      teacher_checksums: SHA-256 of the weights of each teacher; filled in from them.
+      means: the elements of the means of `scores` and `hidden`. 'intended' = real tokens, and pairs
+        of real tokens; 'released' = all positions of a row, including padding, as in the release of
+        TinyBERT. Then scores of padded keys, and scores of -100 or less, have no error, so the more
+        padding there is, the less `scores` weighs compared with `hidden`.
+      teacher_layers: the number of layers of the teacher; filled in automatically.
+      teacher_size: the hidden size of the teacher; filled in automatically.
+      teacher_checksums: SHA-256 of the weights of each teacher; filled in automatically.
       weight: factor of all terms in the sum.
     """
 
@@ -127,18 +129,18 @@ class DistillationConfig(ObjectiveConfig):
             raise ValueError("layers: expected numbers from 1 in ascending order")
         if len(self.teachers) > 1 and self.matches_states:
             raise ValueError(
-                f"teachers: {len(self.teachers)} teachers, and states are matched with one: name "
-                f"one, or remove {', '.join(TERMS[2:])}"
+                f"teachers: {len(self.teachers)} teachers, but states can be matched with only "
+                f"one: name one, or remove {', '.join(TERMS[2:])}"
             )
         if self.cache and self.matches_states:
             raise ValueError(
-                f"cache: has the outputs of the teachers only: remove {', '.join(TERMS[2:])}, "
+                f"cache: contains only the outputs of the teachers: remove {', '.join(TERMS[2:])}, "
                 "or the cache"
             )
 
     @property
     def term_weights(self) -> dict[str, float]:
-        """The weight of each term that is not left out."""
+        """The weight of each term with a weight above 0."""
         return {name: w for name in TERMS if (w := getattr(self, name))}
 
     @property
@@ -153,7 +155,7 @@ class DistillationConfig(ObjectiveConfig):
 
     @property
     def matches_states(self) -> bool:
-        """Whether anything within the encoder is matched."""
+        """Whether states or attention of any layer are matched."""
         return bool(self.cosine) or self.matches_layers
 
     def needs(self) -> frozenset[str]:
@@ -167,7 +169,8 @@ class DistillationConfig(ObjectiveConfig):
         """Returns the objective whose outputs are matched.
 
         Raises:
-          ValueError: there is none, or there are several and `head` names none of them.
+          ValueError: there is no such objective, or there are several and `head` names none of
+            them.
         """
         objectives = list(objectives)
         every = [objective for objective in objectives if objective.type in HEADS]
@@ -182,8 +185,8 @@ class DistillationConfig(ObjectiveConfig):
         known = [name for o in every for name in (o.type, o.task) if name]
         hint = nearest(self.head, known) if self.head else ""
         raise ValueError(
-            f"head: {self.head!r}: the outputs of {', '.join(HEADS)} can be matched, and the other "
-            f"objectives are {there}: add the one that the teacher has{hint}"
+            f"head: {self.head!r}: the outputs of {', '.join(HEADS)} can be matched, but the other "
+            f"objectives are {there}: add the objective that the teacher has{hint}"
         )
 
     def check(self, whole: Config) -> None:
@@ -196,7 +199,7 @@ class DistillationConfig(ObjectiveConfig):
                 f"{', '.join(TERMS[2:])}"
             )
         if whole.objectives and whole.objectives[-1] is not self:
-            raise ValueError("it reads what the other objectives prepare: let it be the last one")
+            raise ValueError("it reads fields that the other objectives prepare: put it last")
         if self.matches_outputs:
             head = self.head_of(whole.objectives)
             numbers = _NUMBERS.get(head.type)
@@ -222,10 +225,10 @@ class DistillationConfig(ObjectiveConfig):
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError if the encoder does not give what is matched."""
+        """Raises ValueError if the encoder does not return what is matched."""
         if (self.relation or self.scores) and not encoder.gives_scores:
             raise ValueError(
-                f"encoder.type: {encoder.type} does not give its attention scores: take "
+                f"encoder.type: {encoder.type} does not return its attention scores: take "
                 "transformer, or remove relation and scores"
             )
 
@@ -237,13 +240,13 @@ class DistillationConfig(ObjectiveConfig):
         """
         if self.cosine and student.hidden_size != teacher.hidden_size:
             raise ValueError(
-                f"cosine: compares states of one width, and the student has hidden_size "
+                "cosine: compares states of the same width, but the student has hidden_size "
                 f"{student.hidden_size}, the teacher {teacher.hidden_size}: take hidden, which has "
                 "a projection, or a student as wide as its teacher"
             )
         if (self.relation or self.scores) and not teacher.gives_scores:
             raise ValueError(
-                f"teachers: an encoder of type {teacher.type} does not give its attention scores: "
+                f"teachers: an encoder of type {teacher.type} does not return attention scores: "
                 "take a transformer, or remove relation and scores"
             )
         if self.relation:
@@ -256,15 +259,15 @@ class DistillationConfig(ObjectiveConfig):
                 _check_reach("scores", student, teacher, enumerate(layers, start=1))
         if self.hidden and self.projection == "none" and student.hidden_size != teacher.hidden_size:
             raise ValueError(
-                f"projection: none, and the student has hidden_size {student.hidden_size}, the "
+                f"projection: none, but the student has hidden_size {student.hidden_size}, the "
                 f"teacher {teacher.hidden_size}: take shared or each"
             )
 
     def matched_layers(self, student_layers: int, teacher_layers: int) -> Sequence[int]:
-        """Returns the layer of the teacher, from 1, for each layer of the student.
+        """Returns the layer of the teacher, counted from 1, for each layer of the student.
 
         Raises:
-          ValueError: the student is deeper, or `layers` does not suit the two numbers.
+          ValueError: the student is deeper, or `layers` does not match the numbers of layers.
         """
         if student_layers > teacher_layers:
             raise ValueError(
@@ -291,7 +294,7 @@ class DistillationConfig(ObjectiveConfig):
     def _check_relations(self, student: EncoderConfig, teacher: EncoderConfig) -> None:
         if self.relation_layer and self.relation_layer > teacher.num_layers:
             raise ValueError(
-                f"relation_layer: {self.relation_layer}, and the teacher has {teacher.num_layers} "
+                f"relation_layer: {self.relation_layer}, but the teacher has {teacher.num_layers} "
                 "layers"
             )
         if "attention" in self.relations:
@@ -326,7 +329,7 @@ def _check_reach(
             names = "layers" if key == "scores" else "relation_layer"
             more = ", or relations: [query, key, value]" * (key == "relation")
             raise ValueError(
-                f"{key}: layer {ours} of the student attends to {far[0]}, and layer {theirs} of "
+                f"{key}: layer {ours} of the student attends to {far[0]}, but layer {theirs} of "
                 f"the teacher to {far[1]}: name a layer that attends to the same tokens "
                 f"({names}){more}"
             )
@@ -336,7 +339,7 @@ def _check_heads(key: str, student: EncoderConfig, teacher: EncoderConfig) -> No
     if student.num_heads != teacher.num_heads:
         more = ", or relation_heads with relations: [query, key, value]" * (key == "relation")
         raise ValueError(
-            f"{key}: the student has {student.num_heads} attention heads and the teacher "
+            f"{key}: the student has {student.num_heads} attention heads, but the teacher "
             f"{teacher.num_heads}: take a student with as many heads{more}"
         )
 

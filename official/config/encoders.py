@@ -1,7 +1,7 @@
 """Configs of the encoders: sizes and structure.
 
-They are the transformer (BERT and its kin, GPT-2), Transformer-XL (XLNet too), the encoder-decoder
-(T5) and the bidirectional language model of ELMo.
+The encoders are the transformer (BERT, its successors and GPT-2), Transformer-XL (also XLNet), the
+encoder-decoder (T5) and the bidirectional language model of ELMo.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
 FAMILIES = ("ernie",)
-# Of the transformer encoder.
+# For the transformer encoder.
 TRANSFORMER_POSITIONS = tuple(blocks.POSITIONS)
-# Of the encoder-decoder.
+# For the encoder-decoder.
 NORMS = ("rms", "layer")
 POSITIONS = ("relative", "sinusoidal")
-# Of ELMo's encoder.
+# For ELMo's encoder.
 TOKENS = ("characters", "words")
 BILM_ACTIVATIONS = ("relu", "tanh")
 _FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-_WIDTH = 50  # characters of a word
+_WIDTH = 50  # ids of characters of a word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Convolution:
 
     Attributes:
       kernel_size: the number of tokens that it reads, odd.
-      activation: the activation, as of a pooler.
+      activation: the activation, one of those of a pooler.
     """
 
     kernel_size: int = 3
@@ -42,19 +42,19 @@ class Convolution:
 
     def __post_init__(self):
         if self.kernel_size < 1 or self.kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size: {self.kernel_size} is not an odd number from 1 up")
+            raise ValueError(f"kernel_size: {self.kernel_size} is not an odd number of at least 1")
         one_of("activation", self.activation, POOLER_ACTIVATIONS)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalAttention:
-    """Layers whose positions attend only to those nearby; their time is linear in the length.
+    """Layers in which a position attends only to nearby positions, in time linear in the length.
 
     Attributes:
-      window: W; a position attends to those at a distance of at most W / 2, rounded down, on each
-        side: with 128 to 129 positions, itself included.
-      global_every: layer 0 and every such layer after it attend to all positions.
-      theta: as `rotary_theta`, for these layers.
+      window: W; a position attends to positions at a distance of at most W / 2, rounded down, on
+        each side: with W = 128 to 129 positions, including itself.
+      global_every: n; layer 0 and every n-th layer after it attend to all positions.
+      theta: `rotary_theta` for the layers with local attention.
     """
 
     window: int = 128
@@ -67,7 +67,7 @@ class LocalAttention:
 
     @property
     def reach(self) -> int:
-        """The largest distance of a position that is attended to."""
+        """The largest distance that is attended to."""
         return self.window // 2
 
 
@@ -83,12 +83,12 @@ class TransformerConfig(EncoderConfig):
       intermediate_size: the inner size of the feed-forward network.
       embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
       max_positions: the largest number of tokens in a sequence.
-      positions: what tells the position: 'learned' = a row of a table, or 'sinusoidal' = sines and
-        cosines in turn (Vaswani et al., 2017, section 3.5), which are added to the embeddings;
-        'rotary' = queries and keys are turned (Su et al., 2021), number i of a head with number
-        i + H / 2; 'relative_key' = the scores of each layer have a term of the query and a vector
-        of the distance (Shaw et al., 2018), and with 'relative_key_query' one of the key and that
-        vector too (Huang et al., 2020); or 'none'.
+      positions: how positions are represented: 'learned' = a row of a table, or 'sinusoidal' =
+        alternating sines and cosines (Vaswani et al., 2017, section 3.5), which are added to the
+        embeddings; 'rotary' = queries and keys are rotated (Su et al., 2021), component i of a head
+        with component i + H / 2; 'relative_key' = the scores of each layer have a term of the query
+        and a vector of the distance (Shaw et al., 2018), and 'relative_key_query' = also a term of
+        the key and that vector (Huang et al., 2020); or 'none'.
       scale_embeddings: whether token embeddings are multiplied by sqrt(E), so that they are as
         large as sinusoids (Vaswani et al., 2017, section 3.4).
       segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
@@ -99,46 +99,47 @@ class TransformerConfig(EncoderConfig):
       norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the last layer is then
         followed by a norm).
       causal: whether a position attends only to itself and the positions before it.
-      position_offset: the number of the position of the first token.
+      position_offset: the position of the first token.
       layer_groups: the number of groups of layers that share parameters; None = no layers share
         parameters.
       inner_layers: the number of layers in a group.
       pooler: whether there is a pooled output, a dense layer on one position.
       pooler_activation: the activation of the pooler: 'tanh', or a name as in `activation`.
-      pooled_position: the position that is pooled: 'first', or 'last' = the last real one. None =
-        'first', or 'last' if causal is true, where the first position attends to no other.
+      pooled_position: the position that is pooled: 'first', or 'last' = the last real position.
+        None = 'first', or 'last' if causal is true, because the first position then attends only to
+        itself.
       initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
         (BERT, ALBERT, ELECTRA, ERNIE), `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
         Transformer-XL) or `uniform` (NeoBERT).
-      initializer_range: the standard deviation of the distribution. With `truncated_normal`,
-        which is cut at two standard deviations, that of the weights is 0.88 of it. With `uniform`,
-        the largest absolute value.
+      initializer_range: the standard deviation of the distribution. `truncated_normal` is cut at
+        two standard deviations, so that the weights have 0.88 times this value. With `uniform` it
+        is the largest absolute value.
       position_initializer_range: the same for the position table; None = `initializer_range`.
       scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
         because the residual sum has 2 L terms (GPT-2, section 2.3).
-      relative_buckets: the number of buckets of distances, each with a number for each head that
-        is added to the scores of all layers, beside `positions` (MPNet). Distances of 128 and
-        more share a bucket. None = there are none.
-      disentangled: the distances of disentangled attention (DeBERTa); None = there are none.
-      convolution: the convolution beside the first layer (DeBERTa v2); None = there is none.
-      rotary_theta: the base of the angles of rotary positions: those of position p are
-        p * theta^(-2 i / H). The larger it is, the longer are the waves.
+      relative_buckets: the number of buckets of distances; in addition to `positions`, a number for
+        each bucket and head is added to the scores of all layers (MPNet). Distances of 128 and more
+        share a bucket. None = no buckets.
+      disentangled: the settings of disentangled attention (DeBERTa); None = ordinary attention.
+      convolution: the convolution parallel to the first layer (DeBERTa v2); None = no convolution.
+      rotary_theta: the base of the angles of rotary positions; position p has the angles p *
+        theta^(-2 i / H). A larger base gives longer waves.
       local_attention: layers with local attention; None = all positions attend to all.
-      gated: whether the activation is that of a gate beside the inner map (Shazeer, 2020): GeGLU
-        with `gelu`, SwiGLU with `silu`.
+      gated: whether the activation is applied to a gate parallel to the inner map (Shazeer, 2020):
+        GeGLU with `gelu`, SwiGLU with `silu`.
       use_bias: whether the linear layers of sublayers, and the hidden layers of heads, have biases.
       norm_type: 'layer', or 'rms' (no mean and no offset).
       norm_bias: whether layer norms have offsets.
       norm_embeddings: whether the embeddings have a norm; None = with `norm: post`.
-      first_norm: whether the first layer has a norm before its attention, with `norm: pre`. Beside
-        a norm of the embeddings there is no use for it.
+      first_norm: whether the first layer has a norm before its attention, with `norm: pre`. It is
+        redundant if the embeddings have a norm.
       attention_output_dropout: the dropout rate of the output of attention; None = `dropout`.
       num_key_value_heads: the number of heads of keys and values, which divides `num_heads`: each
         is read by as many heads of queries (Ainslie et al., 2023). None = `num_heads`.
       adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
         there are none. `recipe.trainable.adapters` sets it.
-      family: 'ernie' = transformers knows the model as an ERNIE, and `official.convert` writes it
-        as one. It computes what a BERT does. None = the other fields tell the family.
+      family: 'ernie' = `official.convert` writes the model as an ERNIE, which computes the same as
+        a BERT. None = the family follows from the other fields.
     """
 
     type = "transformer"
@@ -218,7 +219,7 @@ class TransformerConfig(EncoderConfig):
         one_of("pooled_position", self.pooled_position, ["first", "last"])
         if self.causal and self.pooled_position == "first":
             raise ValueError(
-                "pooled_position: with causal: true the first position attends to itself alone: "
+                "pooled_position: with causal: true the first position attends only to itself: "
                 "use last"
             )
         if self.family is not None:
@@ -232,7 +233,7 @@ class TransformerConfig(EncoderConfig):
         if self.convolution is not None and self.causal:
             raise ValueError("convolution: not supported for causal: true; remove it")
         if self.convolution is not None and self.num_states < 3:
-            raise ValueError("convolution: it comes between two layers, and num_layers is 1")
+            raise ValueError("convolution: it comes between two layers, but num_layers is 1")
         if self.layer_groups is None and self.inner_layers != 1:
             raise ValueError(
                 "inner_layers: not supported without layer_groups: set it, or remove inner_layers"
@@ -243,7 +244,7 @@ class TransformerConfig(EncoderConfig):
             )
 
     def _check_forms(self):
-        """Refuses settings that do not go together, of those that later systems have."""
+        """Refuses invalid combinations of the settings of newer systems."""
         if self.local_attention is not None and self.causal:
             raise ValueError("local_attention: not supported for causal: true: remove one of them")
         blocks.position_schemes(self)
@@ -272,7 +273,7 @@ class TransformerConfig(EncoderConfig):
 
     @property
     def embeddings(self) -> blocks.EmbeddingParts:
-        """What the embeddings are made from."""
+        """The parts of the embeddings."""
         has_norm = self.norm == "post" if self.norm_embeddings is None else self.norm_embeddings
         return blocks.EmbeddingParts(
             self.known_vocab_size,
@@ -287,7 +288,7 @@ class TransformerConfig(EncoderConfig):
 
     @property
     def heads(self) -> blocks.Heads:
-        """What the heads of attention are made from."""
+        """The parts of the heads of attention."""
         return blocks.Heads(
             self.num_heads,
             self.hidden_size // self.num_heads,
@@ -297,7 +298,7 @@ class TransformerConfig(EncoderConfig):
         )
 
     def block(self, first: bool = False) -> blocks.BlockParts:
-        """Returns what a block is made from; `first` = that of the first layer."""
+        """Returns the parts of a block; `first` = of the first layer."""
         return blocks.BlockParts(
             self.hidden_size,
             self.heads,
@@ -319,7 +320,7 @@ class TransformerConfig(EncoderConfig):
         return None if local is None or layer % local.global_every == 0 else local.reach
 
     def is_local(self, layer: int) -> bool:
-        """Returns whether the attention of a layer is local, of the layers from 0 on."""
+        """Returns whether the attention of a layer, counted from 0, is local."""
         return self.reach(layer) is not None
 
     @property
@@ -329,7 +330,7 @@ class TransformerConfig(EncoderConfig):
 
     @property
     def trainable_parts(self) -> frozenset[str]:
-        """See `EncoderConfig`; layers that share weights learn together."""
+        """See `EncoderConfig`; layers that share weights are trained together."""
         apart = {"layers", "unfreeze_every"} if self.layer_groups is None else set()
         return frozenset({"embeddings", "adapters", "lora"} | apart)
 
@@ -359,20 +360,20 @@ class TransformerXLConfig(EncoderConfig):
       same_length: if attention is 'uni', whether every position attends to the same number of
         positions, itself and the `memory_length` - 1 before it (Transformer-XL's release, in
         evaluation). Otherwise it attends to the whole memory and all positions before it.
-      memory_length: M, the number of positions of earlier rows that are kept; 0 = none.
+      memory_length: M, the number of positions of earlier rows in the memory; 0 = no memory.
       reuse_length: the number of positions at the start of a row that may become memory; 0 = all.
       clamp_length: the largest relative distance; larger ones are clamped to it. 0 = no limit.
       scale_embeddings: whether embeddings are multiplied by sqrt(D) (Transformer-XL).
       query_stream: whether there is an initial vector for the query stream (XLNet).
       pooler: whether there is a pooled output, tanh of a dense layer on one position.
-      pooled_position: the position that is pooled: 'last' = the last real one, [CLS] (XLNet);
-        'first_of_text' = the first real one of rows that end with [CLS] (`summary_type: first` of
-        transformers); 'first' = [CLS], which then begins the rows.
+      pooled_position: the position that is pooled: 'last' = the last real position, [CLS] (XLNet);
+        'first_of_text' = the first real position, in rows that end with [CLS] (`summary_type:
+        first` of transformers); 'first' = [CLS], which then begins the rows.
       initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
         (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
         Transformer-XL).
-      initializer_range: the standard deviation of the distribution. With `truncated_normal`,
-        which is cut at two standard deviations, that of the weights is 0.88 of it.
+      initializer_range: the standard deviation of the distribution. `truncated_normal` is cut at
+        two standard deviations, so that the weights have 0.88 times this value.
       adapter_size: the bottleneck of the two adapters of each layer (Houlsby et al., 2019); None =
         there are none. `recipe.trainable.adapters` sets it.
     """
@@ -442,11 +443,11 @@ class TransformerXLConfig(EncoderConfig):
         if self.attention == "uni" and self.pooled_position != "last":
             raise ValueError(
                 f"pooled_position: with attention: uni the position {self.pooled_position} attends "
-                "to itself alone: use last"
+                "only to itself: use last"
             )
 
     def block(self) -> blocks.BlockParts:
-        """Returns what a block is made from."""
+        """Returns the parts of a block."""
         return blocks.BlockParts(
             self.hidden_size,
             blocks.Heads(
@@ -470,7 +471,7 @@ class TransformerXLConfig(EncoderConfig):
 
     @property
     def causal(self) -> bool:
-        """Whether a position attends to no later one."""
+        """Whether positions do not attend to later positions."""
         return self.attention == "uni"
 
     @property
@@ -480,12 +481,12 @@ class TransformerXLConfig(EncoderConfig):
 
     @property
     def memory_shape(self) -> tuple[int, int, int]:
-        """The shape of what is kept of a row: the inputs of all layers at the last positions."""
+        """The shape of the memory of a row: the inputs of all layers at the last positions."""
         return self.num_layers, self.memory_length, self.hidden_size
 
     @property
     def attention_window(self):
-        """The number of positions that each one attends to if attention is 'uni'; 0 = no limit."""
+        """The number of positions that each attends to if attention is 'uni'; 0 = no limit."""
         return self.memory_length if self.same_length else 0
 
 
@@ -507,13 +508,13 @@ class EncoderDecoderConfig(EncoderConfig):
         the tokenizer's vocabulary.
       hidden_size: D, even if positions are sinusoidal.
       num_layers: the number of layers of the encoder.
-      decoder_layers: the number of layers of the decoder; None = `num_layers`, 0 = there is no
-        decoder, so that the model encodes texts and cannot generate them.
+      decoder_layers: the number of layers of the decoder; None = `num_layers`; 0 = no decoder: the
+        model encodes texts and cannot generate them.
       num_heads: N.
       head_size: H; None = the hidden size divided by the number of heads.
       intermediate_size: the inner size of the feed-forward network.
       activation: 'relu', 'gelu_tanh', 'gelu' (erf form) or 'silu'.
-      gated: whether the activation is that of a gate beside the inner map.
+      gated: whether the activation is applied to a gate parallel to the inner map.
       norm: 'rms' (no mean and no offset) or 'layer'.
       norm_position: 'pre' (before the sublayer; each stack ends with a norm) or 'post' (after the
         residual sum).
@@ -533,12 +534,12 @@ class EncoderDecoderConfig(EncoderConfig):
         position 'pre', of each stack's output.
       attention_dropout: the dropout rate of the attention weights.
       inner_dropout: the dropout rate of the activations within the feed-forward network.
-      share_dropout: whether the positions of a sequence share each mask of dropout, as in the
-        releases of T5; transformers' T5 draws one for each position.
+      share_dropout: whether the positions of a sequence share each dropout mask, as in the releases
+        of T5; transformers' T5 draws a mask for each position.
       initializer: the distribution of the initial weights. `fan_in` = normal, with the standard
         deviation 1 / sqrt(I) for a kernel of I inputs; embeddings, after `scale_embeddings`,
         have standard deviation 1 (T5). Or `normal` or `truncated_normal`.
-      initializer_range: the standard deviation of the last two.
+      initializer_range: the standard deviation of `normal` and `truncated_normal`.
     """
 
     type = "encoder_decoder"
@@ -580,7 +581,7 @@ class EncoderDecoderConfig(EncoderConfig):
     pooler = False
     pooled_position = "first"
     layout = "cls_first"
-    # T5's texts are tokens and the end token (Raffel et al. 2020, section 3.1).
+    # T5's texts are tokens followed by the end token (Raffel et al. 2020, section 3.1).
     text_layout = "no_cls"
 
     def __post_init__(self):
@@ -621,10 +622,10 @@ class EncoderDecoderConfig(EncoderConfig):
                 "raise it, or lower relative_buckets"
             )
         if self.scale_output and not self.tied_output:
-            raise ValueError("scale_output: true needs a tied output, and tied_output is false")
+            raise ValueError("scale_output: true needs a tied output, but tied_output is false")
 
     def block(self, decoder: bool) -> blocks.BlockParts:
-        """Returns what a block of the encoder or the decoder is made from."""
+        """Returns the parts of a block of the encoder or the decoder."""
         positions = blocks.RelativeBuckets(
             self.relative_buckets, self.relative_max_distance, bidirectional=not decoder
         )
@@ -656,13 +657,13 @@ class EncoderDecoderConfig(EncoderConfig):
 
     @property
     def trainable_parts(self) -> frozenset[str]:
-        """See `EncoderConfig`; the last layers of both stacks learn together."""
+        """See `EncoderConfig`; the last layers of both stacks are trained together."""
         return frozenset({"layers", "embeddings", "unfreeze_every", "lora"})
 
 
 @dataclasses.dataclass(frozen=True)
 class BilmConfig(EncoderConfig):
-    """LSTMs of both directions over words (Peters et al., 2018); the defaults are the original.
+    """LSTMs of both directions over words (Peters et al., 2018); defaults are those of ELMo.
 
     Attributes:
       vocab_size: the number of words that are predicted; None = the size of the tokenizer's
@@ -672,18 +673,18 @@ class BilmConfig(EncoderConfig):
       character_size: the size of the vector of a character.
       filters: the width and the number of the convolutions of each width.
       highway_layers: the number of highway layers after the convolutions.
-      activation: of the convolutions: 'relu' or 'tanh'.
+      activation: the activation of the convolutions: 'relu' or 'tanh'.
       cell_size: C, the cells of an LSTM.
       projection_size: P, the size of the vectors of words and of the outputs of each direction.
       num_layers: L, the number of LSTMs of each direction.
       cell_clip: the largest absolute value of a cell; 0 = no limit.
       projection_clip: the largest absolute value of an output; 0 = no limit.
-      skip_connections: whether all LSTMs but the first add their input to their output.
+      skip_connections: whether all LSTMs except the first add their input to their output.
       dropout: the dropout rate of the input of each LSTM and of the last output.
       memory_length: 1 = the state of a row is carried to the row that continues it, in training
         and evaluation on streams; 0 = each row begins with a fresh state.
-      initializer: the distribution of the initial weights of heads: `normal` or
-        `truncated_normal`. That of the encoder is the release's.
+      initializer: the distribution of the initial weights of heads: `normal` or `truncated_normal`.
+        The encoder always has that of the release.
       initializer_range: the standard deviation of the distribution.
     """
 
@@ -750,7 +751,7 @@ class BilmConfig(EncoderConfig):
 
     @property
     def trainable_parts(self) -> frozenset[str]:
-        """See `EncoderConfig`; a layer has an LSTM of each direction."""
+        """See `EncoderConfig`; a layer has one LSTM for each direction."""
         return frozenset({"layers", "embeddings", "unfreeze_every"})
 
     @property
@@ -760,17 +761,17 @@ class BilmConfig(EncoderConfig):
 
     @property
     def num_heads(self) -> int:
-        """There is no attention."""
+        """0: there is no attention."""
         return 0
 
     @property
     def reads_characters(self) -> bool:
-        """See `EncoderConfig`; a table of words reads none."""
+        """See `EncoderConfig`; false with a table of words."""
         return self.tokens == "characters"
 
     @property
     def memory_shape(self) -> tuple[int, int, int]:
-        """The shape of what is kept of a row: 2 L states of C cells and P outputs."""
+        """The shape of the memory of a row: 2 L states of C cells and P outputs."""
         return 2 * self.num_layers, self.memory_length, self.cell_size + self.projection_size
 
 

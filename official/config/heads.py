@@ -1,4 +1,4 @@
-"""Configs of the objectives of labeled tasks, each with a head of its own.
+"""Configs of the objectives of labeled tasks, each with a head.
 
 A head reads the last layer of the encoder, or a `Mix` of all layers, or the outputs of a BiLSTM
 over either.
@@ -13,24 +13,25 @@ from official.utils.strict import above, at_least, dropout_rate, keys, labels_ag
 POOLINGS = ("pooled", "first", "mean")
 LOSSES = ("pairwise", "pointwise", "softmax")
 DENSE = ("vector", "states")
-NORMS = ("none", "layer", "token")  # of a mix
+NORMS = ("none", "layer", "token")  # the norms of a mix
 ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
-EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
+EXACT = (1.0, 1e-3)  # mean and width of the kernel for equal tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class Mix:
-    """A learned weighted sum of layers, which a head reads in place of the last layer.
+    """A learned weighted sum of layers, which a head reads instead of the last layer.
 
     See `official.modeling.layers.layer_mix`.
 
     Attributes:
       penalty: factor of the squared norm of the weights before the softmax, which is added to the
         loss as the term `NAME_mix`. 1 keeps the weights nearly equal; 0 = no penalty.
-      norm: the norm of each layer before the sum: 'none', 'token' = of each position, or 'layer'
-        = one mean and one variance over all real positions of a batch (ELMo, as released).
+      norm: the norm of each layer before the sum: 'none'; 'token' = a mean and a variance for each
+        position; 'layer' = one mean and one variance over all real positions of a batch (ELMo, as
+        released).
       dropout: the dropout rate of the mixed vectors.
-      layers: the layers that are mixed, 0 = the token layer and -1 = the last one; None = all.
+      layers: the layers that are mixed, 0 = the token layer, -1 = the last layer; None = all.
     """
 
     penalty: float = 0.0
@@ -46,7 +47,7 @@ class Mix:
             raise ValueError("layers: name at least one layer, or remove it to mix all")
 
     def numbers(self, count: int) -> list[int]:
-        """Returns the layers that are mixed, of `count` with the token layer, from 0.
+        """Returns the indices of the mixed layers, of `count` layers including the token layer.
 
         Raises:
           ValueError: a layer does not exist, or is named twice.
@@ -67,16 +68,16 @@ class Mix:
 class ReaderConfig(ObjectiveConfig):
     """The config of a head that reads the last layer, or a mix of all layers.
 
-    A head has those of these keys that it lists; the others have their default.
+    A head lists those of these keys that it supports; the others keep their defaults.
 
     Attributes:
-      mix: the mix of all layers, which is read in place of the last layer; None = no mix.
+      mix: the mix of layers that is read instead of the last layer; None = no mix.
       bilstm: the number of cells of each direction of a BiLSTM between these states and the head
         (Devlin et al., 2019, section 5.1); None = the head reads the states.
-      transform: whether the head reads them, or the vector that it pools, through a hidden layer
-        such as that of masked LM: a linear layer, the activation of the encoder and a norm
-        (ModernBERT). With `--init` it starts from that of the other model's masked LM, if any.
-      dropout: the dropout rate of what the BiLSTM reads, and of what the head does.
+      transform: whether these states, or the pooled vector, first pass a hidden layer like that of
+        masked LM: a linear layer, the activation of the encoder and a norm (ModernBERT). With
+        `--init` it starts from the hidden layer of the other model's masked LM, if any.
+      dropout: the dropout rate of the inputs of the BiLSTM and of the head.
       weight: factor of this loss in the sum.
     """
 
@@ -92,7 +93,9 @@ class ReaderConfig(ObjectiveConfig):
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder does not have the layers of a mix, or an activation."""
         if self.transform and encoder.mixes_layers:
-            raise ValueError("transform: encoder.type: bilm has no such layer: remove transform")
+            raise ValueError(
+                "transform: encoder.type: bilm has no such hidden layer: remove transform"
+            )
         for key in ("mix", "output_mix"):
             if (mix := getattr(self, key, None)) is not None:
                 try:
@@ -106,7 +109,7 @@ class PooledConfig(ReaderConfig):
     """The config of a head that reads one vector for each row.
 
     Attributes:
-      dropout: the dropout rate of the vector, and of what the BiLSTM reads.
+      dropout: the dropout rate of the vector, and of the input of the BiLSTM.
       pooling: the vector that the head reads: 'pooled' = the pooler's output or, with `bilstm`,
         the last output of each direction; 'first' = the first position; 'mean' = the mean over
         positions.
@@ -146,7 +149,7 @@ class PooledConfig(ReaderConfig):
         return self.pooling == "pooled" and self.bilstm is None
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError if the encoder does not have the vector, or the layers of a mix."""
+        """Raises ValueError if the encoder does not return the vector, or the layers of a mix."""
         super().check_encoder(encoder)
         if self.reads_pooler and not encoder.pooler:
             raise ValueError(
@@ -154,7 +157,7 @@ class PooledConfig(ReaderConfig):
             )
         if self.pooling == "first" and encoder.pooled_position != "first":
             raise ValueError(
-                "pooling: first, and this encoder has encoder.pooled_position: "
+                "pooling: first, but this encoder has encoder.pooled_position: "
                 f"{encoder.pooled_position}: take pooled"
             )
 
@@ -165,7 +168,7 @@ class LabelsConfig(ObjectiveConfig):
 
     Attributes:
       labels: the names of the labels, in the order of their ids; filled in from the data.
-      num_labels: the number of labels; None = as many as `labels`.
+      num_labels: the number of labels; None = the number of `labels`.
     """
 
     labels: tuple[str, ...] = ()
@@ -176,7 +179,7 @@ class LabelsConfig(ObjectiveConfig):
         """The number of labels.
 
         Raises:
-          UserError: it is left to the data.
+          UserError: neither `labels` nor `num_labels` is set.
         """
         if count := self.num_outputs:
             return count
@@ -205,10 +208,10 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
 @keys("labels num_labels thresholds dropout pooling mix bilstm transform dense weight")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelConfig(PooledConfig, LabelsConfig):
-    """The labels of a text, any number of them, each by itself.
+    """The labels of a text: any number of independent labels.
 
     Attributes:
-      thresholds: the probability from which on a text has the label, for each label; empty = 0.5
+      thresholds: for each label, the lowest probability at which a text has the label; empty = 0.5
         for all.
     """
 
@@ -300,9 +303,9 @@ class KernelRankingConfig(ObjectiveConfig):
     """The relevance of a document to a query, by kernel pooling (Xiong et al., 2017).
 
     Attributes:
-      kernels: K: one kernel for equal tokens, and the others with evenly spaced means in (-1, 1).
+      kernels: K: one kernel for equal tokens, and others with evenly spaced means in (-1, 1).
       sigma: the width of the other kernels.
-      loss: 'pairwise', 'pointwise' or 'softmax', as of the objective `ranking`.
+      loss: 'pairwise', 'pointwise' or 'softmax', as for the objective `ranking`.
       margin: the margin of the pairwise loss.
       weight: factor of this loss in the sum.
     """
@@ -349,14 +352,14 @@ class SpanAnswerConfig(ReaderConfig):
         all real tokens, with the question, as in BERT's release (predictions are from the
         context only).
       max_answer_length: the largest number of tokens of a predicted answer.
-      n_best: the number of answers that are kept for a window, and for a question.
-      start_beam: of `conditional`, the number of starts in the beam.
-      end_beam: of `conditional`, the number of ends for each start.
+      n_best: the number of answers that are kept for each window, and for each question.
+      start_beam: for `conditional`, the number of starts in the beam.
+      end_beam: for `conditional`, the number of ends for each start.
       null_threshold: a question has no answer if the null score exceeds the score of the best
         answer (`independent`), or 0 (`conditional`), by more than this.
-      answerable_weight: of `conditional`, factor of the loss of the regression.
-      dropout: of `conditional`, the dropout rate before the last layer of the regression; with
-        `bilstm`, also that of what the BiLSTM reads.
+      answerable_weight: for `conditional`, the factor of the loss of the regression.
+      dropout: for `conditional`, the dropout rate before the last layer of the regression; with
+        `bilstm`, also the dropout rate of the input of the BiLSTM.
     """
 
     type = "span_answer"
@@ -386,16 +389,16 @@ class SpanAnswerConfig(ReaderConfig):
 @keys("labels num_labels crf bilstm dropout mix output_mix transform weight")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassificationConfig(ReaderConfig, LabelsConfig):
-    """The tag of each word, read from the first token of the word.
+    """The tag of each word, predicted from the first token of the word.
 
     Attributes:
-      crf: whether the tags of a text are a linear-chain CRF (Lafferty et al., 2001); without one
-        each tag is predicted separately, as in BERT.
+      crf: whether the tags of a text are predicted together by a linear-chain CRF (Lafferty et al.,
+        2001); otherwise each tag is predicted separately, as in BERT.
       bilstm: the number of cells of each direction of a BiLSTM between the encoder and the tags
         (Peters et al., 2018); None = the tags read the states.
-      dropout: the dropout rate of the states, and of what the tags read after the BiLSTM.
-      output_mix: another mix of all layers, which the tags read beside the output of the BiLSTM
-        (Peters et al., 2018, section 3.3); None = no mix.
+      dropout: the dropout rate of the states, and of the outputs of the BiLSTM.
+      output_mix: another mix of all layers, which is joined with the output of the BiLSTM (Peters
+        et al., 2018, section 3.3); None = no mix.
     """
 
     type = "token_classification"

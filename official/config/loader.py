@@ -1,9 +1,9 @@
 """Reads and writes configs: strict YAML, built into frozen dataclasses.
 
-A config has five parts: `segments` (how text becomes sequences), `corruption` (what the model sees
-of them), `encoder` (the network), `objectives` (what is predicted) and `recipe` (optimizer,
-schedule, sizes). `phases` change them in the course of a pretraining. Unknown keys, values of the
-wrong type and parts that do not fit together raise a UserError with the dotted key.
+A config has five parts: `segments` (how text becomes sequences), `corruption` (how tokens are
+hidden from the model), `encoder` (the network), `objectives` (what is predicted) and `recipe`
+(optimizer, schedule, sizes). `phases` change them during a pretraining. Unknown keys, values of the
+wrong type and parts that do not match each other raise a UserError with the dotted key.
 """
 
 import itertools
@@ -29,15 +29,15 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
     ```
 
     Args:
-      path: a YAML file, a folder with a `config.yaml`, or the name of a published config
-        (see `official.config.yaml_files`). It may have a `base`, another config of which it has
-        only the lines that differ.
+      path: a YAML file, a folder with a `config.yaml`, or the name of a published config (see
+        `official.config.yaml_files`). It may name a `base`, another config, and then has only the
+        lines that differ from it.
       overrides: `a.b=value` each; the value is read as YAML. Items of `objectives` are named by
-        their number or their type.
+        index or type.
 
     Raises:
-      UserError: the file is missing, is not YAML, is not as it was saved, or has a value that is
-        not valid.
+      UserError: the file is missing, is not YAML, was changed since it was saved, or has an invalid
+        value.
     """
     document = yaml_files.read(path)
     for override in overrides:
@@ -52,7 +52,8 @@ def load_resolved(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Res
     """Reads the config of a trained model, as `load` does.
 
     Raises:
-      UserError: as in `load`, or it has no encoder, or one that an objective does not suit.
+      UserError: as in `load`; or the config has no encoder, or an encoder that does not support an
+        objective.
     """
     config = ResolvedConfig.of(load(path, overrides), str(path))
     compatibility.check_encoder(config.objectives, config.encoder, str(path))
@@ -67,7 +68,7 @@ def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:
       source: the file, for messages.
 
     Raises:
-      UserError: a key is unknown, a value is not valid, or the parts do not fit together.
+      UserError: a key is unknown, a value is not valid, or the parts do not match each other.
     """
     parts: dict[str, Any] = {}
     for key, table in (("corruption", CORRUPTIONS), ("encoder", ENCODERS)):
@@ -86,31 +87,31 @@ def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:
     return config
 
 
-# What the phases of a run have in common, or what tells them apart.
+# Keys that a phase cannot change: they belong to the whole run.
 _OF_ALL_PHASES = ("name", "phases", "recipe.steps", "recipe.epochs", "recipe.schedule",
                   "recipe.init_weights", "recipe.optimizer.type")  # fmt: skip
 
 
 def phases(config: Config, source: str = "config") -> list[Config]:
-    """Returns the config of each phase of a run; of a run without phases, its own.
+    """Returns the config of each phase of a run; a run without phases has one.
 
     A phase ends at the last of its `recipe.steps`, which count the steps of the whole run, as its
-    schedule does. From the second one on it continues the run before (`init_weights: run`).
+    schedule does. From the second on, a phase continues the one before (`init_weights: run`).
 
     Args:
       config: the config.
       source: the file, for messages.
 
     Raises:
-      UserError: it is no pretraining of a number of steps, a phase has no step, or its changes are
-        not valid.
+      UserError: the config is not a pretraining with a number of steps, a phase has no step, or its
+        changes are not valid.
     """
     if not config.phases:
         return [config]
     if config.segments is None or not config.recipe.steps:
         missing = "segments" if config.segments is None else "recipe.steps"
         raise UserError(
-            f"{source}: phases: they are parts of the steps of a pretraining, and {missing} is "
+            f"{source}: phases: phases divide the steps of a pretraining, but {missing} is "
             "missing: give it, or remove phases"
         )
     ends = list(itertools.accumulate(phase.share for phase in config.phases))
@@ -119,8 +120,8 @@ def phases(config: Config, source: str = "config") -> list[Config]:
         if begin == end:
             raise UserError(
                 f"{source}: phases.{number}.share: {config.phases[number].share} of "
-                f"{config.recipe.steps} steps is no step: raise it or recipe.steps, or remove the "
-                "phase"
+                f"{config.recipe.steps} steps is less than a step: raise it or recipe.steps, or "
+                "remove the phase"
             )
     return [
         _phase(config, number, end, f"{source}: phases.{number}")
@@ -129,12 +130,12 @@ def phases(config: Config, source: str = "config") -> list[Config]:
 
 
 def _phase(config: Config, number: int, end: int, place: str) -> Config:
-    """Returns the config of a phase, of which `end` is the last step."""
+    """Returns the config of a phase whose last step is `end`."""
     raw = to_dict(config)
     del raw["phases"]
     for key, value in config.phases[number].change.items():
         if any(f"{key}.".startswith(f"{fixed}.") for fixed in _OF_ALL_PHASES):
-            raise UserError(f"{place}.change: {key}: it is that of the whole run: remove it")
+            raise UserError(f"{place}.change: {key}: this key belongs to the whole run: remove it")
         _set(raw, key, value, f"{place}.change")
     recipe = raw["recipe"]
     recipe["schedule"]["steps"] = recipe["schedule"]["steps"] or recipe["steps"]
@@ -146,8 +147,9 @@ def _phase(config: Config, number: int, end: int, place: str) -> Config:
     raw["name"] += f"_phase_{number + 1}"
     if patience := recipe["patience"]:
         raise UserError(
-            f"{place}: recipe.patience: {patience}: the next phase begins at the last step, so "
-            "only the last phase may end early: set it in the change of that one"
+            f"{place}: recipe.patience: {patience}: the next phase begins after the last step of "
+            "this phase, so only the last phase may end early: set it in the change of the last "
+            "phase"
         )
     return from_dict(raw, place)
 
@@ -158,15 +160,14 @@ def corruption_from_dict(raw: Any, source: str, place: str = "corruption") -> Co
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Returns the plain form of a config or of a part, with every field."""
+    """Returns a config or a part as plain dicts, lists and values, with every field."""
     return strict.to_dict(config)
 
 
 def save(config: Config, path: str | os.PathLike) -> None:
-    """Writes a config as YAML, below a line with the checksum of the text.
+    """Writes a config as YAML, after a line with the checksum of the text.
 
-    Without the checksum, a changed digit could give a valid config of another model with the same
-    weights.
+    The checksum detects changes that leave the config valid, such as a changed digit.
     """
     text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
     with atomic.file(path) as stream:
@@ -199,13 +200,13 @@ def apply_override(raw: dict[str, Any], override: str) -> str:
 
     Args:
       raw: the plain values of the config, which are changed in place.
-      override: `a.b=value`; the value is YAML. Items of lists are named by their number or `type`.
+      override: `a.b=value`; the value is YAML. Items of lists are named by index or `type`.
 
     Returns:
-      The dotted key, in which items of lists are numbers.
+      The dotted key, with indices for items of lists.
 
     Raises:
-      UserError: the override has another form, or names an item that does not exist.
+      UserError: the override does not have this form, or names an item that does not exist.
     """
     path, equals, text = override.partition("=")
     if not equals or not path:
@@ -218,7 +219,7 @@ def apply_override(raw: dict[str, Any], override: str) -> str:
 
 
 def _set(raw: dict[str, Any], path: str, value: Any, said: str) -> str:
-    """Changes the value of a dotted key: see `apply_override`. `said` begins messages."""
+    """Changes the value of a dotted key (see `apply_override`); `said` is the start of messages."""
     *parents, last = path.split(".")
     container: Any = raw
     place = []
@@ -236,7 +237,7 @@ def _key(container: dict | list, key: str, said: str) -> str | int:
 
 
 def _child(container: Any, key: str | int, said: str) -> Any:
-    """Returns the mapping or list under a key; adds a mapping if there is nothing."""
+    """Returns the mapping or list under a key; adds a mapping if the key is missing."""
     if isinstance(container, list):
         return container[int(key)]
     if container.get(key) is None:
@@ -247,7 +248,7 @@ def _child(container: Any, key: str | int, said: str) -> Any:
 
 
 def _index(items: list, key: str, said: str) -> int:
-    """Returns the index of the list item that a key names by its number or type."""
+    """Returns the index of the list item that a key names by index or type."""
     names = [item.get("type") if isinstance(item, dict) else None for item in items]
     if key in names:
         return names.index(key)

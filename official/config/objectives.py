@@ -1,7 +1,7 @@
 """Configs of the pretraining objectives.
 
-The last two are replaced token detection (ELECTRA; Clark et al., 2020): a generator and the
-discriminator of what it replaces.
+The last two implement replaced token detection (ELECTRA; Clark et al., 2020): a generator, and a
+discriminator that finds the tokens that the generator has replaced.
 """
 
 import dataclasses
@@ -12,10 +12,10 @@ from official.utils.strict import above, at_least, omitted, one_of
 
 DIRECTIONS = ("forward", "backward")
 MASKED_LM_FORMS = ("tied", "linear", "kernel")
-# The relations of two segments with a label, and its feature.
+# {relation of two segments: the feature of its label}.
 LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
-# The embedding layers that encoder and generator share. The norm goes with the tables, as in the
-# release. With 'all' the generator is the encoder itself.
+# The embedding layers that encoder and generator share. The norm is shared with the tables, as in
+# the release. With 'all' the generator is the encoder itself.
 SHARED = {
     "none": (),
     "token": ("token",),
@@ -34,9 +34,9 @@ class MaskedLMConfig(ObjectiveConfig):
       enhanced_mask_decoder: whether the last layer of the encoder runs twice for the masked
         positions, from their inputs and a table of absolute positions that no other layer reads
         (DeBERTa; He et al., 2021, section 3.2).
-      form: of the head: 'tied' = a hidden layer, a norm, and the token table with a bias (BERT);
-        'linear' = one linear layer, with a kernel and a bias of its own (NeoBERT); 'kernel' = the
-        same without the bias (EuroBERT).
+      form: the form of the head: 'tied' = a hidden layer, a norm, and the token table with a bias
+        (BERT); 'linear' = one linear layer with a separate kernel and bias (NeoBERT); 'kernel' =
+        the same without the bias (EuroBERT).
     """
 
     type = "masked_lm"
@@ -77,8 +77,8 @@ class AllTokensLMConfig(ObjectiveConfig):
     type = "all_tokens_lm"
     module = "masked_lm"
     layer = "AllTokensLM"
-    packs = True  # every token has a prediction of its own
-    form = "tied"  # of the head, which is that of `masked_lm`
+    packs = True  # every token has a separate prediction
+    form = "tied"  # the form of the head, that of `masked_lm`
     enhanced_mask_decoder = False
 
     weight: float = 1.0
@@ -90,7 +90,7 @@ class AllTokensLMConfig(ObjectiveConfig):
 
 @dataclasses.dataclass(frozen=True)
 class CausalLMConfig(ObjectiveConfig):
-    """Causal LM: the next token, or the one before.
+    """Causal LM: predicts the next token, or the token before.
 
     Attributes:
       weight: factor of this loss in the sum.
@@ -99,7 +99,7 @@ class CausalLMConfig(ObjectiveConfig):
 
     type = "causal_lm"
     decides_weights = True
-    packs = True  # the last token of a part does not predict the first one of the next part
+    packs = True  # the last token of a part does not predict the first token of the next part
 
     weight: float = 1.0
     direction: str = "forward"
@@ -116,15 +116,15 @@ class CausalLMConfig(ObjectiveConfig):
         stream = whole.segments is not None and whole.segments.format == "stream"
         if stream and self.direction == "backward":
             raise ValueError(
-                "direction: backward reverses single rows, and the rows of a stream continue: take "
-                "forward, and segments.backward for rows over the text reversed"
+                "direction: backward reverses single rows, but the rows of a stream continue each "
+                "other: take forward, and segments.backward to read the text in reverse"
             )
         if whole.corruption is not None:
             raise ValueError("it predicts the tokens that it reads: remove `corruption`")
         if {objective.type for objective in whole.objectives} - {self.type, "distillation"}:
             raise ValueError(
-                "it shifts the rows that the encoder reads, so only distillation is supported "
-                "beside it: remove the other objectives"
+                "it shifts the rows that the encoder reads, so only distillation can be combined "
+                "with it: remove the other objectives"
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
@@ -162,12 +162,13 @@ class PermutationLMConfig(ObjectiveConfig):
         """Raises ValueError if the objective does not suit the encoder."""
         if not encoder.query_stream:
             raise ValueError(
-                "the encoder has no query stream, which a target is predicted from: take "
+                "the encoder has no query stream, from which targets are predicted: take "
                 "encoder.type: transformer_xl with query_stream: true"
             )
         if encoder.causal:
             raise ValueError(
-                f"encoder.{encoder.causal_setting} hides what the order lets a target see: take bi"
+                f"encoder.{encoder.causal_setting} hides tokens that the order makes visible to a "
+                "target: take bi"
             )
 
 
@@ -179,7 +180,7 @@ class Seq2SeqLMConfig(ObjectiveConfig):
       weight: factor of this loss in the sum.
       z_loss: factor of log(Z) ** 2 of each target, in training only. Z is the sum that the
         softmax divides by.
-      start_id: the id that the decoder reads first, which is that of the padding in T5.
+      start_id: the id that the decoder reads first; in T5, the id of padding.
     """
 
     type = "seq2seq_lm"
@@ -199,7 +200,9 @@ class Seq2SeqLMConfig(ObjectiveConfig):
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no decoder."""
         if encoder.decoder_layers == 0:
-            raise ValueError("encoder.decoder_layers: 0: without a decoder, no text is generated")
+            raise ValueError(
+                "encoder.decoder_layers: 0: without a decoder, the model cannot generate text"
+            )
         if encoder.decoder_layers is None:
             raise ValueError(f"encoder.type: {encoder.type} has no decoder: take encoder_decoder")
 
@@ -209,8 +212,8 @@ class BidirectionalLMConfig(ObjectiveConfig):
     """Bidirectional LM: the next word in both directions (ELMo).
 
     Attributes:
-      weight: factor of this loss in the sum. The release takes the gradients of the loss times
-        the length of a row, 20; clipping and Adagrad then act on larger gradients.
+      weight: factor of this loss in the sum. The release multiplies the loss by the length of a
+        row, 20, before it takes gradients, so clipping and Adagrad act on larger gradients.
       samples: number of words of the sampled softmax of training; 0 = all words, as in
         evaluation. The release has 8192.
     """
@@ -256,7 +259,7 @@ class SentencePairConfig(ObjectiveConfig):
     """
 
     type = "sentence_pair"
-    packs = True  # every part of a row has a prediction of its own
+    packs = True  # every part of a row has a separate prediction
 
     relation: str = "next_sentence"
     weight: float = 1.0
@@ -281,7 +284,7 @@ class SentencePairConfig(ObjectiveConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SpanBoundaryConfig(ObjectiveConfig):
-    """Span boundary objective: the tokens of a span from the tokens beside it (SpanBERT).
+    """Span boundary objective: predicts the tokens of a span from its two neighbors (SpanBERT).
 
     Attributes:
       max_targets: the largest number of tokens that are predicted, from the start of the span.
@@ -290,7 +293,7 @@ class SpanBoundaryConfig(ObjectiveConfig):
     """
 
     type = "span_boundary"
-    packs = True  # the tokens beside a span are in the same part
+    packs = True  # the neighbors of a span are in the same part
 
     max_targets: int = 15
     offset_size: int = 200
@@ -317,28 +320,28 @@ class GeneratorConfig(ObjectiveConfig):
       num_layers: the number of layers; None = as many as the encoder.
       sharing: the variables that are shared with the encoder: 'none', 'token' (the token table),
         'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
-        encoder's embedding size; tables of its own are scaled by `size`. With 'gdes', the encoder
-        has the token table of the generator plus a table of differences, and trains the differences
-        alone (He et al., 2021, section 3.2.3).
-      temperature: divides the logits before a token is drawn.
+        encoder's embedding size; the sizes of separate tables are scaled by `size`. With 'gdes',
+        the encoder's token table is the generator's plus a table of differences, and the encoder
+        trains only the differences (He et al., 2021, section 3.2.3).
+      temperature: the divisor of the logits before tokens are drawn.
       baseline: whether the generator predicts how well its draws fool the encoder;
         `replaced_tokens` with an `adversarial_weight` needs it.
       frozen: whether the generator keeps the weights given with --init and only the encoder
         learns: the second stage of two-stage training (section 3.2). Both start from one model,
         whose encoder and masked LM `recipe.init_weights: generator` loads.
-      enhanced_mask_decoder: whether its masked LM has one, as the objective `masked_lm` may have.
+      enhanced_mask_decoder: whether its masked LM has an enhanced mask decoder; see `masked_lm`.
       weight: factor of the masked-LM loss in the sum; the loss of a frozen generator is only
         reported.
-      decoupled: whether the generator is updated first in a step, and the encoder after it with the
-        tokens that were drawn before, each with its own clipping (`decoupled_training` of
+      decoupled: whether each step first updates the generator, and then the encoder with the tokens
+        that were drawn before this update, each with separate clipping (`decoupled_training` of
         DeBERTa-v3's release). With sharing 'gdes' the encoder reads the updated table.
-      rate_factor: of a generator that is decoupled, the factor of its learning rate.
+      rate_factor: the factor of the learning rate of a `decoupled` generator.
     """
 
     type = "generator"
     module = "replaced_tokens"
     layer = "Generator"
-    packs = True  # every token has a prediction of its own
+    packs = True  # every token has a separate prediction
 
     size: float = 0.25
     num_layers: int | None = None
@@ -358,7 +361,7 @@ class GeneratorConfig(ObjectiveConfig):
         at_least(self, 1, "num_layers")
         if self.frozen and self.sharing != "none":
             raise ValueError(
-                f"frozen: with sharing: {self.sharing} the encoder would train what they share: "
+                f"frozen: with sharing: {self.sharing} the encoder would train the shared weights: "
                 "set sharing to none"
             )
         if self.frozen and (self.size != 1.0 or self.num_layers is not None):
@@ -379,13 +382,13 @@ class GeneratorConfig(ObjectiveConfig):
             raise ValueError("decoupled: a frozen generator is not updated: remove it")
         if self.decoupled and self.sharing not in ("gdes", "none"):
             raise ValueError(
-                f"decoupled: with sharing: {self.sharing} both losses train what they share: set "
-                "sharing to gdes or none, or remove decoupled"
+                f"decoupled: with sharing: {self.sharing} both losses train the shared weights: "
+                "set sharing to gdes or none, or remove decoupled"
             )
         if self.decoupled and self.baseline:
             raise ValueError(
                 "decoupled: with baseline the generator also learns from the loss of the encoder, "
-                "which comes after its update: remove one of them"
+                "which is computed after the generator's update: remove one of them"
             )
 
     def needs(self) -> frozenset[str]:
@@ -414,8 +417,8 @@ class GeneratorConfig(ObjectiveConfig):
         """
         if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
             raise ValueError(
-                "encoder.type: this one has embeddings as wide as its states, which a smaller "
-                "network cannot share: take transformer"
+                "encoder.type: its embeddings have the hidden size, so a smaller network cannot "
+                "share them: take transformer"
             )
         scaled = lambda n: max(1, round(n * self.size))  # noqa: E731
         embedding_size = encoder.embedding_size or encoder.hidden_size
@@ -431,10 +434,10 @@ class GeneratorConfig(ObjectiveConfig):
             for key, name in (("size", "hidden_size"), ("num_layers", "num_layers")):
                 if sizes[name] != getattr(encoder, name):
                     raise ValueError(
-                        f"{key}: {getattr(self, key)} makes its {name} {sizes[name]}, and "
-                        "with sharing: all it is the encoder itself, whose "
-                        f"{name} is {getattr(encoder, name)}: set size to 1.0 and remove "
-                        "num_layers, or share less"
+                        f"{key}: {getattr(self, key)} makes its {name} {sizes[name]}, but with "
+                        f"sharing: all it is the encoder itself, whose {name} is "
+                        f"{getattr(encoder, name)}: set size to 1.0 and remove num_layers, or "
+                        "share less"
                     )
         elif self.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
             raise ValueError(
@@ -455,8 +458,9 @@ class ReplacedTokensConfig(ObjectiveConfig):
     Attributes:
       tokens: 'all' real tokens, or only the 'masked' ones, which the generator filled
         (ELECTRA 15%, section 3.5).
-      form: of the head: 'electra' = dense, activation, dense; 'deberta' = a norm of the sum of each
-        state and that of the first token of its text comes before them (DeBERTa-v3's release).
+      form: the form of the head: 'electra' = dense, activation, dense; 'deberta' = the same, whose
+        input is the norm of each state plus the state of the first token of its text (DeBERTa-v3's
+        release).
       weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
       adversarial_weight: if above 0, the generator is trained to raise this loss, by policy
         gradient (appendix F). It needs a generator with `baseline`.
@@ -464,7 +468,7 @@ class ReplacedTokensConfig(ObjectiveConfig):
 
     type = "replaced_tokens"
     layer = "ReplacedTokens"
-    packs = True  # every token has a prediction of its own
+    packs = True  # every token has a separate prediction
 
     tokens: str = "all"
     weight: float = 50.0
@@ -487,10 +491,10 @@ class ReplacedTokensConfig(ObjectiveConfig):
 
 
 def check_alone(whole: Config) -> None:
-    """Raises ValueError if an enhanced mask decoder is beside other objectives."""
+    """Raises ValueError if an enhanced mask decoder is combined with other objectives."""
     if len(whole.objectives) > 1:
         raise ValueError(
-            "enhanced_mask_decoder: other objectives read the last layer as it is: remove them"
+            "enhanced_mask_decoder: other objectives would read a different last layer: remove them"
         )
 
 
@@ -507,7 +511,7 @@ def check_token_table(encoder: EncoderConfig) -> None:
     """Raises ValueError if the encoder has no token table."""
     if not encoder.has_token_table:
         raise ValueError(
-            f"its output is tied to a token table, and encoder.type: {encoder.type} has none: take "
+            f"its output is tied to a token table, but encoder.type: {encoder.type} has none: take "
             "the objective bilm, or encoder.type: transformer"
         )
 

@@ -1,4 +1,4 @@
-"""The config of a run, made of five sections, and the base classes of the parts that YAML names.
+"""The config of a run with its five sections, and the base classes of its parts.
 
 A part is a frozen dataclass of settings and imports no Keras. Its `type` is its name in YAML. The
 layer or function that runs it is in the module that `official.config.registry.module_of` imports.
@@ -20,13 +20,13 @@ class Part(Tagged):
     """A part of a config; `type` is its name in YAML.
 
     Attributes:
-      module: the module that runs it, in the package of its kind; empty = it has the name of the
-        type.
+      module: the module that implements it, in the package of its kind; empty = the module named
+        like the type.
     """
 
     module: ClassVar[str] = ""
 
-    # Every part is a dataclass, and its base classes are not.
+    # Subclasses are dataclasses; the base classes are not.
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
 
     def needs(self) -> frozenset[str]:
@@ -39,14 +39,15 @@ class Part(Tagged):
 
 
 class EncoderConfig(Part):
-    """Sizes and settings of an encoder: what heads and tools read of every one.
+    """Sizes and settings of an encoder: the attributes that heads and tools read from all encoders.
 
     Attributes:
       vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
       hidden_size: D, the width of the states.
       embedding_size: E, the width of the token table; None = the hidden size.
       num_layers: the number of layers.
-      decoder_layers: those of the decoder, 0 = it is left out; None = the encoder never has one.
+      decoder_layers: the number of layers of the decoder; 0 = no decoder; None = this type of
+        encoder never has a decoder.
       layer_groups: the number of groups of layers that share parameters; None = none do.
       num_heads: N, the number of attention heads; 0 = there is no attention.
       head_size: H, the size of a head; None = the hidden size divided by N.
@@ -56,26 +57,26 @@ class EncoderConfig(Part):
       pooled_position: the position that is pooled, `first`, `first_of_text` or `last`.
       layout: the layout of a task's texts; see `official.tokenizers.pair_packing`.
       initializer: the distribution of the initial weights, of heads as well.
-      initializer_range: its standard deviation.
-      memory_length: the positions of earlier rows that are kept; 0 = none.
-      reuse_length: the positions at the start of a row that may become memory; 0 = all.
-      causal: whether a position attends to no later one.
-      causal_setting: the setting that makes it so.
-      first_norm: whether the first layer has the norms of the others.
-      query_stream: whether it has the query stream of XLNet, which predicts from an order.
-      gives_scores: whether the scores of its attention can be read.
-      has_token_table: whether it reads a table of tokens, which outputs can be tied to.
+      initializer_range: the scale of this distribution.
+      memory_length: the number of positions of earlier rows in the memory; 0 = no memory.
+      reuse_length: the number of positions at the start of a row that may become memory; 0 = all.
+      causal: whether positions do not attend to later positions.
+      causal_setting: the setting that makes the encoder causal, for messages.
+      first_norm: whether the first layer has the same norms as the others.
+      query_stream: whether it has the query stream of XLNet, for permutation LM.
+      gives_scores: whether it returns attention scores.
+      has_token_table: whether it has a token table, to which outputs can be tied.
       reads_characters: whether it reads the characters of words.
-      mixes_layers: whether the vectors of texts are those of a mix of all layers, without the marks
+      mixes_layers: whether vectors of texts are pooled from a mix of all layers, without the marks
         of a sentence (ELMo).
       recomputes: whether it supports `recipe.recompute`.
       adapter_size: the bottleneck of the adapters of each layer; None = there are none.
-      activation: that of hidden layers in heads.
-      norm_epsilon: what norms add to the variance.
+      activation: the activation of hidden layers in heads.
+      norm_epsilon: the epsilon that norms add to the variance.
       norm_type: the norm of hidden layers in heads: `layer` or `rms`.
-      norm_bias: whether a layer norm there has an offset.
+      norm_bias: whether layer norms in heads have an offset.
       hidden_bias: whether the hidden layers of heads have biases.
-      batch_fields: the fields of a batch that it reads beside those that every encoder reads.
+      batch_fields: the fields of a batch that only some encoders read, and this one reads.
       trainable_parts: the keys of `recipe.trainable` that the encoder supports.
     """
 
@@ -108,7 +109,7 @@ class EncoderConfig(Part):
     mixes_layers: ClassVar[bool] = False
     recomputes: ClassVar[bool] = False
 
-    # An encoder has these as fields, or computes them from others.
+    # Subclasses have these as fields, or compute them from other fields.
     @property
     def hidden_size(self) -> int:
         """See the class."""
@@ -141,7 +142,7 @@ class EncoderConfig(Part):
 
     @property
     def memory_shape(self) -> tuple[int, int, int]:
-        """The shape of what an encoder with a memory keeps of a row."""
+        """The shape of the memory of a row, for encoders with a memory."""
         raise NotImplementedError
 
     @property
@@ -164,7 +165,7 @@ class EncoderConfig(Part):
         """The vocabulary size.
 
         Raises:
-          UserError: it is left to a tokenizer.
+          UserError: the size is not set.
         """
         if self.vocab_size is None:
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
@@ -172,21 +173,21 @@ class EncoderConfig(Part):
 
     @property
     def text_layout(self) -> str:
-        """The layout of texts that the encoder reads without the head of a task."""
+        """The layout of texts for the encoder without the head of a task."""
         return self.layout
 
     @property
     def num_states(self) -> int:
-        """The number of layers whose states it returns, the token layer among them."""
+        """The number of layers whose states it returns, including the token layer."""
         return self.num_layers + 1
 
     def reach(self, layer: int) -> int | None:
-        """Returns the largest distance that a layer, from 0, attends to; None = any."""
+        """Returns the largest distance that a layer, counted from 0, attends to; None = any."""
         del layer
         return None
 
     def without_memory(self) -> Self:
-        """Returns the encoder for rows that are read by themselves."""
+        """Returns the encoder for rows that do not continue each other."""
         names = {field.name for field in dataclasses.fields(self)}
         off = {name: 0 for name in ("memory_length", "reuse_length") if name in names}
         return dataclasses.replace(self, **off) if self.memory_length else self
@@ -198,13 +199,13 @@ class CorruptionConfig(Part):
     Attributes:
       static: whether masks can be drawn once, when shards are made.
       packs: whether several sequences may share a row.
-      max_predictions: P, the largest number of predicted tokens in a sequence, of a corruption
-        that is static or packs.
-      unit: what is selected as a whole; empty = there are no units.
+      max_predictions: P, the largest number of predicted tokens in a sequence, for corruptions that
+        are static or pack.
+      unit: the unit that is selected; empty = there are no units.
       word_starts: the rule for the SentencePiece pieces that begin a word.
       mask_prob: the share of the predicted tokens that become [MASK].
       random_tokens: the distribution of random tokens; empty = there are none.
-      block_size: tokens of a block, beyond which a position attends to nothing; None = no blocks.
+      block_size: tokens of a block; a position attends to no later blocks. None = no blocks.
     """
 
     static: ClassVar[bool] = True
@@ -222,7 +223,7 @@ class CorruptionConfig(Part):
         return 0
 
     def row_predictions(self, length: int, parts: int) -> int:
-        """Returns P of a row that several sequences share, of a corruption that packs.
+        """Returns P of a row that several sequences share, for corruptions that pack.
 
         Args:
           length: tokens of a row.
@@ -235,7 +236,7 @@ class CorruptionConfig(Part):
 
 
 class Corruption(Protocol):
-    """What a module of `official.corruption` has, which its config names by `type`.
+    """The functions of a module of `official.corruption`, which a config names by `type`.
 
     Shapes: B rows, T tokens.
     """
@@ -248,8 +249,8 @@ class Corruption(Protocol):
         Args:
           config: the config of the corruption.
           vocabulary: the tokens that it draws from; see `official.corruption.vocabulary`.
-          batch: token_ids int32 [B, T], padding_mask bool [B, T], and what the config `needs`, bool
-            [B, T] each.
+          batch: token_ids int32 [B, T], padding_mask bool [B, T], and the fields that the config
+            `needs`, bool [B, T] each.
           seeds: a seed for each row, uint64 [B]; see `official.utils.seeding`.
 
         Returns:
@@ -259,9 +260,9 @@ class Corruption(Protocol):
     def follows(
         self, config: CorruptionConfig, vocabulary: Any, batch: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns fields that follow from masks which are listed; {} if there are none.
+        """Returns fields that can be derived from given masks; {} if there are none.
 
-        Only a corruption that is `static`, or that `packs`, needs it: its masks are then drawn
+        Only corruptions that are `static` or that `packs` need it, because their masks may be drawn
         before the other fields of a batch are made.
 
         Args:
@@ -277,9 +278,10 @@ class ObjectiveConfig(Part):
 
     Attributes:
       packs: whether several sequences may share a row.
-      texts_apart: whether it reads each text of a pair alone. It tells them apart by their segment
-        ids, which are then 0 and 1 whatever types the tokenizer gives.
-      task: the task whose batches the objective reads, of several tasks; empty = all batches.
+      texts_apart: whether it reads each text of a pair separately. Segment ids distinguish the
+        texts, and are then always 0 and 1, whatever types the tokenizer returns.
+      task: the task whose batches the objective reads, if there are several tasks; empty = all
+        batches.
       weight: factor of the loss in the sum of all losses.
       decides_weights: whether `prepare` of its layer decides which rows or tokens count.
       layer: the class of the layer in its module.
@@ -340,12 +342,12 @@ class ObjectiveConfig(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A part of the steps of a pretraining, with settings of its own.
+    """A part of the steps of a pretraining, with different settings.
 
     Attributes:
-      share: of the steps of the run, up to a factor that all phases share.
+      share: the share of the steps of the run, relative to the sum of all shares.
       change: the keys of the config that differ in this phase, such as `segments.max_length`.
-      data_shares: the share that each folder of --data has of a batch; empty = as without phases.
+      data_shares: the share of each folder of --data in a batch; empty = as without phases.
     """
 
     share: float
@@ -374,7 +376,7 @@ class Config:
       encoder: the network; None = the encoder of the model given with `--init`.
       objectives: the losses, in the order in which their terms are reported.
       recipe: optimizer, schedule, batches and steps.
-      phases: the parts of a pretraining, one after the other; empty = it is one.
+      phases: the consecutive phases of a pretraining; empty = one phase.
     """
 
     name: str
@@ -387,15 +389,16 @@ class Config:
     phases: tuple[Phase, ...] = omitted(())
 
     def of_types(self, *types: str) -> tuple[ObjectiveConfig, ...]:
-        """Returns the objectives of some types."""
+        """Returns the objectives of the given types."""
         return tuple(objective for objective in self.objectives if objective.type in types)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ResolvedConfig(Config):
-    """A config whose encoder is known: that of a run, or of a trained model.
+    """A config with an encoder: the config of a run or of a trained model.
 
-    `official.training.resolve` makes that of a run, and `load_resolved` reads that of a model.
+    `official.training.resolve` makes the config of a run, and `load_resolved` reads that of a
+    model.
 
     Attributes:
       encoder: the network.
@@ -405,12 +408,12 @@ class ResolvedConfig(Config):
 
     @classmethod
     def of(cls, config: Config, source: str = "", **sections: Any) -> "ResolvedConfig":
-        """Returns a config with some other sections.
+        """Returns a config with replaced sections.
 
         Args:
           config: the config.
           source: the file, for the message; empty = the name of the config.
-          **sections: take the place of its own; one may be the encoder.
+          **sections: the new sections, by name.
 
         Raises:
           UserError: there is no encoder.

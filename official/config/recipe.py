@@ -20,12 +20,12 @@ _MOMENTS = ("beta_1", "beta_2", "epsilon", "weight_decay", "no_decay")
 
 
 class OptimizerForm(NamedTuple):
-    """A type of optimizers.
+    """The settings of a type of optimizer.
 
     Attributes:
-      settings: the settings that it has, beside those of all types; the arguments of its class.
-      weight_decay: its usual weight decay.
-      clip_norm: its usual largest norm of the gradient.
+      settings: the settings that not all types have; they are arguments of its class.
+      weight_decay: its default weight decay.
+      clip_norm: its default largest norm of the gradient.
     """
 
     settings: tuple[str, ...]
@@ -40,7 +40,7 @@ OPTIMIZERS = {
     "adafactor": OptimizerForm(("weight_decay", "no_decay"), 0.0, 0.0),
     "adagrad": OptimizerForm(("initial_accumulator",), 0.0, 1.0),
 }
-# Settings that have another value than the default only where the type has them.
+# Settings that must keep their default if the type does not have them.
 _OF_SOME = ("beta_1", "beta_2", "epsilon", "bias_correction", "initial_accumulator")
 
 
@@ -56,23 +56,24 @@ class Optimizer:
       beta_1: the decay rate of the first moment.
       beta_2: the decay rate of the second moment.
       epsilon: added to the root of the second moment.
-      initial_accumulator: of `adagrad`, the first value of the sums of squared gradients.
-      weight_decay: the rate of decoupled weight decay, which the learning rate multiplies; None =
-        0.01, or 0 with `adafactor` and `adagrad`. Of `stable_adamw` it is the share of a weight
-        that a step at the peak takes off, whatever the peak; None = 1e-5.
-      no_decay: regular expressions. Variables whose path matches one have no weight decay.
-      no_adaptation: regular expressions. Variables whose path matches one have no trust ratio in
-        LAMB. None = those of `no_decay`.
+      initial_accumulator: for `adagrad`, the initial value of the sums of squared gradients.
+      weight_decay: the rate of decoupled weight decay, which is multiplied by the learning rate;
+        None = 0.01, or 0 with `adafactor` and `adagrad`. For `stable_adamw` it is the share of a
+        weight that a step at the peak learning rate subtracts; None = 1e-5.
+      no_decay: regular expressions; variables whose path matches one have no weight decay.
+      no_adaptation: regular expressions; variables whose path matches one have no trust ratio in
+        LAMB. None = `no_decay`.
       clip_norm: the largest global norm of the reduced gradient; 0 = no clipping. None = 1, or 0
         with `adafactor` and `stable_adamw`, which limit each update instead.
-      bias_correction: whether the moments are corrected as in Adam; the releases do not correct
-        them, but that of `stable_adamw`, which always is. `adamw` corrects the rate, as Adam of
-        TensorFlow does: `epsilon` is added before the correction, and after it by PyTorch's AdamW.
-        In the first steps it counts for more here, by up to 1 / sqrt(1 - beta_2), or 32 times.
+      bias_correction: whether the moments are corrected as in Adam. The releases do not correct
+        them, except `stable_adamw`, which always does. `adamw` corrects the rate, as TensorFlow's
+        Adam: `epsilon` is added before the correction, while PyTorch's AdamW adds it after. So in
+        the first steps `epsilon` has a larger effect here, by a factor of up to 1 / sqrt(1 -
+        beta_2), or 32.
       layer_decay: the factor between the learning rates of a layer and of the layer above it; 1 =
         all rates are equal.
-      layer_decay_from: what has the full rate: `head`, two steps above the last layer (ELECTRA), or
-        `last_layer` and everything above it (XLNet).
+      layer_decay_from: the part with the full rate: `head`, two steps above the last layer
+        (ELECTRA), or `last_layer` and everything above it (XLNet).
     """
 
     type: str = "adamw"
@@ -119,7 +120,7 @@ class Optimizer:
         return self.learning_rate
 
     def _check_default(self, name: str) -> None:
-        """Raises ValueError if a setting is given that only another type has."""
+        """Raises ValueError if a setting is given that the type does not have."""
         value = getattr(self, name)
         other = next(type for type, form in OPTIMIZERS.items() if name in form.settings)
         if value != type(self).__dataclass_fields__[name].default:
@@ -130,7 +131,7 @@ class Optimizer:
 
 
 _POLYNOMIAL = ("end_ratio", "power")
-# The settings that some types of schedules have, beside those of all.
+# The settings that only some types of schedules have.
 SCHEDULES: dict[str, tuple[str, ...]] = {
     "bert": _POLYNOMIAL,
     "electra": _POLYNOMIAL,
@@ -152,16 +153,16 @@ class Schedule:
         `trapezoidal` = constant, and a decay at the end (ModernBERT); or `cosine` = half a period
         of a cosine (GPT, NeoBERT).
       steps: steps of the whole schedule; 0 = the steps of the run. A run of fewer steps is the
-        first part of a longer one, which `recipe.init_weights: run` continues.
+        first part of a longer run, which `recipe.init_weights: run` continues.
       warmup_steps: steps of warm-up.
       warmup_fraction: the same as a share of all steps; give one of the two.
       end_ratio: the last learning rate, as a share of the peak.
       power: the power of the polynomial decay; 1 = linear.
-      linear_tail: of `inverse_sqrt`, the share of all steps, at the end, in which the rate is also
+      linear_tail: for `inverse_sqrt`, the share of all steps, at the end, in which the rate is also
         multiplied by a factor that falls linearly from 1 to 0.
-      decay_fraction: of `trapezoidal`, the share of all steps, at the end, in which the rate falls
+      decay_fraction: for `trapezoidal`, the share of all steps, at the end, in which the rate falls
         from its peak to `end_ratio` by 1 - sqrt(x), where x rises from 0 to 1.
-      flat_fraction: of `cosine`, the share of all steps, at the end, that have the last rate.
+      flat_fraction: for `cosine`, the share of all steps, at the end, that have the last rate.
     """
 
     type: str = "bert"
@@ -195,52 +196,53 @@ class Recipe:
       steps: the number of updates.
       epochs: the same as passes over the training examples; give one of the two.
       batch_size: examples of one update, over all replicas and accumulation steps.
-      accumulation: the number of parts that a replica's share of the batch is processed in, to
-        save memory.
+      accumulation: the number of parts into which a replica's share of the batch is split to save
+        memory; gradients are summed over the parts.
       optimizer: how gradients become updates.
       schedule: how the learning rate rises and falls.
       precision: `float32`, `mixed_bfloat16`, `float64`, or `auto` = `mixed_bfloat16` on devices
-        with fast products of bfloat16, and `float32` on others. Mixed precision is for updates:
-        evaluations compute in float32, as predictions do.
+        with fast products of bfloat16, and `float32` on others. Mixed precision is only for
+        updates: evaluations and predictions compute in float32.
       jit_compile: whether the forward and backward pass are compiled with XLA; None = on a GPU or a
-        TPU, but not on a CPU, whose products XLA makes slower.
+        TPU, but not on a CPU, where XLA's matrix products are slower.
       report_every: steps between two reports.
       eval_every: steps between two evaluations; 0 = one evaluation at the end.
       eval_batches: batches of an evaluation during training; 0 = the whole split.
       eval_batch_size: examples of an evaluation batch; 0 = `batch_size`.
       save_every: steps between two checkpoints.
-      keep_checkpoints: the number of newest checkpoints that are kept, beside the best one.
+      keep_checkpoints: the number of newest checkpoints that are kept, in addition to the best.
       best_metric: the metric that picks the best checkpoint: a loss (`loss` or the name of a term;
         lower is better) or a metric (higher is better). With several tasks it is `TASK/METRIC`. ""
-        = the first metric of the task, or the loss. Of equal values the lowest loss is the best,
-        and then the latest.
-      patience: the number of evaluations in a row without a better value, or of equal values a
-        lower loss, after which the run ends; 0 = it does not end early.
+        = the first metric of the task, or the loss. In a tie, the checkpoint with the lowest loss
+        is the best, and then the latest.
+      patience: the number of consecutive evaluations without a better value (or an equal value with
+        a lower loss) after which the run ends; 0 = the run does not end early.
       dropout: the dropout rate of all parts of the encoder in this stage; None = the rates of the
         encoder.
       freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It
         then has no dropout, no gradient and no moments.
-      trainable: which weights of an encoder that learns do so; None = all.
-      layer_states: of a frozen encoder, the folder with its states for the examples, which
-        `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
-        examples of an evaluation that are not there it runs. "" = no folder.
-      recompute: 'layers' = what is inside a layer is computed again for the gradient, and not kept
-        (Chen et al., 2016): less memory, and one more forward pass. None = it is kept.
-      max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
+      trainable: the weights of the encoder that are trained; None = all.
+      layer_states: for a frozen encoder, a folder with its states for the examples, written by
+        `--mode=embed --layers=all`; heads then read these, and the encoder does not run, except for
+        examples of an evaluation that the folder lacks. "" = no folder.
+      recompute: 'layers' = values inside a layer are not kept but computed again for the gradient
+        (gradient checkpointing; Chen et al., 2016): less memory, and one more forward pass. None =
+        they are kept.
+      max_bad_steps: the number of consecutive updates that may be skipped because a gradient is not
         finite.
       bucket_lengths: the lengths that batches are padded to; empty = always the longest.
-      distinct_texts: whether no text stands twice in a batch, of examples of the kind embedding: it
-        would be a negative of itself. See `official.data.batch_groups`.
+      distinct_texts: for examples of the kind embedding, whether no text occurs twice in a batch,
+        where it would be a negative of itself. See `official.data.batch_groups`.
       task_sampling: how the task of each batch is drawn, if there are several: in proportion to
-        their sizes (`proportional`), equally often (`equal`), or more and more evenly
-        (`annealed`); see `official.data.mixture`.
-        So are the shares that several corpora have of a batch, but for `annealed`.
-      task_limit: the largest number of examples that a task or corpus counts with; 0 = none.
-      task_temperature: of `proportional`: the root of the sizes that counts; 1 = the sizes.
-      init_weights: what is taken from `--init`: the `encoder`; `all` weights; `none`, only the
-        sizes; `generator` = the encoder, and again as a frozen generator with its masked LM; or
-        `run` = all weights, the optimizer's moments and the step, to continue a run with other data
-        or settings.
+        their sizes (`proportional`), equally often (`equal`), or more and more evenly (`annealed`);
+        see `official.data.mixture`. The shares of several corpora in a batch follow the same
+        setting, except `annealed`.
+      task_limit: the largest size that counts for a task or corpus, in examples; 0 = no limit.
+      task_temperature: for `proportional`, T: shares are proportional to size ** (1 / T).
+      init_weights: the weights that are taken from `--init`: the `encoder`; `all` weights; `none`,
+        only the sizes; `generator` = the encoder, and again as a frozen generator with its masked
+        LM; or `run` = all weights, the optimizer's moments and the step, to continue a run with
+        other data or settings.
     """
 
     steps: int = 0
@@ -296,8 +298,8 @@ class Recipe:
         self._check_frozen()
         if self.patience and not self.eval_every:
             raise ValueError(
-                "patience: needs several evaluations, and eval_every: 0 evaluates at the end only: "
-                "set eval_every to a number of steps"
+                "patience: needs several evaluations, but eval_every: 0 evaluates only at the "
+                "end: set eval_every to a number of steps"
             )
         if bool(self.steps) == bool(self.epochs):
             raise ValueError("steps: give either steps or epochs")
@@ -311,7 +313,7 @@ class Recipe:
         return cls(steps=1, batch_size=batch_size, bucket_lengths=lengths)
 
     def _check_frozen(self):
-        """Raises ValueError if a setting is given that a frozen encoder has not, or has alone."""
+        """Raises ValueError if a setting contradicts `freeze_encoder`."""
         if self.layer_states and not self.freeze_encoder:
             raise ValueError(
                 "layer_states: only supported for a frozen encoder: set freeze_encoder to true"

@@ -24,14 +24,14 @@ def _by_type(*parts: type[P]) -> dict[str, type[P]]:
 
 CORRUPTIONS = _by_type(*corruptions.PARTS)
 ENCODERS = _by_type(*encoders.PARTS)
-# The fields of batches that only some encoders read → the type of the first of these.
+# {batch field that only some encoders read: a type of encoder that reads it}.
 ENCODER_FIELDS = {
     field: part.type for part in reversed(encoders.PARTS) for field in part.batch_fields
 }
 OBJECTIVES = _by_type(
     *objectives.PARTS, *heads.PARTS, *sentence_embedding.PARTS, *distillation.PARTS
 )
-# The packages of the layers or functions.
+# {base class of parts: the package of the modules that implement them}.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",
     EncoderConfig: "official.modeling.encoders",
@@ -51,5 +51,5 @@ def layer_of(objective: ObjectiveConfig) -> type:
 
 
 def objective_fields(parts: Iterable[ObjectiveConfig]) -> frozenset[str]:
-    """Returns the batch fields that objectives add for each other before the encoder runs."""
+    """Returns the batch fields that objectives prepare for each other before the encoder runs."""
     return frozenset().union(*(objective.gives() for objective in parts))

@@ -6,7 +6,7 @@ from official.utils.strict import at_least, fraction, one_of
 
 # The formats of sequences; see `Segments`.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
-# The formats of rows of text alone, without special tokens.
+# The formats of rows of plain text, without special tokens.
 TEXT_FORMATS = ("joined", "documents")
 FORMATS = (
     *PAIR_FORMATS,
@@ -18,7 +18,7 @@ FORMATS = (
     "stream",
 )
 SHORT_DOCUMENTS = ("join", "drop")
-# The relations of two segments, and the feature with the label; see `official.shards.features`.
+# {relation of two segments: the feature with the label}; see `official.shards.features`.
 RELATIONS = {
     "next_sentence": "next_sentence_label",
     "sentence_order": "sentence_order_label",
@@ -33,7 +33,7 @@ SENTENCE_FIELDS = frozenset(
     {"character_ids", "target_ids", "backward_token_ids", "backward_character_ids"}
     | {"backward_target_ids"}
 )
-# The batch fields that tell the parts of a row apart, if several sequences share it.
+# The batch fields that describe the parts of a row that several sequences share.
 PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
 
 
@@ -48,20 +48,20 @@ class Segments:
         release); `full_sentences` = as many sentences as fit, with a separator between documents;
         `doc_sentences` = the same within one document; `blocks` = all documents in a row, each
         followed by a separator, cut every `max_length` tokens, with no other special token (GPT-2:
-        Radford et al., 2019); `joined` = all documents in a row with nothing between them, cut in
-        rows of text alone (T5: Raffel et al., 2020, section 3.1.4); `documents` = each document cut
-        in such rows; `stream` = rows that continue from one batch to the next, for
-        encoders with memory (Dai et al., 2019, section 3.2; Yang et al., 2019, section 2.5).
-      relation: how the two segments are related. `next_sentence` = the second one follows, or is
-        from another document (BERT); `sentence_order` = it follows, or the two are swapped (ALBERT,
-        section 3.1); `none` = it follows. None = `next_sentence` for pairs, `none` for the other
-        formats.
-      max_length: the largest number of tokens in a sequence, with special tokens. Of the formats
-        `joined` and `documents`, that of the encoder's input; the corruption decides how many raw
-        tokens give so many.
+        Radford et al., 2019); `joined` = all documents concatenated without separators and cut into
+        rows of plain text (T5: Raffel et al., 2020, section 3.1.4); `documents` = each document cut
+        into such rows; `stream` = rows that continue from one batch to the next, for encoders with
+        memory (Dai et al., 2019, section 3.2; Yang et al., 2019, section 2.5).
+      relation: how the two segments are related. `next_sentence` = the second follows the first, or
+        is from another document (BERT); `sentence_order` = it follows, or the two are swapped
+        (ALBERT, section 3.1); `none` = it follows. None = `next_sentence` for pairs, `none` for the
+        other formats.
+      max_length: the largest number of tokens in a sequence, with special tokens. For the formats
+        `joined` and `documents`, the length of the encoder's input; the corruption decides how many
+        raw tokens give this length.
       short_seq_prob: the share of sequences with a random shorter target length. It has no effect
         on `sentence_pairs`, `blocks` and `stream`.
-      single_prob: of `halves`, the share of texts that stay one segment whatever their length.
+      single_prob: for `halves`, the share of texts that are one segment whatever their length.
       random_next_prob: the share of pairs whose second segment is from another document, if the
         relation is `next_sentence`.
       random_negatives: if the relation is `sentence_order`: whether a document of one sentence is
@@ -69,23 +69,23 @@ class Segments:
       duplicates: the number of copies of each document on disk, each with other cuts, random
         segments and labels. An epoch reads all copies. 1 = every epoch reads the same sequences,
         with new masks.
-      packing: the largest number of short sequences that share a row. Each is a part with its own
+      packing: the largest number of short sequences that share a row. Each is a part with separate
         positions, attention, masks and label. 1 = one sequence in each row.
-      row_length: tokens of a row that sequences share; None = `max_length`. Longer rows have less
-        padding, and their attention costs more.
+      row_length: the number of tokens of a shared row; None = `max_length`. Longer rows have less
+        padding, but their attention costs more.
       static_masks: whether masks are drawn once, when the shards are written, or each time a
         sequence is read.
-      rows: of a stream, the number of rows that continue side by side, which is the batch size.
-      reuse_length: of a stream, the number of tokens of a row that the next row continues from; a
-        row is then [reused text][A][SEP][B][SEP][CLS]. 0 = rows are text alone, one after the
-        other.
-      backward: of a stream, whether the second half of the rows reads the text in reverse.
-      short_documents: of a stream. `join` = a document starts where the one before it ends, after
-        an <eod> (a [SEP] if the vocabulary has no <eod>), and the memory continues as well; `drop`
-        = documents are read separately, and those shorter than a row are left out.
-      sentences: of a stream, whether rows are whole words with their characters, with a mark before
-        each sentence, beside the same text with each sentence read from its end (Peters et al.,
-        2018). The tokenizer is one of words.
+      rows: for streams, the number of parallel rows that continue, which is the batch size.
+      reuse_length: for streams, the number of tokens at the start of a row that the next row
+        continues; a row is then [reused text][A][SEP][B][SEP][CLS]. 0 = rows are consecutive plain
+        text.
+      backward: for streams, whether the second half of the rows reads the text in reverse.
+      short_documents: for streams. `join` = a document starts where the previous one ends, after an
+        <eod> (a [SEP] if the vocabulary has no <eod>), and the memory continues too; `drop` =
+        documents are read separately, and documents shorter than a row are left out.
+      sentences: for streams, whether rows are whole words with their characters, with a mark before
+        each sentence, together with the same text with each sentence reversed (Peters et al.,
+        2018). The tokenizer must read words.
     """
 
     format: str = "pairs"
@@ -198,12 +198,12 @@ class Segments:
     @property
     def label(self) -> str | None:
         """The feature with the relation of the two segments; None = the relation is `none`."""
-        assert self.relation is not None  # since __post_init__
+        assert self.relation is not None  # set in __post_init__
         return RELATIONS[self.relation]
 
     @property
     def row_tokens(self) -> int:
-        """T: the number of tokens of a row, with padding."""
+        """T: the number of tokens of a row, including padding."""
         return self.max_length if self.row_length is None else self.row_length
 
     @property
@@ -222,7 +222,7 @@ class Segments:
     def row_features(self) -> frozenset[str]:
         """The features of a row of blocks or of a stream.
 
-        They are also batch fields, but for those of sentences; see `fields`.
+        They are also batch fields, except those of sentences; see `fields`.
         """
         if self.format == "blocks":
             return frozenset({"next_id"})

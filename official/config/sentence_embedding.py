@@ -1,4 +1,4 @@
-"""Config of the objective `sentence_embedding`: the vectors of texts, compared with each other."""
+"""Config of the objective `sentence_embedding`: vectors of texts that are compared."""
 
 import dataclasses
 
@@ -7,18 +7,18 @@ from official.config.parts import Config, EncoderConfig
 from official.utils.names import nearest
 from official.utils.strict import above, at_least, keys, omitted, one_of
 
-# How the states of the tokens become a vector; see `official.modeling.layers.pooling`.
+# Poolings of the states of tokens to a vector; see `official.modeling.layers.pooling`.
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")
 ACTIVATIONS = ("tanh", "gelu_tanh", "gelu", "relu", "silu")
-# The losses of pairs with a score, and all others. A loss of several rows compares the rows of a
-# batch with each other.
+# The losses of pairs with a score, and all losses. Losses over several rows compare the rows of a
+# batch.
 SCORED = ("cosent", "angle", "cosine", "contrastive")
 LOSSES = ("multiple_negatives", "triplet", "margin_mse", "softmax", *SCORED)
 OF_SEVERAL_ROWS = ("multiple_negatives", "cosent", "angle")
-# The field that holds what the vectors of an example should give, of losses that need one.
+# {loss: the field with its target}, for losses that need a target.
 TARGETS = {"margin_mse": "score", "softmax": "label", **dict.fromkeys(SCORED, "score")}
 _MARGINS = {"triplet": 5.0, "contrastive": 0.5}
-# The losses that have a key. The classifier of `softmax` reads vectors of one size.
+# {key: the losses that have it}. The classifier of `softmax` reads vectors of one size.
 _TAKERS = {
     "scale": OF_SEVERAL_ROWS,
     "symmetric": ("multiple_negatives",),
@@ -31,7 +31,7 @@ _TAKERS = {
 
 
 def check_poolings(poolings: tuple[str, ...]) -> None:
-    """Raises ValueError for a pooling that does not exist, or for none."""
+    """Raises ValueError if a pooling does not exist, or there are no poolings."""
     if not poolings:
         raise ValueError(f"pooling: is empty: take {POOLINGS[0]}")
     for name in poolings:
@@ -46,11 +46,11 @@ class Projection:
     """A dense layer after the pooling.
 
     Attributes:
-      size: the size of its output; None = that of its input.
+      size: the size of its output; None = the size of its input.
       activation: the activation after it; None = there is none.
       bias: whether it has a bias.
-      keep: whether the vectors of the trained model have it. The release of SimCSE learns with one,
-        and drops it where it learned without labels (Gao et al., 2021, section 6.1).
+      keep: whether the trained model keeps it. The release of SimCSE trains with a projection, and
+        drops it after unsupervised training (Gao et al., 2021, section 6.1).
     """
 
     size: int | None = omitted()
@@ -70,48 +70,48 @@ class Projection:
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEmbeddingConfig(ReaderConfig):
-    """The vectors of texts, which are compared with each other.
+    """Vectors of texts that are compared with each other.
 
     An example has C texts. `multiple_negatives` takes a query, its document and any number of hard
-    negatives, or a text alone, which dropout makes two vectors of; `triplet` takes a query, its
-    document and other documents; `margin_mse` a query, its document, another one and the margin of
-    a teacher; `softmax` two texts and their label. All other losses take two texts and their score
-    from 0 to 1.
+    negatives, or a single text, which is encoded twice with different dropout; `triplet` takes a
+    query, its document and other documents; `margin_mse` takes a query, its document, another
+    document and the margin of a teacher; `softmax` two texts and their label. All other losses take
+    two texts and their score from 0 to 1.
 
     Attributes:
-      loss: `multiple_negatives` = the cross-entropy of the own document among the documents of all
-        rows, by their cosines (Henderson et al., 2017; of a text alone SimCSE, Gao et al., 2021);
-        `triplet` = max(0, distance to the document - distance to the other + margin), Euclidean
-        (Reimers and Gurevych, 2019, section 3); `margin_mse` = the squared error of the product
-        with the document minus that with the other (Hofstätter et al., 2020, section 4.2);
+      loss: `multiple_negatives` = the cross-entropy of the query's document among the documents of
+        all rows, by their cosines (Henderson et al., 2017; for single texts SimCSE, Gao et al.,
+        2021); `triplet` = max(0, distance to the document - distance to the other + margin),
+        Euclidean (Reimers and Gurevych, 2019, section 3); `margin_mse` = the squared error of the
+        product with the document minus that with the other (Hofstätter et al., 2020, section 4.2);
         `softmax` = the cross-entropy of a linear layer on [u; v; |u - v|], which the trained model
         does not keep (Reimers and Gurevych, 2019, section 3); `cosine` = the squared error of the
-        cosine;
-        `contrastive` = half the square of the distance 1 - cosine of pairs with the score 1, and of
-        max(0, margin - distance) of those with 0 (Hadsell et al., 2006); `cosent` = log(1 + sum of
-        exp(scale (cosine - other cosine))) over all pairs whose score is lower than the other's,
-        (Su, 2022); `angle` = the same with the angle of complex vectors (Li and Li, 2023).
+        cosine; `contrastive` = half the square of the distance 1 - cosine of pairs with the score
+        1, and of max(0, margin - distance) of those with 0 (Hadsell et al., 2006); `cosent` = log(1
+        + sum of exp(scale (cosine - other cosine))) over all pairs whose score is lower than the
+        other's, (Su, 2022); `angle` = the same with the angle of complex vectors (Li and Li, 2023).
       scale: the factor of cosines and angles before the softmax, 1 / temperature.
-      symmetric: of `multiple_negatives`, whether the loss is the mean of this direction and of the
-        query among the queries of all rows.
-      hard_negative_weight: of `multiple_negatives`, what is added to the scaled cosine of a query
-        and its own hard negatives.
-      margin: of `triplet` and `contrastive`; None = 5 and 0.5.
-      pooling: one of `POOLINGS`, or several joined by commas, whose vectors are joined.
+      symmetric: for `multiple_negatives`, whether the loss is the mean of both directions: the
+        document among all documents, and the query among all queries.
+      hard_negative_weight: for `multiple_negatives`, a number that is added to the scaled cosines
+        of a query and its own hard negatives.
+      margin: the margin of `triplet` and `contrastive`; None = 5 and 0.5.
+      pooling: one of `POOLINGS`, or several joined by commas, whose vectors are concatenated.
       projection: a dense layer after the pooling; None = there is none.
       normalize: whether the vectors of the trained model have the length 1. The losses of cosines
-        are the same without. `triplet`, `margin_mse` and `softmax` learn of vectors of this length.
-      sizes: the numbers of first dimensions that are vectors by themselves, the whole vector among
-        them. The loss is the sum of those of all sizes (Kusupati et al., 2022). Empty = the whole
-        vector alone.
-      cached_rows: of losses over several rows, the number of examples of a replica whose vectors
-        are computed together. Memory is needed for the layers of so many, and all layers are
-        computed twice (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size"). It does
-        not change the gradient. None = all examples together.
-      labels: of `softmax`, the names of the labels, in the order of their ids; filled in from the
+        do not depend on it; `triplet`, `margin_mse` and `softmax` are then computed from normalized
+        vectors.
+      sizes: Matryoshka representation learning (Kusupati et al., 2022): the numbers of leading
+        dimensions that are used as vectors, including the full size. The loss is the sum over all
+        sizes. Empty = only the full vector.
+      cached_rows: for losses over several rows, the number of examples of a replica whose vectors
+        are computed at a time. Memory is needed for the layers of only these examples, and all
+        layers are computed twice (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch
+        Size"). It does not change the gradient. None = all examples together.
+      labels: for `softmax`, the names of the labels, in the order of their ids; filled in from the
         data.
-      mix: of an ELMo, the mix of its layers that is pooled.
-      weight: factor of this loss in the sum; 0 = the vectors learn those of a teacher alone.
+      mix: for an ELMo, the mix of its layers that is pooled.
+      weight: factor of this loss in the sum; 0 = only distillation trains the vectors.
     """
 
     type = "sentence_embedding"
@@ -147,12 +147,12 @@ class SentenceEmbeddingConfig(ReaderConfig):
             raise ValueError(f"sizes: expected different numbers from 1 on, got {list(self.sizes)}")
         if self.sizes and self.projection is not None and not self.projection.keep:
             raise ValueError(
-                "sizes: those of a vector that the trained model has not: set projection.keep to "
-                "true, or remove sizes"
+                "sizes: the trained model does not keep the projection whose output has these "
+                "sizes: set projection.keep to true, or remove sizes"
             )
 
     def _check_key(self, name: str) -> None:
-        """Raises ValueError if a key is given that the loss does not have."""
+        """Raises ValueError if a key is set that the loss does not have."""
         value = getattr(self, name)
         if value != type(self).__dataclass_fields__[name].default:
             if self.loss not in _TAKERS[name]:
@@ -173,12 +173,12 @@ class SentenceEmbeddingConfig(ReaderConfig):
 
     @property
     def kept_projection(self) -> Projection | None:
-        """The projection of the vectors of the trained model; None = they have none."""
+        """The projection that the trained model keeps; None = none."""
         return self.projection if self.projection is not None and self.projection.keep else None
 
     @property
     def takes_labels(self) -> bool:
-        """Whether the labels of the data are those of the objective."""
+        """Whether the objective takes its labels from the data."""
         return self.loss == "softmax"
 
     @property
@@ -191,7 +191,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
         return frozenset({TARGETS[self.loss]} if self.weight and self.loss in TARGETS else ())
 
     def optional(self) -> frozenset[str]:
-        """Returns all fields of `needs`: vectors can be measured by any texts."""
+        """Returns all fields of `needs`: an evaluation of vectors needs only texts."""
         return self.needs()
 
     def vector_size(self, encoder: EncoderConfig) -> int:
@@ -207,46 +207,46 @@ class SentenceEmbeddingConfig(ReaderConfig):
         return self.vector_size(encoder)
 
     def check(self, whole: Config) -> None:
-        """Raises ValueError if the rows of a batch are not compared with each other."""
+        """Raises ValueError if settings prevent the comparison of the rows of a batch."""
         recipe = whole.recipe
         if self.cached_rows and len(whole.objectives) > 1:
-            raise ValueError(
-                "cached_rows: not supported beside other objectives: remove it, or them"
-            )
+            raise ValueError("cached_rows: not supported with other objectives: remove it, or them")
         if not self.compares_rows:
             return
         if recipe.accumulation > 1:
             raise ValueError(
-                f"loss: {self.loss} compares all rows of a batch, and recipe.accumulation: "
-                f"{recipe.accumulation} computes their losses apart: take accumulation: 1, and "
-                "cached_rows for the memory that it saves"
+                f"loss: {self.loss} compares all rows of a batch, but recipe.accumulation: "
+                f"{recipe.accumulation} computes their losses separately: take accumulation: 1, "
+                "and cached_rows for the memory that it saves"
             )
         if recipe.batch_size < 2:
             raise ValueError(
-                f"loss: {self.loss} compares the rows of a batch, and recipe.batch_size: "
-                f"{recipe.batch_size} has no other row: raise it"
+                f"loss: {self.loss} compares the rows of a batch, but recipe.batch_size: "
+                f"{recipe.batch_size} has only one row: raise it"
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError if the encoder has no such vectors."""
+        """Raises ValueError if the encoder cannot return such vectors."""
         super().check_encoder(encoder)
         if self.reads_pooler and not encoder.pooler:
             raise ValueError(
-                "pooling: reads the pooled output: set encoder.pooler to true, or take another"
+                "pooling: reads the pooled output: set encoder.pooler to true, or take another "
+                "pooling"
             )
         if encoder.mixes_layers and self.mix is None:
-            raise ValueError("mix: missing: an ELMo has the vectors of a mix: give one, as mix: {}")
+            message = "the vectors of an ELMo are pooled from a mix: give one, such as mix: {}"
+            raise ValueError(f"mix: missing: {message}")
         if not encoder.mixes_layers and self.mix is not None:
             raise ValueError(f"mix: not supported for {encoder.type}, only for bilm; remove it")
         size = self.vector_size(encoder)
         if self.sizes and max(self.sizes) > size:
             raise ValueError(f"sizes: {max(self.sizes)} is larger than the vector, of size {size}")
         if self.sizes and size not in self.sizes:
-            raise ValueError(f"sizes: {list(self.sizes)} lacks {size}, that of the whole vector")
+            raise ValueError(f"sizes: {list(self.sizes)} lacks {size}, the size of the full vector")
         odd = [n for n in self.sizes or (size,) if n % 2]
         if self.loss == "angle" and odd:
             raise ValueError(
-                f"loss: angle: reads a vector as complex numbers, and its size {odd[0]} is odd: "
+                f"loss: angle: reads a vector as complex numbers, but its size {odd[0]} is odd: "
                 "set projection.size, or sizes, to even numbers"
             )
 

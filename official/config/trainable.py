@@ -1,4 +1,4 @@
-"""The section `recipe.trainable` of a config: which weights of the encoder learn."""
+"""The section `recipe.trainable` of a config: the weights of the encoder that are trained."""
 
 import dataclasses
 
@@ -9,11 +9,11 @@ TARGETS = ("query", "key", "value", "output", "inner", "gate", "outer")
 
 @dataclasses.dataclass(frozen=True)
 class LoRA:
-    """Low-rank updates of kernels (Hu et al., 2021): W + alpha / rank A B, of which A and B learn.
+    """Low-rank updates of kernels (Hu et al., 2021): W + alpha / rank A B; A and B are trained.
 
     Attributes:
       rank: the number of columns of A and of rows of B.
-      alpha: the factor times the rank; None = the rank, so that the factor is 1.
+      alpha: the numerator of the factor alpha / rank; None = the rank, so that the factor is 1.
       targets: the kernels, in every layer: `query`, `key`, `value` and `output` of attention,
         `inner`, `gate` and `outer` of the feed-forward network.
     """
@@ -40,18 +40,18 @@ class LoRA:
 
 @dataclasses.dataclass(frozen=True)
 class Trainable:
-    """What learns of the encoder; its other weights stay as they are. Heads always learn.
+    """The weights of the encoder that are trained. All others are frozen. Heads are always trained.
 
     Attributes:
-      layers: the number of last layers that learn, with what comes after them (a final norm, the
-        pooler); None = all.
-      embeddings: whether the embeddings learn; None = they do, but not with `layers` alone.
-      unfreeze_every: the number of steps after which one more layer learns, from the last one down,
-        and then the embeddings. `layers` learn from the start (Howard and Ruder, 2018, section
-        3.3).
-      adapters: the size of the bottleneck of the adapters of every layer, which the encoder gets
-        (`encoder.adapter_size`). They alone learn, with all norms and the pooler.
-      lora: low-rank updates, which alone learn, with the pooler.
+      layers: the number of last layers that are trained, with a final norm and the pooler; None =
+        all.
+      embeddings: whether the embeddings are trained; None = yes, except if only `layers` is set.
+      unfreeze_every: the number of steps after which one more layer is trained, from the last down,
+        and then the embeddings. `layers` are trained from the start (Howard and Ruder, 2018,
+        section 3.3).
+      adapters: the bottleneck size of the adapters that every layer gets (`encoder.adapter_size`).
+        Only the adapters, all norms and the pooler are trained.
+      lora: low-rank updates. Only they and the pooler are trained.
     """
 
     layers: int | None = omitted()
@@ -65,7 +65,7 @@ class Trainable:
         at_least(self, 1, "adapters", "unfreeze_every")
         if self.unfreeze_every is not None and self.layers is None:
             raise ValueError(
-                "unfreeze_every: needs layers, the number of layers that learn from the start"
+                "unfreeze_every: needs layers, the number of layers that are trained from the start"
             )
         for alone in sorted({"adapters", "lora"} & set(self.keys)):
             if others := [key for key in self.keys if key != alone]:
@@ -73,13 +73,13 @@ class Trainable:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that are given."""
+        """The keys that are set."""
         fields = dataclasses.fields(self)
         return tuple(f.name for f in fields if getattr(self, f.name) is not None)
 
     @property
     def learns_embeddings(self) -> bool:
-        """Whether the embeddings learn."""
+        """Whether the embeddings are trained."""
         if self.embeddings is not None:
             return self.embeddings
         return self.layers is None or self.unfreeze_every is not None

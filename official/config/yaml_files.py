@@ -1,7 +1,7 @@
 """Reads the YAML of configs: strict, with `base:`, and from `configs/` in any working directory.
 
-A file is safe YAML in which no key is given twice, and has a bounded number of values. It may name
-another config and have only the lines that differ:
+A file is safe YAML without duplicate keys and with a bounded number of values. It may name another
+config as its base and have only the lines that differ:
 
   base: t5_base.yaml      # relative to this file, or a published name (configs/...)
   name: t5_large
@@ -9,8 +9,8 @@ another config and have only the lines that differ:
     hidden_size: 1024
 
 Mappings are merged key by key, at all depths; lists and values replace those of the base. `null`
-removes a key of the base, which then has its default. A mapping with another `type` than that of
-the base (or a `type` where the base has none) is not merged: it replaces the mapping of the base.
+removes a key of the base, so that it has its default. A mapping whose `type` differs from that of
+the base (or is missing there) is not merged: it replaces the mapping of the base.
 """
 
 import dataclasses
@@ -30,14 +30,14 @@ from official.utils.paths import AnyPath
 _MAX_VALUES = 100_000
 _MAX_BYTES = 1 << 20
 _BASE = "base"
-_MAX_FILES = 10  # of a config and its bases
+_MAX_FILES = 10  # the largest number of files of a config and its bases
 # The beginning of the first line of a saved config, before the checksum of the rest.
 _SEAL = "# SHA-256 of the text below: "
 
 
 @dataclasses.dataclass
 class Document:
-    """The plain values of a config, and where they stand.
+    """The plain values of a config, and their lines in files.
 
     Attributes:
       path: the file.
@@ -73,7 +73,7 @@ def read(path: str | os.PathLike) -> Document:
       path: a YAML file, a folder with a `config.yaml`, or the name of a published config.
 
     Raises:
-      UserError: a file is missing, is not YAML, is not as it was saved, or is its own base.
+      UserError: a file is missing, is not YAML, was changed since it was saved, or is its own base.
     """
     path = find(path)
     if path.is_dir():
@@ -86,8 +86,8 @@ def _read(path: AnyPath, above: tuple[AnyPath, ...], named: str = "") -> Documen
 
     Args:
       path: the file.
-      above: the files that are based on it, the outermost first.
-      named: where the next of them names it, for messages.
+      above: the files that have it as a base, the outermost first.
+      named: the place where the last of these files names it, for messages.
     """
     named = f"{named}: base: " if named else ""
     if not path.exists():
@@ -135,7 +135,7 @@ def _merge(
         if isinstance(under, dict) and isinstance(value, dict):
             if "type" not in value or value["type"] == under.get("type"):
                 document.lines[key] = lines.get(key, str(document.path))
-                base[name] = dict(under)  # an alias may have the same values elsewhere
+                base[name] = dict(under)  # a copy, since an alias may share the mapping
                 _merge(document, base[name], value, lines, f"{key}.")
                 continue
         document.override(key)
@@ -147,7 +147,7 @@ def _merge(
 
 
 def _same(a: AnyPath, b: AnyPath) -> bool:
-    """Returns whether two paths name one file, links and `..` resolved if it is on a disk."""
+    """Returns whether two paths name one file; links and `..` of local paths are resolved."""
     return a.resolve() == b.resolve() if isinstance(a, Path) else str(a) == str(b)
 
 
@@ -170,25 +170,25 @@ def seal(text: str) -> str:
 
 
 def _check_seal(text: str, path: AnyPath) -> None:
-    """Refuses a file that was saved with a seal and that has changed since."""
+    """Refuses a file that was saved with a checksum and has changed since."""
     first, _, rest = text.partition("\n")
     if first.startswith(_SEAL) and first != seal(rest):
         raise UserError(
-            f"{path}: the text below its first line is not what was saved there: copy the file "
+            f"{path}: the text below its first line does not match the checksum: copy the file "
             "again; if it was changed on purpose, remove the first line"
         )
 
 
 _FOLDER = "configs"
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Where an installation has the folder, and where a checkout has it.
+# The parent of `configs/` in an installation and in a checkout.
 _PARENTS = (_PACKAGE, _PACKAGE.parent)
 
 
 def find(path: str | os.PathLike) -> AnyPath:
     """Returns the file of a config.
 
-    A path that exists is itself. A relative one that starts with `configs/`, such as
+    A path that exists is returned. A relative one that starts with `configs/`, such as
     `configs/pretrain/bert_mini.yaml`, may also be a published config, in the installed package or
     in the checkout that this module belongs to.
     """
@@ -214,7 +214,7 @@ def similar(path: str | os.PathLike) -> list[str]:
 
 def _names(parent: Path) -> Iterator[str]:
     for path in parent.glob(f"{_FOLDER}/*/*.yaml"):
-        if path.parent.name != "studies":  # pages of `experiments.study`, not configs
+        if path.parent.name != "studies":  # files of `experiments.study`, not configs
             yield path.relative_to(parent).as_posix()
 
 
@@ -237,26 +237,26 @@ def parse(text: str) -> Any:
     """Returns the value of a YAML document; None for an empty one.
 
     Raises:
-      yaml.YAMLError: the text is not one YAML document, or its aliases stand for too many values.
+      yaml.YAMLError: the text is not one YAML document, or its aliases expand to too many values.
     """
     node = _node(text)
     return None if node is None else _construct(node)
 
 
 def _node(text: str) -> yaml.Node | None:
-    """Returns the only document of a text, before its values are made."""
+    """Returns the node of the only document of a text, without constructing values."""
     return _guarded(lambda loader: loader.get_single_node(), text)
 
 
 def _construct(node: yaml.Node) -> Any:
     """Returns the value of a document."""
     if _guarded(lambda loader: _expanded_size(node, {})) > _MAX_VALUES:
-        raise yaml.YAMLError(f"its aliases stand for more than {_MAX_VALUES:,} values")
+        raise yaml.YAMLError(f"its aliases expand to more than {_MAX_VALUES:,} values")
     return _guarded(lambda loader: loader.construct_document(node))
 
 
 def _guarded(function: Callable[[_Loader], Any], text: str = "") -> Any:
-    """Returns the result of a function of a loader of `text`; all its errors are YAML errors."""
+    """Calls a function with a loader of `text`; turns all errors into YAML errors."""
     loader = _Loader(text)
     try:
         return function(loader)
@@ -264,16 +264,16 @@ def _guarded(function: Callable[[_Loader], Any], text: str = "") -> Any:
         raise
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep") from None
-    except Exception as error:  # PyYAML's constructors let many kinds through
+    except Exception as error:  # PyYAML's constructors raise exceptions of many kinds
         raise yaml.YAMLError(f"a value cannot be read ({error})") from None
     finally:
         loader.dispose()
 
 
 def _expanded_size(node: yaml.Node, sizes: dict[yaml.Node, float]) -> float:
-    """Returns how many values a node stands for when its aliases are written out."""
+    """Returns the number of values of a node after expansion of its aliases."""
     if node not in sizes:
-        sizes[node] = math.inf  # an alias to a node within itself has no end
+        sizes[node] = math.inf  # an alias to a node within itself expands without end
         children = () if isinstance(node, yaml.ScalarNode) else node.value
         pairs = (child if isinstance(child, tuple) else (child,) for child in children)
         sizes[node] = 1 + sum(_expanded_size(item, sizes) for pair in pairs for item in pair)

@@ -86,7 +86,7 @@ def test_a_saved_config_that_changed_is_noticed(tmp_path):
     assert edited != whole != cut
     for text in (edited, cut):
         path.write_text(text)
-        with pytest.raises(UserError, match="saved.yaml: the text below its first line is not"):
+        with pytest.raises(UserError, match="saved.yaml: the text below its first line does not"):
             config.load(path)
     path.write_text(edited.partition("\n")[2])  # changed on purpose
     assert config.load(path).encoder.num_heads == 4
@@ -241,8 +241,8 @@ def test_refused_values(tmp_path, key, value, message):
         ("name: 2001-99-99", "a value cannot be read"),
         ("? {a: 1}\n: b", "not YAML"),
         ("name: !!int ''", "a value cannot be read"),
-        ("a: &a [*a]", "aliases stand for more than 100,000 values"),
-        (BOMB, "aliases stand for more than 100,000 values"),
+        ("a: &a [*a]", "aliases expand to more than 100,000 values"),
+        (BOMB, "aliases expand to more than 100,000 values"),
         (BOMB.replace("[", "{<<: [").replace("]", "]}"), "more than 100,000 values"),
         ("name: " + "x" * (1 << 20), "1,048,582 bytes, where at most 1,048,576"),
     ],
@@ -290,7 +290,7 @@ def test_packing_is_for_corruptions_that_can_be_of_parts(monkeypatch):
         ),
         (
             {"objectives": [{"type": "masked_lm"}, {"type": "generator", "sharing": "all"}]},
-            "objectives.1: generator: size: 0.25 makes its hidden_size 2, and with sharing: all it "
+            "objectives.1: generator: size: 0.25 makes its hidden_size 2, but with sharing: all it "
             "is the encoder itself, whose hidden_size is 8",
         ),
         (
@@ -298,7 +298,7 @@ def test_packing_is_for_corruptions_that_can_be_of_parts(monkeypatch):
                 "encoder": {**SMALL["encoder"], "type": "transformer_xl"},
                 "objectives": [{"type": "generator"}],
             },
-            "objectives.0: generator: encoder.type: this one has embeddings as wide as its states",
+            "objectives.0: generator: encoder.type: its embeddings have the hidden size",
         ),
         (
             {"encoder": {**SMALL["encoder"], "pooler": False}},

@@ -61,7 +61,7 @@ def test_a_schedule_may_be_longer_than_all_phases():
         ([{"share": 1.0}], {"recipe__steps": 0, "recipe__epochs": 1.0}, "recipe.steps is missing"),
         (
             [{"share": 1.0, "change": {"recipe.schedule.type": "xlnet"}}], {},
-            "phases.0.change: recipe.schedule.type: it is that of the whole run: remove it",
+            "phases.0.change: recipe.schedule.type: this key belongs to the whole run: remove it",
         ),
         ([{"share": 1.0, "change": {"recipe.step": 3}}], {}, "recipe.step: unknown key (did you"),
         ([{"share": 1.0, "change": {"objectives.2.weight": 3}}], {}, "change: no item '2': there"),

@@ -123,11 +123,11 @@ def test_a_task_step_reads_no_labels():
         ({"relation": 1.0, "relations": ["values"]}, "relations: 'values' is not one of attention"),
         (
             {"cosine": 1.0, "teachers": ["a", "b"]},
-            "objectives.1.teachers: 2 teachers, and states are matched with one",
+            "objectives.1.teachers: 2 teachers, but states can be matched with",
         ),
         (
             {"cosine": 1.0, "logits": 1.0, "cache": "c"},
-            "objectives.1.cache: has the outputs of the teachers only",
+            "objectives.1.cache: contains only the outputs of the teachers",
         ),
         (
             {"cross_entropy": 1.0, "positions": "masked"},
@@ -161,7 +161,7 @@ def test_errors_of_objectives_beside_it():
             )
 
     distillation = {"type": "distillation", "cross_entropy": 1.0}
-    refused([distillation, {"type": "classification"}], "let it be the last one")
+    refused([distillation, {"type": "classification"}], "put it last")
     refused([{"type": "regression"}, distillation], "a regression has one output: take logits")
     refused(
         [{"type": "classification"}, {"type": "regression"}, distillation],

@@ -150,7 +150,7 @@ END = template([A, SEP], [A, SEP, text("B", 1), special("[SEP]", 1)])
 LAST = template(
     [A, SEP, special("[CLS]", 2)], [A, SEP, text("B", 1), special("[SEP]", 1), special("[CLS]", 2)]
 )
-ROWS = r"and this encoder reads \[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:1 \[SEP\]:1 here"
+ROWS = r"but this encoder reads \[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:1 \[SEP\]:1 here"
 
 
 @pytest.mark.parametrize(

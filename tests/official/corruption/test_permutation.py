@@ -318,7 +318,7 @@ def test_static_masks_are_refused():
     with pytest.raises(UserError) as caught:
         configs.from_dict(raw("sentence_pair", static_masks=True))
     assert str(caught.value) == (
-        "config: segments.static_masks: permutation is drawn anew each time an example is read: "
+        "config: segments.static_masks: permutation is drawn whenever an example is read: "
         "take static_masks: false"
     )
     read = configs.from_dict(raw("sentence_pair"))

@@ -117,7 +117,7 @@ def test_errors():
         UserError, match=r"max_predictions: 4 is less than 0.15 × max_length 32 = 5"
     ):
         small.config(corruption={"type": "rare_token_masks", "max_predictions": 4})
-    with pytest.raises(UserError, match="static_masks: rare_token_masks is drawn anew"):
+    with pytest.raises(UserError, match="static_masks: rare_token_masks is drawn when"):
         small.config(corruption={"type": "rare_token_masks"}, segments__static_masks=True)
     with pytest.raises(UserError, match="mask_prob: 0.9 and random_prob 0.2 exceed 1"):
         small.config(corruption={"type": "rare_token_masks", "mask_prob": 0.9, "random_prob": 0.2})

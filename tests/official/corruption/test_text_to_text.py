@@ -141,7 +141,7 @@ def test_a_raw_row_leaves_room_for_the_end_token(method):
     "length, settings, message",
     [
         (512, {"noise_density": 0.5}, "766 tokens × noise_density 0.5 / mean_span_length 3 = 128 "),
-        (1810, {}, "= 10. spans need 10. sentinels, and there are 100: lower segments.max_length"),
+        (1810, {}, "= 10. spans need 10. sentinels, but there are 100: lower segments.max_length"),
         (
             512,
             {"noise_density": 0.5, "masks": "tokens"},

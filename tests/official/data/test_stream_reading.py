@@ -221,9 +221,9 @@ def test_memory_wants_rows_that_go_on():
     }  # fmt: skip
     assert configs.from_dict(raw).encoder.memory_length == 7
     raw["encoder"]["reuse_length"] = 0
-    with pytest.raises(UserError, match="encoder.reuse_length: 0, and segments.reuse_length: 5: t"):
+    with pytest.raises(UserError, match="encoder.reuse_length: 0, but segments.reuse_length: 5: t"):
         configs.from_dict(raw)
     raw["segments"] = {"max_length": 16, "format": "doc_sentences"}
-    message = "encoder.memory_length: 7, and rows of segments.format: doc_sentences do not continue"
+    message = "encoder.memory_length: 7, but rows of segments.format: doc_sentences do not continue"
     with pytest.raises(UserError, match=message):
         configs.from_dict(raw)

@@ -82,8 +82,8 @@ def test_teachers_are_loaded_beside_the_student(masked):
     [
         (
             {"cosine": 1.0}, {"hidden_size": 8},
-            "distillation.cosine: compares states of one width, and the student has hidden_size 8, "
-            "the teacher 16",
+            "distillation.cosine: compares states of the same width, but the student has "
+            "hidden_size 8, the teacher 16",
         ),
         (
             {"hidden": 1.0}, {"num_layers": 5},
@@ -100,7 +100,7 @@ def test_teachers_are_loaded_beside_the_student(masked):
         ),
         (
             {"scores": 1.0}, {"num_heads": 4, "num_layers": 2},
-            "distillation.scores: the student has 4 attention heads and the teacher 2",
+            "distillation.scores: the student has 4 attention heads, but the teacher 2",
         ),
         (
             {"relation": 1.0}, {"num_heads": 4},
@@ -110,7 +110,7 @@ def test_teachers_are_loaded_beside_the_student(masked):
             {"relation": 1.0, "relations": ["value"], "relation_heads": 3}, {},
             "relation_heads: 3 heads do not divide the 16 numbers of a vector of the student",
         ),
-        ({"relation": 1.0, "relation_layer": 5}, {}, "relation_layer: 5, and the teacher has 4"),
+        ({"relation": 1.0, "relation_layer": 5}, {}, "relation_layer: 5, but the teacher has 4"),
         (
             {"scores": 1.0}, {"num_layers": 2, "local_attention": {"window": 5, "global_every": 2}},
             "distillation.scores: layer 2 of the student attends to those at a distance of at most "
@@ -125,7 +125,7 @@ def test_teachers_are_loaded_beside_the_student(masked):
         ),
         (
             {"hidden": 1.0, "projection": "none"}, {"hidden_size": 8},
-            "projection: none, and the student has hidden_size 8, the teacher 16",
+            "projection: none, but the student has hidden_size 8, the teacher 16",
         ),
     ],
 )  # fmt: skip

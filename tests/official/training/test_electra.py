@@ -262,7 +262,7 @@ def test_replaced_tokens_without_a_generator_are_refused():
         electra(objectives=OBJECTIVES[1:])
     assert (
         "config: objectives.0: replaced_tokens needs replaced, which neither segments nor "
-        "corruption nor another objective give here (they give masked_ids, masked_positions, "
+        "corruption nor another objective provides (they provide masked_ids, masked_positions, "
     ) in str(caught.value)
     assert str(caught.value).endswith("; the objective generator gives replaced")
 

@@ -133,7 +133,7 @@ def test_figures_that_are_no_numbers_are_not_better(shards, tmp_path):
 def test_patience_without_evaluations_is_refused(shards, tmp_path):
     with pytest.raises(UserError, match="recipe.patience: 2 evaluations, but this run makes none"):
         trainer(shards, tmp_path).train()
-    with pytest.raises(ValueError, match="patience: needs several evaluations, and eval_every: 0"):
+    with pytest.raises(ValueError, match="patience: needs several evaluations, but eval_every: 0"):
         small.replace(CONFIG, patience=2)
     with pytest.raises(ValueError, match="patience: -1 is negative"):
         small.replace(CONFIG, patience=-1)

@@ -152,7 +152,7 @@ def test_the_share_of_weights_that_learn():
     [
         ({"layer": 1}, {}, r"recipe.trainable.layer: unknown key \(did you mean 'layers'"),
         ({"layers": -1}, {}, "recipe.trainable.layers: -1 is negative"),
-        ({"layers": 4}, {}, "recipe.trainable.layers: 4, and the encoder has 3 layers"),
+        ({"layers": 4}, {}, "recipe.trainable.layers: 4, but the encoder has 3 layers"),
         (
             {"layers": 1},
             {"encoder__layer_groups": 1},

@@ -160,11 +160,11 @@ def test_rows_have_the_raw_tokens_that_the_corruption_needs(tmp_path):
 
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(
-        UserError, match="format: joined has rows of text alone, which a corruption"
+        UserError, match="format: joined has rows of plain text, which need a"
     ):
         small.config(**{**systems.T5, "corruption": None})
     with pytest.raises(
-        UserError, match="type: sentinels takes rows of text alone, and segments.fo"
+        UserError, match="type: sentinels takes rows of plain text, but segments.fo"
     ):
         small.config(**{**systems.T5, "segments": {"format": "pairs", "max_length": 32}})
     with pytest.raises(
@@ -177,7 +177,7 @@ def test_what_does_not_go_together_is_refused():
         small.config(
             **{**systems.T5, "segments": {"format": "joined", "max_length": 32, "packing": 2}}
         )
-    with pytest.raises(UserError, match="bucket_lengths: the rows of segments.format: joined have"):
+    with pytest.raises(UserError, match="bucket_lengths: all rows of segments.format: joined have"):
         small.config(**systems.T5, recipe__bucket_lengths=[16, 32])
 
 

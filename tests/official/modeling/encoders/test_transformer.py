@@ -349,7 +349,7 @@ def test_global_layers_of_the_released_sizes():
         ({"local_attention": LocalAttention(), **RELATIVE}, "with positions: relative_key"),
         ({"causal": True, **RELATIVE}, "positions: relative_key: not supported for causal"),
         ({"disentangled": DEBERTA, **RELATIVE}, "relative_key is not supported with disentangled"),
-        ({"positions": "rotary", "num_heads": 4}, "heads of the odd size 3 cannot be turned"),
+        ({"positions": "rotary", "num_heads": 4}, "heads of the odd size 3 cannot have"),
         ({"norm_type": "rms", "norm_bias": False}, "an RMS norm has no offset"),
         ({"first_norm": False}, "first_norm: false is for norm: pre"),
         ({"first_norm": False, "norm": "pre", "layer_groups": 1}, "without layer_groups"),

@@ -355,7 +355,7 @@ def test_a_batch_gives_all_of_it_and_other_encoders_refuse_what_they_cannot_read
     other = transformer.Encoder(TransformerConfig(23, 12, 1, 3, 20, max_positions=9), name="other")
     other.build()
     for name in ("memory", "permutation_mask", "backward"):
-        with pytest.raises(UserError, match=f"{name}: the batch has this field, and the encoder"):
+        with pytest.raises(UserError, match=f"{name}: the batch has this field, but the encoder"):
             encode_batch(other, {"token_ids": TOKENS, name: BACKWARD})
 
 
@@ -510,7 +510,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"pooled_position": "mean"}, "pooled_position: 'mean' is not one of last, first"),
         (
             {"attention": "uni", "pooled_position": "first"},
-            "pooled_position: with attention: uni the position first attends to itself alone",
+            "pooled_position: with attention: uni the position first attends only to itself",
         ),
         ({"segment_types": 1}, "segment_types: 1 is not one of 0, 2"),
         ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),

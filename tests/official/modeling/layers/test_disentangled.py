@@ -174,9 +174,9 @@ def test_dropout_of_distances_is_drawn_in_each_layer_for_the_whole_batch():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: Disentangled(buckets=7), "buckets: 7 is not an even number from 4 up"),
+        (lambda: Disentangled(buckets=7), "buckets: 7 is not an even number of at least 4"),
         (lambda: Disentangled(buckets=2), "buckets: 2 is not an even number"),
-        (lambda: Disentangled(max_distance=129), "max_distance: 129 is below 130, the least with"),
+        (lambda: Disentangled(max_distance=129), "max_distance: 129 is below 130, the minimum"),
         (lambda: Disentangled(buckets=0, max_distance=0), "max_distance: 0 is below 1"),
         (lambda: Convolution(4), "kernel_size: 4 is not an odd number"),
         (lambda: Convolution(3, "sin"), "activation: 'sin' is not one of"),
@@ -186,7 +186,7 @@ def test_dropout_of_distances_is_drawn_in_each_layer_for_the_whole_batch():
         ),
         (
             lambda: TransformerConfig(num_layers=1, convolution=Convolution()),
-            "convolution: it comes between two layers, and num_layers is 1",
+            "convolution: it comes between two layers, but num_layers is 1",
         ),
     ],
 )

@@ -232,7 +232,7 @@ def test_what_is_refused():
     ):
         BidirectionalLMConfig().check_encoder(other)
     for objective in (MaskedLMConfig(), SpanBoundaryConfig()):
-        with pytest.raises(ValueError, match="token table, and encoder.type: bilm has none: take"):
+        with pytest.raises(ValueError, match="token table, but encoder.type: bilm has none: take"):
             objective.check_encoder(config.encoder)
     with pytest.raises(ValueError, match="samples"):
         BidirectionalLMConfig(samples=-1)

@@ -279,7 +279,7 @@ def test_a_config_without_corruption():
                 "segments": {"format": "stream", "rows": 4, "max_length": 16},
                 "objectives": [{"type": "causal_lm", "direction": "backward"}],
             },
-            "direction: backward reverses single rows, and the rows of a stream continue: take",
+            "direction: backward reverses single rows, but the rows of a stream continue each",
         ),
     ],
 )

@@ -258,7 +258,7 @@ def test_the_last_layer_behind_a_hidden_layer_begins_larger(head):
 
 def test_an_elmo_has_no_such_hidden_layer():
     head = ClassificationConfig(num_labels=3, pooling="mean", transform=True)
-    with pytest.raises(ValueError, match="transform: encoder.type: bilm has no such layer"):
+    with pytest.raises(ValueError, match="transform: encoder.type: bilm has no such hidden"):
         head.check_encoder(BilmConfig())
 
 

@@ -352,7 +352,7 @@ def test_errors():
         with pytest.raises(ValueError, match="pooling: 'max' is not one of pooled, first, mean"):
             config(pooling="max")
         with pytest.raises(
-            ValueError, match=r"pooling: first, and this encoder has .*: last: take"
+            ValueError, match=r"pooling: first, but this encoder has .*: last: take"
         ):
             config(pooling="first", **options).check_encoder(last)
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):

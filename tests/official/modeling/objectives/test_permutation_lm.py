@@ -152,12 +152,12 @@ def raw(**encoder):
     [
         (
             {"query_stream": False},
-            "the encoder has no query stream, which a target is predicted from: take encoder.type: "
+            "the encoder has no query stream, from which targets are predicted: take encoder.type: "
             "transformer_xl with query_stream: true",
         ),
         (
             {"attention": "uni"},
-            "encoder.attention: uni hides what the order lets a target see: take bi",
+            "encoder.attention: uni hides tokens that the order makes visible to a target: take bi",
         ),
     ],
 )

@@ -377,7 +377,7 @@ def test_errors_of_a_generator():
     for options, message in [
         (
             {"size": 0.5},
-            "generator: size: 0.5 makes its hidden_size 6, and with sharing: all it is the encoder "
+            "generator: size: 0.5 makes its hidden_size 6, but with sharing: all it is the encoder "
             "itself, whose hidden_size is 12: set size to 1.0 and remove num_layers",
         ),
         (
@@ -613,7 +613,7 @@ def test_errors_of_adversarial_training():
         with pytest.raises(ValueError, match=message):
             GeneratorConfig(frozen=True, **options)
     for options, message in [
-        ({}, "decoupled: with sharing: embeddings both losses train what they share: set sharing"),
+        ({}, "decoupled: with sharing: embeddings both losses train the shared weights: set"),
         ({"sharing": "gdes", "baseline": True}, "decoupled: with baseline the generator also lear"),
         ({"sharing": "none", "size": 1.0, "frozen": True}, "decoupled: a frozen generator is not"),
     ]:

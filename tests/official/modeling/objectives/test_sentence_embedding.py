@@ -366,7 +366,7 @@ def test_an_example_of_weight_0_changes_nothing():
         (2, {"loss": "cosent"}, "loss: cosent: needs a score, but the examples have none"),
         (2, {"loss": "margin_mse"}, "takes three texts and a score, but an example has 2"),
         (3, {"loss": "margin_mse"}, "needs a score, but the examples have none"),
-        (3, {"loss": "softmax", "labels": ("a", "b")}, "takes two texts and a label, and"),
+        (3, {"loss": "softmax", "labels": ("a", "b")}, "takes two texts and a label, but"),
         (2, {"loss": "softmax", "labels": ("a", "b")}, "needs a label, and the examples have"),
     ],
 )
@@ -398,7 +398,7 @@ def test_examples_without_the_texts_of_the_loss(count, options, message):
         ({"sizes": (4, 4)}, r"sizes: expected different numbers from 1 on, got \[4, 4\]"),
         (
             {"sizes": (8,), "projection": Projection(keep=False)},
-            "sizes: those of a vector that the trained model has not",
+            "sizes: the trained model does not keep the projection",
         ),
     ],
 )
@@ -417,14 +417,14 @@ ELMO = BilmConfig(
     ("encoder", "options", "message"),
     [
         (ENCODER, {"sizes": (16, 8)}, "sizes: 16 is larger than the vector, of size 8"),
-        (ENCODER, {"sizes": (4, 2)}, r"sizes: \[4, 2\] lacks 8, that of the whole vector"),
+        (ENCODER, {"sizes": (4, 2)}, r"sizes: \[4, 2\] lacks 8, the size of the full vector"),
         (
             ENCODER,
             {"loss": "angle", "projection": Projection(size=5)},
-            "loss: angle: reads a vector as complex numbers, and its size 5 is odd",
+            "loss: angle: reads a vector as complex numbers, but its size 5 is odd",
         ),
         (ENCODER, {"mix": Mix()}, "mix: not supported for transformer, only for bilm"),
-        (ELMO, {}, "mix: missing: an ELMo has the vectors of a mix"),
+        (ELMO, {}, "mix: missing: the vectors of an ELMo are pooled"),
         (
             dataclasses.replace(ENCODER, pooler=False),
             {"pooling": "pooled"},
@@ -445,7 +445,7 @@ def test_encoders_that_do_not_fit(encoder, options, message):
             {"accumulation": 2},
             "compares all rows of a batch.* take accumulation: 1, and cached",
         ),
-        ({"loss": "cosent"}, {"batch_size": 1}, "recipe.batch_size: 1 has no other row: raise it"),
+        ({"loss": "cosent"}, {"batch_size": 1}, "recipe.batch_size: 1 has only one row: raise it"),
     ],
 )
 def test_recipes_that_do_not_fit(options, recipe, message):
@@ -469,5 +469,5 @@ def test_cached_rows_are_for_one_objective(weight):
         "objectives": [head, {"type": "distillation", "teachers": ["a"], "logits": 1.0}],
         "recipe": {"steps": 1},
     }
-    with pytest.raises(UserError, match="cached_rows: not supported beside other objectives: rem"):
+    with pytest.raises(UserError, match="cached_rows: not supported with other objectives: rem"):
         configs.from_dict(raw)
