@@ -103,7 +103,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(phrases, "MAX_RUNS", 300)
     said = []
     built = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
-    assert "forgetting runs counted less than 2 times so far, to save memory" in said
+    assert "dropping runs counted less than 2 times so far, to save memory" in said
     assert "machine learning" in built
 
 

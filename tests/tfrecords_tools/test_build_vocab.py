@@ -179,7 +179,7 @@ def test_report(tmp_path, text):
     size = text.stat().st_size / 1e6
     assert lines[0].startswith(f"read {size:.1f} of {size:.1f} MB (100%), ")
     assert lines[0].endswith("MB/s, 3 documents")
-    assert lines[1].startswith("learning from ") and lines[1].endswith(" of them different")
+    assert lines[1].startswith("learning from ") and lines[1].endswith(" of them distinct")
     assert lines[2].startswith("left out of the alphabet by --character_coverage=0.98: 7 charact")
     assert lines[3].startswith("wordpiece: 250 pieces, ")
     assert "unknown in the first 15 lines; fingerprint " in lines[3]
@@ -227,14 +227,14 @@ def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
 @pytest.mark.parametrize(
     "kind, option, message",
     [
-        ("byte_bpe", "lower_case", "--lower_case: byte-level BPE keeps text as it is: remove"),
+        ("byte_bpe", "lower_case", "--lower_case: byte-level BPE keeps text unchanged: remove"),
         (
             "wordpiece",
             "normalize_text",
             "--normalize_text is for --type=unigram or bpe, not for wordp",
         ),
         ("bpe", "add_prefix_space", "--add_prefix_space is for --type=byte_bpe, not for bpe"),
-        ("words", "lower_case", "--lower_case: words keep text as it is: remove the flag"),
+        ("words", "lower_case", "--lower_case: words keep text unchanged: remove the flag"),
         ("words", "sentinels", "--sentinels=True is for --type=wordpiece, unigram or bpe, not"),
         ("bpe", "split_punctuation", "--split_punctuation is for --type=words, not for bpe"),
     ],

@@ -18,7 +18,7 @@ def pack(lengths: np.ndarray, room: int, max_examples: int) -> tuple[np.ndarray,
       max_examples: the largest number of examples in a row; 1 = one in each row, in order.
 
     Returns:
-      The numbers of the examples, row by row [E], and the row splits [R + 1].
+      The indices of the examples, row by row [E], and the row splits [R + 1].
     """
     if max_examples == 1:
         return np.arange(len(lengths)), np.arange(len(lengths) + 1)
@@ -34,10 +34,8 @@ def best_fit(lengths: np.ndarray, room: int, max_examples: int) -> list[list[int
     at most 11/9 of the fewest rows possible (Johnson et al., 1974). `pack` describes the arguments.
     """
     rows: list[list[int]] = []
-    by_room: list[list[list[int]]] = [
-        [] for _ in range(room)
-    ]  # The rows by the room they have left.
-    occupied = 0  # Bit n is set where `by_room[n]` has a row.
+    by_room: list[list[list[int]]] = [[] for _ in range(room)]  # The rows by their remaining room.
+    occupied = 0  # Bit n is set if `by_room[n]` has a row.
     for example in np.argsort(-lengths, kind="stable").tolist():
         size = int(lengths[example])
         if fitting := occupied >> size:
@@ -57,13 +55,13 @@ def best_fit(lengths: np.ndarray, room: int, max_examples: int) -> list[list[int
 
 
 def exact_fit(lengths: np.ndarray, room: int, max_examples: int) -> list[list[int]]:
-    """Returns rows of examples, each filled exactly by its last one or two where possible.
+    """Returns rows of examples, each filled exactly by its last one or two, if possible.
 
     A row takes the longest example that fits, until one or two examples fill it exactly. `pack`
     describes the arguments.
     """
     waiting: list[list[int]] = [[] for _ in range(room + 1)]  # The examples by length.
-    occupied = mirrored = 0  # Bit n, and bit room - n, is set where `waiting[n]` has an example.
+    occupied = mirrored = 0  # Bit n, and bit room - n, is set if `waiting[n]` has an example.
     for example, size in reversed(list(enumerate(lengths.tolist()))):
         waiting[size].append(example)
         occupied |= 1 << size

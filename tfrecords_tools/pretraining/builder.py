@@ -2,13 +2,14 @@
 
 Groups of ranges of the corpus are turned into examples (`examples.process_group`), which are
 shuffled into shards (`tfrecords_tools.writing.shuffle`). For a stream, the documents are shuffled
-and stored as one text. Then each shard is made alone, from the text of its rows.
+and stored as one text. Then each shard is made independently, from the text of its rows.
 
-The same input, settings and seed give the same bytes with any number of workers. The folder gets
-its name when it is complete. A build that was killed continues with the groups that are done.
+The same input, settings and seed give the same bytes with any number of workers. The folder is
+renamed to its final name when it is complete. A build that was killed continues after the groups
+that are done.
 
-The main process does without TensorFlow. What needs it is imported by the functions that workers
-call.
+The main process does not load TensorFlow. Modules that need it are imported by the functions that
+workers call.
 """
 
 import contextlib
@@ -41,10 +42,10 @@ from tfrecords_tools.writing import folders, shards
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Runner
 
-# The module that the process imports from which workers are forked.
+# The module that is imported by the process from which workers are forked.
 _PRELOADED = "tfrecords_tools.pretraining.examples"
-_PART_BYTES = 32 << 20  # of the text of a stream that is put in order in memory
-_MEASURED = 256  # steps whose records tell the size of all
+_PART_BYTES = 32 << 20  # of the text of a stream that is sorted in memory
+_MEASURED = 256  # the steps whose records are measured to estimate the size of all records
 
 
 def build(
@@ -63,7 +64,7 @@ def build(
       settings: the settings (see `Settings.from_config`).
       inputs: files and globs, as `corpus.expand` takes them.
       output: the folder to create.
-      execution: where the work is done; this does not change the shards.
+      execution: the processes that do the work; they do not affect the shards.
       num_shards: the number of shards; 0 = by the size of the examples.
       on_bad_utf8: 'error' to stop at a line that is not UTF-8, 'skip' to leave it out.
       on_long_line: the same for lines that are too long.
@@ -94,7 +95,7 @@ def build(
         )
         built, counts = work.run()
         if isinstance(folder, Path):
-            atomic.sync_tree(folder)  # before the folder of what is done is removed
+            atomic.sync_tree(folder)  # before the folder of finished work is removed
     seconds = time.monotonic() - started
     report(summary(output, built.shards, counts, settings, corpus.bytes, seconds))
     if wasteful := advice(counts, settings):
@@ -108,7 +109,7 @@ def build(
 
 
 def _warn_of_batches(settings: Settings, output: AnyPath) -> None:
-    """Warns of a batch of training that a stream does not suit; --override may set another."""
+    """Warns if the batch size of the config does not match the stream; --override may change it."""
     config, rows = settings.config, settings.segments.rows
     if config is None or settings.segments.format != "stream" or not config.objectives:
         return
@@ -118,7 +119,7 @@ def _warn_of_batches(settings: Settings, output: AnyPath) -> None:
 
 @contextlib.contextmanager
 def _as_warnings() -> Iterator[None]:
-    """Prints what training will refuse with this config."""
+    """Prints UserErrors as warnings: training with this config would raise them."""
     try:
         yield
     except UserError as error:
@@ -127,15 +128,15 @@ def _as_warnings() -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class _Build:
-    """A build of a shard folder; the attributes are those of `build`.
+    """A build of a shard folder.
 
     Attributes:
       settings: the settings.
       corpus: the files.
       lexicons: the files of the lexicons.
-      reading: how they are read.
+      reading: how the files are read.
       folder: the folder to fill.
-      scratch: a folder that all workers reach.
+      scratch: a folder that all workers can access.
       runner: runs the work.
       num_shards: the number of shards; 0 = by the size of the examples.
       report: is called with lines of progress.
@@ -161,7 +162,7 @@ class _Build:
         if config is not None and config.encoder is not None:
             with _as_warnings():  # --override may set another size
                 check_vocabulary(config.encoder, facts.vocab_size)
-        # The workers load the copy in the shard folder, so that it is what the shards were made of.
+        # Workers load the copy in the shard folder, so that the shards are certainly made with it.
         copied = str(self.folder / manifest.TOKENIZER_FOLDER)
         settings = dataclasses.replace(self.settings, tokenizer=copied)
         groups = self.corpus.groups(settings.seed)
@@ -216,8 +217,8 @@ class _Build:
         return written, counts
 
     def _with_token_counts(self, settings: Settings, groups: Sequence[Group]) -> Settings:
-        """Counts the tokens of the corpus, which static masks are drawn by, in another pass."""
-        self.report("counting the tokens, which static masks are drawn by")
+        """Counts the tokens of the corpus in another pass, for the draws of static masks."""
+        self.report("counting the tokens, for static masks")
         # Neither masks nor lexicons change the tokens.
         plain = dataclasses.replace(settings, corruption=None, lexicons=())
         count = functools.partial(_call, name="count_group", settings=plain, reading=self.reading)
@@ -238,7 +239,7 @@ class _Build:
         Args:
           settings: settings with the format `stream`.
           groups: the groups of ranges of the corpus.
-          facts: what is known of the tokenizer.
+          facts: properties of the tokenizer.
           counts: the counts of the corpus, to which those of the rows are added.
           counted: is called with each group whose documents are stored, and their counts.
 
@@ -278,9 +279,9 @@ class _Build:
 
 
 def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
-    """Returns everything that the examples depend on, as JSON."""
+    """Returns everything that the examples depend on, as JSON values."""
     folder = paths.path(settings.tokenizer)
-    # `tokenizers.load` says what is wrong with a folder that is missing.
+    # `tokenizers.load` raises the error for a missing folder.
     names: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
     tokenizer = sorted(path for path in names if path.is_file())
     others = [*tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
@@ -288,7 +289,7 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     del plain["config"]
     return {
         "settings": plain,
-        "words": settings.words,  # which are counted
+        "words": settings.words,  # `Counts.words` depends on it
         "reading": dataclasses.asdict(reading),
         "files": list(map(_state, [*corpus.files, *map(_seen, others)])),
     }
@@ -300,12 +301,12 @@ def _seen(path: AnyPath) -> InputFile:
 
 
 def _state(file: InputFile) -> list:
-    """Returns what changes when a file changes."""
+    """Returns the properties of a file that change with its content."""
     return [str(file.path.resolve()), file.size, file.time]
 
 
 class _TokenizerFacts(NamedTuple):
-    """What the main process needs to know of a tokenizer: see `tokenizers.Tokenizer`."""
+    """The properties of a tokenizer that the main process needs: see `tokenizers.Tokenizer`."""
 
     files: dict[str, str]
     fingerprint: str
@@ -321,8 +322,8 @@ def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
     """Copies the tokenizer of the settings into a shard folder.
 
     Raises:
-      UserError: it is not valid, or does not suit the format, or the corruption of the config that
-        the shards are made for.
+      UserError: the tokenizer is not valid, or does not support the format or the corruption of the
+        config.
     """
     from official import tokenizers
     from official.corruption.vocabulary import check_tokens
@@ -330,12 +331,12 @@ def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
     tokenizer = tokenizers.load(settings.tokenizer)
     check_tokens(settings.corruption, tokenizer, settings.tokenizer)
     if settings.config is not None:
-        # What training would refuse once the shards are made.
+        # Training would refuse these too, but only after the shards are made.
         check_tokens(settings.config.corruption, tokenizer, settings.tokenizer)
     if settings.segments.sentences and not tokenizer.reads_words:
         raise UserError(
-            f"{settings.tokenizer}: segments.sentences: true has rows of whole words, and "
-            f"{tokenizer.FILE} splits them: make a vocabulary with build_vocab --type=words"
+            f"{settings.tokenizer}: segments.sentences: true has rows of whole words, but "
+            f"{tokenizer.FILE} splits words: make a vocabulary with build_vocab --type=words"
         )
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
     return _TokenizerFacts(
@@ -367,10 +368,10 @@ def _call(group: Group, name: str, settings: Settings, reading: Reading) -> Any:
 def _arrange(
     parts: tuple[Any, ...], folder: AnyPath, plan: Plan
 ) -> tuple[StreamRows | SentenceRows, Counts, float]:
-    """Returns the rows of a stored text, counts, and about the size of a record.
+    """Returns the rows of a stored text, counts, and the approximate size of a record.
 
     Args:
-      parts: the parts that `write` of `sentence_rows` or of `stream_rows` has returned.
+      parts: the results of `write` of `sentence_rows` or `stream_rows`.
       folder: the folder of the text.
       plan: the plan of the rows.
 

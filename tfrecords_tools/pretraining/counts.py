@@ -1,4 +1,4 @@
-"""Counts of the text and the examples of a pretraining shard folder, and the reports of them."""
+"""Counts of the text and examples of a pretraining shard folder, and reports of these counts."""
 
 import collections
 import dataclasses
@@ -17,12 +17,12 @@ from tfrecords_tools.pretraining import lexicon
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import dropped
 
-_LINES_SHOWN = 3  # lines of a lexicon that never match
-_MUCH = 0.2  # of the tokens; so many are not lost by chance
-# Words of more tokens are seldom words: of English, German and Finnish text they have up to 1.6% of
-# the tokens, and of Thai and Khmer text with WordPiece 39% to 76%.
+_LINES_SHOWN = 3  # the number of lines of a lexicon without a match that a report shows
+_MUCH = 0.2  # a share of lost tokens that is not due to chance
+# "Words" of more tokens are usually runs without blanks: in English, German and Finnish text they
+# have up to 1.6% of the tokens, in Thai and Khmer text with WordPiece 39% to 76%.
 LONG_WORD = 10
-_OFTEN = 0.02  # of the tokens
+_OFTEN = 0.02  # the share of the tokens from which on a report mentions long words
 
 
 @dataclasses.dataclass
@@ -31,13 +31,13 @@ class Counts:
 
     Attributes:
       totals: the counts that are fields of `PretrainingTotals`.
-      skipped: how much was left out, by reason.
+      skipped: {reason: the number of lines or documents that were left out}.
       read: the number of documents that were read.
-      long: the number of documents that were read in parts.
+      long: the number of documents that were so long that they were read in parts.
       lengths: the number of rows with n tokens, at index n.
       tokens: the number of occurrences of each vocabulary entry in the text, int64 [V].
-      words: where masks hide words, the number of words, of those of more than `LONG_WORD` tokens,
-        and of the tokens of these, int64 [3].
+      words: if masks hide words: the number of words, the number of words of more than `LONG_WORD`
+        tokens, and the number of tokens in these, int64 [3].
       matches: for each lexicon, the number of matches of each of its lines in the text.
     """
 
@@ -94,7 +94,7 @@ class Counts:
             )
 
     def progress(self, seconds: float) -> str:
-        """Returns the counts after some seconds of work, for a line of progress."""
+        """Describes the counts after some seconds of work, for a line of progress."""
         return (
             f", {self.totals['documents']:,} documents, "
             f"{self.totals['examples'] / seconds:,.0f} examples/s"
@@ -108,7 +108,7 @@ class Counts:
           split_sentences: whether paragraphs were split into sentences.
 
         Raises:
-          UserError: there are none.
+          UserError: there are no examples.
         """
         if self.totals["examples"]:
             return
@@ -120,9 +120,9 @@ class Counts:
                 else "a sentence a line (--split_sentences does it)"
             )
             raise UserError(
-                f"{alone} documents of one sentence and no others {where}: they have no order, "
-                f"which segments.relation: sentence_order needs; give longer documents, {lines}, "
-                "or set segments.random_negatives: true"
+                f"{alone} documents of one sentence and no longer ones {where}: one sentence has "
+                "no order, which segments.relation: sentence_order needs; give longer documents, "
+                f"{lines}, or set segments.random_negatives: true"
             )
         raise UserError(f"no text {where}: no examples{dropped.note(self.skipped)}")
 
@@ -133,7 +133,7 @@ class Counts:
         )
 
     def all_skipped(self) -> dict[str, int]:
-        """Returns how much was left out, by reason, with the empty documents."""
+        """Returns `skipped` with the empty documents."""
         skipped = self.skipped.copy()
         skipped["empty documents"] += self.read - self.totals["documents"]
         return {reason: count for reason, count in sorted(skipped.items()) if count}
@@ -152,7 +152,7 @@ class Counts:
 
     @property
     def lost_share(self) -> float:
-        """The share of the tokens for examples that are in none of them."""
+        """The share of the tokens that are in no example."""
         lost = self.totals["cut_tokens"] + self.totals["left_out_tokens"]
         return lost / (lost + self.stored_tokens)
 
@@ -201,22 +201,22 @@ def summary(
             + (f", such as {', '.join(never[name][:_LINES_SHOWN])}" if never[name] else "")
         )
     if totals["cut_words"]:
-        from official.tokenizers.word_characters import MAX_BYTES  # It imports TensorFlow.
+        from official.tokenizers.word_characters import MAX_BYTES  # imports TensorFlow
 
         lines.append(
             f"  {totals['cut_words']:,} words of over {MAX_BYTES} bytes: their characters were cut"
         )
     if totals["at_blanks"]:
         lines.append(
-            f"  {totals['at_blanks']:,} sentences end at a blank: their script has no stops, so "
-            "they are pieces of some length"
+            f"  {totals['at_blanks']:,} sentences end at a blank: their script has no full stops, "
+            "so text is cut into pieces of some length"
         )
     if settings.words and counts.words[2] > _OFTEN * totals["tokens"]:
         number, long, inside = counts.words.tolist()
         lines.append(
             f"  words of more than {LONG_WORD} tokens: {long / number:.1%} of all, with "
             f"{inside / totals['tokens']:.1%} of the tokens; corruption.unit: {settings.words[0]} "
-            "hides words as a whole: part them by blanks before, set corruption.unit: token, or "
+            "hides whole words: separate words by blanks first, set corruption.unit: token, or "
             "take a vocabulary of --type=unigram, whose pieces are words in scripts without blanks"
         )
     if counts.long:
@@ -228,37 +228,37 @@ def summary(
 
 
 def advice(counts: Counts, settings: Settings) -> str:
-    """Returns what to do if many tokens are in no example; "" if few are."""
+    """Returns advice if many tokens are in no example; "" if few are."""
     share, segments = counts.lost_share, settings.segments
     if share <= _MUCH:
         return ""
     what = f"{share:.0%} of the tokens are in no example"
     if segments.format == "stream":
         return (
-            f"{what}: the text is short for {segments.rows} rows of {segments.max_length} tokens: "
-            "lower segments.rows or max_length, or use more text"
+            f"{what}: the text is too short for {segments.rows} rows of {segments.max_length} "
+            "tokens: lower segments.rows or max_length, or use more text"
         )
     if settings.split_sentences:
         return (
-            f"{what}: sentences are long for segments.max_length: {segments.max_length}: raise it, "
-            "or set another segments.format"
+            f"{what}: sentences are too long for segments.max_length: {segments.max_length}: raise "
+            "it, or set another segments.format"
         )
     return (
-        f"{what}: lines are long for segments.max_length: {segments.max_length}. If a line is a "
-        "paragraph, --split_sentences makes sentences of it"
+        f"{what}: lines are too long for segments.max_length: {segments.max_length}. If a line is "
+        "a paragraph, --split_sentences splits it into sentences"
     )
 
 
 def alone(counts: Counts, settings: Settings) -> str:
-    """Returns a warning if second segments of other documents are of the same one; "" otherwise."""
+    """Returns a warning if random second segments come from the same document; "" otherwise."""
     segments = settings.segments
     random = segments.relation == "next_sentence" and segments.random_next_prob > 0
     if counts.read != 1 or not (random or segments.random_negatives):
         return ""
     return (
-        "the corpus is one document, so segments that should be from another document are from "
-        "elsewhere in it, and a model learns less from telling them apart: put a blank line "
-        "between documents, use more documents, or set segments.relation: none"
+        "the corpus is one document, so segments that should come from another document come from "
+        "another place in it, which is a worse training signal: put a blank line between "
+        "documents, use more documents, or set segments.relation: none"
     )
 
 

@@ -54,7 +54,7 @@ _CUTTERS = {
 
 
 class _Tools(NamedTuple):
-    """What a worker loads once for its settings; `mask` makes static masks, or is None."""
+    """Objects that a worker loads once for its settings; `mask` makes static masks, or is None."""
 
     tokenizer: tokenizers.Tokenizer
     lexicons: list[Lexicon]
@@ -72,7 +72,7 @@ def process_group(group: Group, settings: Settings, reading: Reading) -> Iterato
     Raises:
       UserError: the text cannot be read.
     """
-    before = 0  # records of the chunks before
+    before = 0  # the number of records of earlier chunks
     for chunk in corpus.read_chunks(
         group, reading, shared=pairs.needs_other_documents(settings.segments)
     ):
@@ -132,7 +132,7 @@ def tokenize_words(
 ) -> tuple[TokenizedDocuments, np.ndarray, Counts]:
     """Returns the tokens of a chunk, the word of each in UTF-8 (object [K]), and the counts.
 
-    The tokenizer reads words, as the builder has checked.
+    The builder has checked that the tokenizer reads words.
     """
     tokenizer = _tools(settings).tokenizer
     texts, at_blanks = _texts(chunk, settings, tokenizer)
@@ -177,9 +177,9 @@ def _counted(
 
 
 def _words(tokens: TokenizedDocuments, settings: Settings) -> np.ndarray:
-    """Returns the counts of words, int64 [3]: see `Counts`; they are 0 where no mask hides words.
+    """Returns the counts of words, int64 [3]: see `Counts`; 0 if masks do not hide words.
 
-    Words are those of `official.corruption.units`, but for the special tokens.
+    Words are those of `official.corruption.units`, without special tokens.
     """
     if settings.words is None:
         return np.zeros(3, np.int64)
@@ -194,7 +194,7 @@ def _words(tokens: TokenizedDocuments, settings: Settings) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1)
 def _bounds(settings: Settings, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which pieces begin a word, and which end one, bool [V] each."""
+    """Returns whether pieces begin a word, and whether they end a word, bool [V] each."""
     tokenizer = _tools(settings).tokenizer
     return tokenizer.word_starts_by(rule), tokenizer.word_ends
 
@@ -206,7 +206,7 @@ def _counts(tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> np.n
 def _texts(
     chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
 ) -> tuple[Sequence[list[str]], int]:
-    """Returns the sentences of each document, and how many end at a blank, without a stop."""
+    """Returns the sentences of each document, and the number of sentences that end at a blank."""
     lines = documents.slices if tokenizer.keeps_space else documents.cleaned
     texts = [lines(document.text) for document in chunk.documents]
     if not settings.split_sentences:
@@ -221,7 +221,7 @@ def _texts(
 def _tokenized(
     chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
 ) -> tuple[TokenizedDocuments, int]:
-    """Returns the tokens of a chunk, and how many sentences end at a blank, without a stop."""
+    """Returns the tokens of a chunk, and the number of sentences that end at a blank."""
     texts, at_blanks = _texts(chunk, settings, tokenizer)
     ids, row_splits = tokenizer.encode_slices(texts)
     counts = [len(slices) for slices in texts]
@@ -231,7 +231,7 @@ def _tokenized(
 def _separated(
     tokens: TokenizedDocuments, settings: Settings, separator: int
 ) -> TokenizedDocuments:
-    """Returns the tokens that examples are cut from; those of blocks include separators."""
+    """Returns the tokens that examples are cut from; for blocks, with separators."""
     if settings.segments.format != "blocks":
         return tokens
     return text_rows.separated(tokens, separator)
@@ -240,7 +240,7 @@ def _separated(
 def _cut(
     text: TokenizedDocuments, chunk: DocumentChunk, settings: Settings, between: int
 ) -> tuple[Examples, np.ndarray]:
-    """Returns the examples of all copies of a chunk, and the number of the copy of each, [E]."""
+    """Returns the examples of all copies of a chunk, and the index of each example's copy, [E]."""
     cutter = _CUTTERS[settings.segments.format]
     copies = range(settings.segments.duplicates)
     seeds = [(settings.seed, chunk.group, chunk.number, i) for i in copies]
@@ -300,7 +300,7 @@ def _columns(
         if settings.format == "examples":
             columns[name] = _positions(values, row_splits)
     if mask is not None:
-        # [E, T]: masks are drawn for each example, whatever else is in its row.
+        # [E, T]: masks are drawn for each example, independently of others in its row.
         padding_mask = np.arange(settings.segments.max_length) < np.diff(part_splits)[:, None]
         masked = mask({"token_ids": ids, **inner}, padding_mask)
         if settings.format in tf_models.FORMATS:
@@ -335,7 +335,7 @@ def _masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
     """Returns a function that masks examples with the corruption of the settings.
 
     The function takes token features, concatenated [L], a padding mask [E, T], and for each example
-    the number of its copy, int64 [E], and its own number, uint64 [E]. It returns the masked batch.
+    the index of its copy, int64 [E], and its own index, uint64 [E]. It returns the masked batch.
     """
     corruption = config.module_of(settings.corruption)
     counts = None

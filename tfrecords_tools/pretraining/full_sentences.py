@@ -1,9 +1,9 @@
 """Cuts documents into single segments of as many whole sentences as fit.
 
 The segments of RoBERTa's FULL-SENTENCES continue into the next document, with a separator between
-the two. Those of its DOC-SENTENCES, like the single segments of SpanBERT, end with the document
-(Liu et al. 2019, section 4.2; Joshi et al. 2020, section 3.3). A sentence that is longer than a
-sequence is cut into parts that fit, so no token is lost.
+the documents. Those of its DOC-SENTENCES, like the single segments of SpanBERT, end with the
+document (Liu et al. 2019, section 4.2; Joshi et al. 2020, section 3.3). A sentence that is longer
+than a sequence is cut into parts that fit, so no token is lost.
 
 Shapes: S sentences, R runs.
 """
@@ -38,7 +38,7 @@ def cut(
     document = np.repeat(
         np.arange(len(documents) - 1), np.diff(documents)
     )  # [S]: the document of each sentence.
-    # The begin and end of sentences if each document but the first has a separator before it.
+    # The begin and end of sentences if each document except the first has a separator before it.
     begins = (sentences[:-1] + document).tolist()
     ends = (sentences[1:] + document).tolist()
     crossing = settings.format == "full_sentences"
@@ -66,6 +66,7 @@ def _parts(text: TokenizedDocuments, room: int) -> tuple[np.ndarray, np.ndarray]
     """Returns `text.sentences` and `text.documents`, with sentences of at most `room` tokens."""
     counts = -(-np.diff(text.sentences) // room)
     before = np.concatenate([[0], np.cumsum(counts)])
-    number = np.arange(before[-1]) - np.repeat(before[:-1], counts)  # Of each part in its sentence.
+    # The index of each part in its sentence.
+    number = np.arange(before[-1]) - np.repeat(before[:-1], counts)
     sentences = np.repeat(text.sentences[:-1], counts) + number * room
     return np.append(sentences, text.sentences[-1]), before[text.documents]

@@ -1,14 +1,14 @@
 """Finds the phrases and entities of a lexicon file in tokenized text.
 
-A lexicon has one phrase or entity on each line. A line matches where its words follow one another
-in a sentence, with any white space between and around them. A word is a run of letters and digits
-with their combining marks. Every other sign is a word of its own, and so is every letter of a
-script without blanks (Chinese, Japanese, Thai and others). The line and the text are both tokenized
-and detokenized before they are compared. They are therefore normalized in the same way, and need
-not have the same pieces: after "(", the first piece of a word has no blank mark.
+A lexicon has one phrase or entity on each line. A line matches if its words occur consecutively in
+a sentence, with any white space between and around them. A word is a run of letters and digits with
+their combining marks. Every other sign is a separate word, and so is every letter of a script
+without blanks (Chinese, Japanese, Thai and others). The line and the text are both tokenized and
+detokenized before they are compared. So both are normalized in the same way, but need not have the
+same pieces: after "(", the first piece of a word has no blank mark.
 
 A match begins at the begin of a token and ends at the end of a token. If matches overlap, the one
-that begins first counts, and of those that begin together the longest.
+that begins first counts; if several begin together, the longest.
 
 Shapes: K tokens of the text, C characters of these tokens, W words, L lines of the lexicon.
 """
@@ -28,7 +28,7 @@ from tfrecords_tools.text.documents import cleaned
 if TYPE_CHECKING:
     from official import tokenizers
 
-_LINE = 0  # The key of the end of a line in a node of the trie; other keys are words.
+_LINE = 0  # The key that marks the end of a line in a node of the trie; other keys are words.
 _NO_TEXT = b"\0"  # Stands for a special token; no line contains it.
 # Kinds of characters: white space, signs, letters of scripts without blanks, other letters and
 # digits, and the marks that belong to a letter.
@@ -101,7 +101,7 @@ class Lexicon:
     def _spans(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the code points of tokens [C], and the begin and end of words in them [W]."""
         spelled = b"".join([self._spellings[token] for token in ids.tolist()])
-        # A byte that is not part of a character becomes a surrogate.
+        # Bytes that are not valid UTF-8 become surrogates.
         text = spelled.decode("utf-8", "surrogateescape")
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         for code in np.unique(codes[self._kinds[codes] == 0]).tolist():

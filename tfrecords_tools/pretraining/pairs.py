@@ -1,4 +1,4 @@
-"""Cuts documents into pairs of segments that follow one another, or do not.
+"""Cuts documents into pairs of segments that are consecutive, random or swapped.
 
 Each document is read from its first sentence to its last. A chunk of sentences is the fewest
 sentences that reach a target length: the maximum length, or sometimes a shorter one, drawn once for
@@ -75,13 +75,13 @@ class _Cutter:
         room: int,
         uniform: Callable[[], float],
     ):
-        """Begins without pairs.
+        """Starts without pairs.
 
         Args:
           text: the documents.
           settings: the settings.
           room: the largest number of tokens of a pair, without special tokens.
-          uniform: draws a number in [0, 1).
+          uniform: a function that draws a number in [0, 1).
         """
         self.spans: list[int] = []
         self.labels: list[int] = []
@@ -130,7 +130,7 @@ class _Cutter:
             start = end
 
     def _random_segment(self, number: int, wanted: int) -> tuple[int, int]:
-        """Returns sentences of another document, as many as reach `wanted` tokens."""
+        """Returns consecutive sentences of another document that reach `wanted` tokens."""
         offsets, bounds, uniform = self._offsets, self._bounds, self._uniform
         other = number
         if number in self._others:
@@ -148,7 +148,7 @@ class _Cutter:
 
 
 def _others(text: TokenizedDocuments) -> dict[int, list[int]]:
-    """Returns, for each part of a long document, the numbers of the other documents, if any."""
+    """Returns {part of a long document: the indices of all other documents, if any}."""
     parts = np.flatnonzero((text.parts > 0) | text.unfinished)
     others = {
         number: np.flatnonzero((text.identities != text.identities[number]).any(axis=1)).tolist()

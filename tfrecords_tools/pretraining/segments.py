@@ -25,8 +25,8 @@ class TokenizedDocuments:
       ids: int32 [K].
       sentences: the row splits of the sentences in `ids`; int64 [S + 1].
       documents: the row splits of the documents among the sentences; int64 [D + 1].
-      identities: rows that are equal where documents are parts of the same one; int64 [D, 3].
-      parts: the number of each part; 0 = the document begins here; int64 [D].
+      identities: rows that are equal for parts of the same document; int64 [D, 3].
+      parts: the index of each part; 0 = the document begins here; int64 [D].
       unfinished: whether a further part follows elsewhere; bool [D].
     """
 
@@ -45,7 +45,7 @@ class TokenizedDocuments:
         counts: Sequence[int],
         read: Sequence[Document],
     ) -> "TokenizedDocuments":
-        """Returns the documents of tokenized sentences, without those that have no token.
+        """Returns the documents of tokenized sentences, without empty sentences and documents.
 
         Args:
           ids: int32 [K].
@@ -84,7 +84,7 @@ class Examples:
       labels: the label of the segments' relation (see `config.Segments`), 0 without one; int64 [E].
       cut: the number of tokens that did not fit, int64 [E].
       closed: whether a [SEP] follows a run, as it does after the last run of a segment; bool [R].
-      bare: whether examples consist of their runs alone, without special tokens.
+      bare: whether examples consist only of their runs, without special tokens.
     """
 
     runs: np.ndarray
@@ -97,7 +97,7 @@ class Examples:
 
     @classmethod
     def of_rows(cls, begins: np.ndarray, ends: np.ndarray, cut: np.ndarray) -> "Examples":
-        """Returns rows of text alone: one run each, without special tokens and labels.
+        """Returns rows of plain text: one run each, without special tokens and labels.
 
         Args:
           begins: the first token of each row, int64 [E].
@@ -159,10 +159,10 @@ def select_rows(splits: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nd
 
     Args:
       splits: the row splits of the array.
-      rows: the numbers of the rows.
+      rows: the indices of the rows.
 
     Returns:
-      The indices of the values of these rows, one row after the other, and their row splits.
+      The indices of the values of these rows, row by row, and their row splits.
     """
     counts = np.diff(splits)[rows]
     new_splits = np.concatenate([[0], np.cumsum(counts)])
@@ -190,7 +190,7 @@ def assemble(
     """Concatenates the tokens of examples, with special tokens.
 
     An example is a [CLS] and its runs, with a [SEP] after each run that is closed. A `bare` example
-    is its runs alone.
+    is only its runs.
 
     Args:
       text: the text of the examples.
@@ -207,7 +207,7 @@ def assemble(
     lengths = examples.runs[:, 1] - examples.runs[:, 0]
     sizes = examples.run_sizes(between)
     ends = np.concatenate([[0], np.cumsum(sizes)])  # The end of each run in the result.
-    firsts = ends[:-1].copy()  # The first token of each run that is no special token.
+    firsts = ends[:-1].copy()  # The first token of each run that is not a special token.
     firsts[examples.splits[:-1]] += not examples.bare
     target = np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
     ids = np.full(ends[-1], sep_id, np.int32)

@@ -6,11 +6,11 @@ directions (Peters et al., 2018, section 3.1, and the release):
   forward    <S>   the  cat  sat   <S>   no          predicts  the  cat  sat  </S>  no   </S>
   backward   </S>  sat  cat  the   </S>  no          predicts  sat  cat  the  <S>   no   <S>
 
-Sentences keep their order, and the words of each are reversed, so both directions have the same
-marks in the same places. A row of the batch gets a part of the text, and its records are windows of
-T positions of both directions, one after the other, without padding. A sentence that ends after its
-window continues in the next record of the row. Record t · R + b of the shards continues record
-(t - 1) · R + b. Positions that are left over at the end of the text are cut off and counted.
+Sentences keep their order, and the words of each are reversed, so both directions have the marks of
+sentences at the same positions. A row of the batch gets a part of the text, and its records are
+consecutive windows of T positions of both directions, without padding. A sentence that ends after
+its window continues in the next record of the row. Record t · R + b of the shards continues record
+(t - 1) · R + b. Remaining positions at the end of the text are cut off and counted.
 
 (The release reads the two directions from two shuffles of the sentences, so that a batch has
 different text in each.)
@@ -36,14 +36,14 @@ RECORDS_AT_ONCE = 2048
 
 
 class StoredPart(NamedTuple):
-    """A part of the text: its number, and the number of its words and marks."""
+    """A part of the text: its index, and the number of its words and marks."""
 
     number: int
     positions: int
 
 
 class _Range(NamedTuple):
-    """A range of the text: whole sentences, and the mark after the last one.
+    """A range of the text: whole sentences, and the mark after the last sentence.
 
     Attributes:
       ids: the id of each position, `<S>` of a mark; int32 [n + 1].
@@ -58,7 +58,7 @@ class _Range(NamedTuple):
     sentences: np.ndarray
 
     def reversed(self, positions: np.ndarray) -> np.ndarray:
-        """Returns where the positions are that take the place of `positions` in reverse."""
+        """Returns the positions in the text that are read at `positions` in reverse."""
         sentence = np.searchsorted(self.sentences, positions, side="right") - 1
         inside = np.minimum(sentence, len(self.sentences) - 2)
         first, last = self.sentences[inside], self.sentences[inside + 1]
@@ -66,7 +66,7 @@ class _Range(NamedTuple):
         return np.where(mark, positions, first + last - positions)
 
     def words(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the bytes of positions [K] one after the other, uint8, and their lengths [K]."""
+        """Returns the concatenated bytes of positions [K], uint8, and their lengths [K]."""
         starts, lengths = self.ends[positions], self.ends[positions + 1] - self.ends[positions]
         before = np.cumsum(lengths) - lengths
         index = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
@@ -113,7 +113,7 @@ class SentenceRows:
         return np.cumsum([0, *(part.positions for part in self.parts)])
 
     def arranged(self) -> tuple["SentenceRows", Counts]:
-        """Returns the rows with their number of steps, and the counts of what is in no row.
+        """Returns the rows with their number of steps, and the counts of unused text.
 
         Raises:
           UserError: the text is too short for the rows.
@@ -123,7 +123,7 @@ class SentenceRows:
         steps = total // length // rows
         if not steps:
             raise UserError(
-                f"{total:,} words and marks give {total // length:,} rows of {length}, and "
+                f"{total:,} words and marks give {total // length:,} rows of {length}, but "
                 f"segments.rows: {rows} needs {rows}: lower segments.rows or max_length, or use "
                 "more text"
             )

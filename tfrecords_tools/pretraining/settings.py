@@ -1,4 +1,4 @@
-"""The settings of a pretraining shard folder, and what its manifest says of them."""
+"""The settings of a pretraining shard folder, and their record in its manifest."""
 
 import dataclasses
 import os
@@ -24,7 +24,7 @@ class Settings:
     """Everything that the records depend on, except the text.
 
     Attributes:
-      segments: how documents become sequences. Of rows of text alone, `max_length` is the number
+      segments: how documents become sequences. For rows of plain text, `max_length` is the number
         of raw tokens.
       corruption: the static masks, or None.
       tokenizer: a tokenizer folder.
@@ -34,7 +34,7 @@ class Settings:
       lexicons: (feature, path) of each file of phrases or entities.
       token_counts: a folder with the count of each vocabulary entry in the corpus, which static
         masks may draw from; "" = none.
-      filters: which documents of the text are left out; None = none are.
+      filters: the rules by which documents are left out; None = no rules.
       config: the config that the shards are made for. No record depends on it.
     """
 
@@ -71,10 +71,11 @@ class Settings:
           split_sentences: whether lines are paragraphs that are split into sentences.
           phrases: a lexicon file (see `tfrecords_tools.pretraining.lexicon`).
           entities: a lexicon file.
-          filters: which documents of the text are left out; None = none are.
+          filters: the rules by which documents are left out; None = no rules.
 
         Raises:
-          UserError: the config does not suit pretraining, the format or the lexicons.
+          UserError: the config is not for pretraining, or does not support the format or the
+            lexicons.
         """
         if config.segments is None:
             raise UserError(f"config {config.name!r} has no `segments`: it is not for pretraining")
@@ -89,8 +90,8 @@ class Settings:
         if segments.format in TEXT_FORMATS:
             if not isinstance(config.corruption, TextToTextConfig):
                 raise UserError(
-                    f"segments.format: {segments.format} has rows of text alone, which a "
-                    "corruption makes inputs and targets of: add corruption.type: sentinels or "
+                    f"segments.format: {segments.format} has rows of plain text, which need a "
+                    "corruption that makes inputs and targets: add corruption.type: sentinels or "
                     "denoising"
                 )
             length = config.corruption.row_length(segments.max_length)
@@ -111,9 +112,9 @@ class Settings:
 
     @property
     def words(self) -> tuple[str, str] | None:
-        """The unit of the masks, which is of whole words, and what begins a word; None = of tokens.
+        """The unit of masks that hide whole words, and the rule of word starts; None = of tokens.
 
-        Masks that are drawn later are those of the config.
+        Masks may be static or drawn in training.
         """
         corruption = self.corruption
         if corruption is None and self.config is not None:
@@ -153,8 +154,8 @@ def _check_duplicates(segments: configs.Segments) -> None:
     whole_sentences = segments.format in ("full_sentences", "doc_sentences")
     if copies > 1 and whole_sentences and not segments.short_seq_prob:
         raise UserError(
-            f"segments.duplicates: {copies} copies of {segments.format} with "
-            "short_seq_prob: 0 are all the same: set duplicates: 1, or another short_seq_prob"
+            f"segments.duplicates: {copies} copies of {segments.format} with short_seq_prob: 0 are "
+            "identical: set duplicates: 1, or another short_seq_prob"
         )
 
 
@@ -163,7 +164,7 @@ def _lexicons(
     corruption: CorruptionConfig | None,
     files: Mapping[str, str | os.PathLike | None],
 ) -> tuple[tuple[str, str], ...]:
-    """Returns the feature and the path of each lexicon that is given.
+    """Returns (feature, path) of each given lexicon.
 
     Raises:
       UserError: the corruption needs another lexicon, or the format cannot use lexicons.

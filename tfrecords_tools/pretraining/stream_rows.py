@@ -3,23 +3,22 @@
 There are two layouts of a sequence:
 
 * With a `reuse_length` r: [reused text][A][SEP][B][SEP][CLS], stride r (Yang et al., 2019, section
-  2.5, and the data of the release). The reused text, A and B follow one another in the text, and
-  the next sequence begins at the end of the reused text. A ends at the end of a random sentence, or
-  at a random token if no sentence ends there. With the relation `next_sentence`, B is often from
-  another document: from the text of the rows and steps that are made at once. The memory holds the
-  reused text alone, so it is always the context of its row.
-* Without: T tokens of text alone, stride T (Dai et al., 2019, section 3.2), and `next_id`, the
-  token that follows.
+  2.5, and the data of the release). The reused text, A and B are consecutive in the text, and the
+  next sequence begins at the end of the reused text. A ends at the end of a random sentence, or at
+  a random token if no sentence ends there. With the relation `next_sentence`, B may come from
+  another document, from the text of the rows and steps that are made together. The memory holds
+  only the reused text, so it is always the context of its row.
+* Without `reuse_length`: T tokens of plain text, stride T (Dai et al., 2019, section 3.2), and
+  `next_id`, the next token.
 
 If documents are joined, an <eod> follows each (XLNet's release, `use_eod`), or a [SEP] if the
 vocabulary has no <eod>. Rows of reversed text (`backward`) are cut from the reversed text in the
-same way. No sequence is padded. Tokens that are left over at the end of a text are cut off and
-counted.
+same way. No sequence is padded. Remaining tokens at the end of a text are cut off and counted.
 
-The shuffled documents form one text, which is stored in parts, one after the other (`write`), and
-read by the position of the tokens in the whole text (`StoredText`). Text that is read backward has
-its positions from the end. Any process makes the rows of any range of steps, and reads the text of
-these rows alone (`StreamRows`).
+The shuffled documents form one text, which is stored in consecutive parts (`write`), and read by
+positions of tokens in the whole text (`StoredText`). Positions of text that is read backward count
+from the end. Any process can make the rows of any range of steps, and reads only the text of these
+rows (`StreamRows`).
 
 Shapes: N tokens of the text, D documents, W windows or steps of a row, E sequences, T tokens of a
 sequence.
@@ -42,7 +41,7 @@ from tfrecords_tools.pretraining.streams import Plan, StoredArrays, StoredDocume
 from tfrecords_tools.writing.shuffle import ShardRecords, content
 
 SEQUENCES_AT_ONCE = 2048
-# The number of tokens in which the begin of the sentence of a random B is searched.
+# The number of tokens that are searched backward for the begin of the sentence of a random B.
 _LOOK_BACK = 128
 
 
@@ -67,7 +66,7 @@ class StreamRows:
         return [StoredText(self.folder, self.parts, self.plan, each) for each in directions]
 
     def arranged(self) -> tuple["StreamRows", Counts]:
-        """Returns the rows with their number of steps, and the counts of what is in no row.
+        """Returns the rows with their number of steps, and the counts of unused text.
 
         Raises:
           UserError: the text is too short for the rows.
@@ -148,13 +147,13 @@ def _too_short(plan: "Plan", text: str, sequences: int) -> UserError:
 
     Args:
       plan: the plan.
-      text: what there is of text, in words.
-      sequences: the number of sequences that it gives.
+      text: the amount of text, in words.
+      sequences: the number of sequences of the text.
     """
     segments = plan.segments
     backward = ", each in both directions" if segments.backward else ""
     return UserError(
-        f"{text} give {sequences:,} sequences of {segments.max_length}, and segments.rows: "
+        f"{text} give {sequences:,} sequences of {segments.max_length}, but segments.rows: "
         f"{segments.rows} needs {plan.streams}{backward}: lower segments.rows or max_length, or "
         "use more text"
     )
@@ -166,7 +165,7 @@ class Text:
 
     Attributes:
       ids: int32 [N].
-      begins: whether a sentence begins at each token, and after the last one; bool [N + 1].
+      begins: whether a sentence begins at each token, and after the last token; bool [N + 1].
       documents: the row splits of the documents; int64 [D + 1].
       identities: a number that parts and copies of the same document share; uint64 [D].
     """
@@ -186,7 +185,7 @@ class StoredPart(NamedTuple):
     """A part of the text.
 
     Attributes:
-      number: the number of the part.
+      number: the index of the part.
       tokens: the number of its tokens.
       documents: the number of its documents.
     """
@@ -276,7 +275,7 @@ class StoredText:
 
     @functools.cached_property
     def _firsts(self) -> np.ndarray:
-        """The number of the first window of each part, and of all windows.
+        """The index of the first window of each part, and the number of all windows.
 
         If documents are joined, the whole text is one context, and belongs to the first part.
         """
@@ -291,7 +290,7 @@ class StoredText:
         return int(self._firsts[-1])
 
     def windows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the position of windows [W], and whether each continues the one before it [W]."""
+        """Returns the positions of windows, and whether each continues the previous one: [W]."""
         if self.plan.joins:
             return numbers * self.plan.stride, numbers > 0
         starts, continues = np.zeros_like(numbers), np.zeros(len(numbers), bool)
@@ -301,7 +300,7 @@ class StoredText:
             firsts = np.cumsum(counts) - counts
             chosen = parts == index
             own = numbers[chosen] - self._firsts[index]
-            # Documents without a window have the number of the next one.
+            # Documents without a window have the index of the next window.
             document = np.searchsorted(firsts, own, side="right") - 1
             step = own - firsts[document]
             begin = self._starts[index] + self.documents(index)[document]
@@ -323,7 +322,7 @@ class StoredText:
         return len(self) - covered
 
     def longest_run(self, steps: int, rows: int) -> int:
-        """Returns the largest number of windows of a row that continue one another.
+        """Returns the largest number of consecutive windows of a row that continue each other.
 
         Args:
           steps: the number of windows of a row.
@@ -370,7 +369,7 @@ class StoredText:
         )
 
     def _begins_at(self, position: int) -> bool:
-        """Returns whether a sentence begins at a position; at the end of the text one does."""
+        """Returns whether a sentence begins at a position; true at the end of the text."""
         index = int(np.searchsorted(self._starts, position, side="right")) - 1
         if index >= len(self._order):
             return True
@@ -379,7 +378,7 @@ class StoredText:
 
 
 def join(texts: Sequence[Text]) -> Text:
-    """Returns texts as one; each begins with a sentence, which ends within it."""
+    """Concatenates texts; each consists of whole sentences."""
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
     documents = [
         text.documents[:-1] + start for text, start in zip(texts, starts[:-1], strict=True)
@@ -432,7 +431,7 @@ def cut_sequences(
 
 
 def draw_flagged(flags: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws one of the true columns of each row, or any column if none is true; int64 [E]."""
+    """Draws a true column of each row, or any column if none is true; int64 [E]."""
     draws, counts = rng.random(len(flags)), flags.sum(axis=1)
     ranks = np.cumsum(flags, axis=1) - 1
     chosen = np.argmax(flags & (ranks == np.floor(draws * counts)[:, None]), axis=1)
@@ -481,7 +480,7 @@ def _outside(extents: Sequence[tuple[int, int]], length: int, size: int, draw: f
       extents: the begins and ends of the parts and copies of a document, ascending.
       length: the number of tokens.
       size: the number of tokens of the text.
-      draw: a number in [0, 1) that decides which; each position is as likely as any other.
+      draw: a uniform random number in [0, 1), which selects one of the positions.
     """
     begins = [0, *(end for _, end in extents)]
     ends = [*(begin for begin, _ in extents), size]

@@ -1,13 +1,13 @@
 """The text of rows that continue from one batch to the next, for encoders with memory.
 
 The documents, in an order drawn from the seed, form one text, and each row of the batch gets a part
-of it. The sequences of a row follow one another at a fixed stride. Sequence t of row b is record
-t · R + b of the shards and continues record (t - 1) · R + b. If the records are read in order, R at
-a time, row b of each batch continues row b of the batch before. `stream_rows` and `sentence_rows`
-have the layouts of a sequence.
+of it. The sequences of a row are consecutive, at a fixed stride. Sequence t of row b is record t ·
+R + b of the shards and continues record (t - 1) · R + b. If the records are read in order, R at a
+time, row b of each batch continues row b of the batch before. `stream_rows` and `sentence_rows`
+define the layouts of a sequence.
 
 The documents are shuffled as records (`StoredDocument`). A document has a record for each of its
-parts. The parts of a document follow one another in the shuffled order, and so do the copies of the
+parts. In the shuffled order, the parts of a document are consecutive, and so are the copies of the
 corpus (`segments.duplicates`).
 
 Shapes: D documents, K tokens, S sentences, Y bytes of the words, R rows of the batch.
@@ -34,7 +34,7 @@ _HEADER = np.dtype(
     [("identity", "<u8"), ("part", "<i4"), ("unfinished", "<i4"), ("sentences", "<i4"),
      ("tokens", "<i4"), ("bytes", "<i8")]
 )  # fmt: skip
-_PART_BITS = 9  # of a key; the others are the hash of the document
+_PART_BITS = 9  # of a key, for the part; the other bits are the hash of the document
 _DTYPES = {
     "ids": np.int32, "begins": bool, "documents": np.int64, "identities": np.uint64,
     "ends": np.int64, "bytes": np.uint8, "sentences": np.int64,
@@ -70,12 +70,12 @@ class Plan:
 
     @property
     def stride(self) -> int:
-        """The number of tokens from the begin of a sequence to the next one of the row."""
+        """The number of tokens from the begin of a sequence to the begin of the next in its row."""
         return self.segments.reuse_length or self.segments.max_length
 
     @property
     def span(self) -> int:
-        """The number of tokens of text that a sequence needs, with `next_id` where it has one.
+        """The number of tokens of text that a sequence needs, including `next_id` if it has one.
 
         Raises:
           UserError: there is no room for A and B.
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def streams(self) -> int:
-        """The number of rows that divide the text; with backward rows, half of all rows."""
+        """The number of rows that share the text; with backward rows, half of all rows."""
         return self.segments.rows // (2 if self.segments.backward else 1)
 
 
@@ -163,7 +163,7 @@ class StoredDocument(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class StoredArrays:
-    """The arrays of one part of the text, each in a file, of which any process reads any range.
+    """The arrays of a part of the text, each in a file that any process can read in ranges.
 
     Attributes:
       folder: the folder of the text.
@@ -183,7 +183,7 @@ class StoredArrays:
             self.path(name).write_bytes(array.astype(_DTYPES[name]).tobytes())
 
     def read(self, name: str) -> np.ndarray:
-        """Returns an array; the last ones that were read are kept."""
+        """Returns an array; recently read arrays are cached."""
         return _read(self, name)
 
     def read_range(self, name: str, begin: int, end: int) -> np.ndarray:
@@ -205,7 +205,7 @@ def make_documents(group: Group, settings: Settings, reading: Reading) -> Iterat
     Raises:
       UserError: the text cannot be read.
     """
-    # They import TensorFlow.
+    # imports TensorFlow
     from official.tokenizers.word_characters import MAX_BYTES
     from tfrecords_tools.pretraining import examples
 
@@ -233,7 +233,7 @@ def make_documents(group: Group, settings: Settings, reading: Reading) -> Iterat
 
 
 def _keys(hashes: np.ndarray, copy: int, text: TokenizedDocuments, copies: int) -> np.ndarray:
-    """Returns the keys of the documents of a copy: one copy comes after the other."""
+    """Returns the keys of the documents of a copy; copies are ordered one after another."""
     bits = 64 - _PART_BITS
     hashes = (hashes >> np.uint64(_PART_BITS)) + np.uint64(copy << bits)
     return (hashes // np.uint64(copies) << np.uint64(_PART_BITS)) + text.parts.astype(np.uint64)

@@ -1,12 +1,12 @@
-"""Cuts documents into rows of text alone, without [CLS] and [SEP].
+"""Cuts documents into rows of plain text, without [CLS] and [SEP].
 
 A row may begin and end in the middle of a word. Only the last row of a chunk or of a document may
 be short.
 
 With the format `blocks`, the text is cut every `max_length` tokens, and a separator follows each
 document. The token after each block is stored with it (`next_id`), so that a causal LM predicts
-every token of the text but the first. Two documents, a b c and d e, with the separator /, in blocks
-of 4:
+every token of the text except the first. Two documents, a b c and d e, with the separator /, in
+blocks of 4:
 
   block     next_id
   a b c /   d
@@ -15,10 +15,10 @@ of 4:
 The text of this chunk is a b c / d e /. Its last token is predicted but not read, so it is in no
 block. A document that continues in another chunk has no separator at the end of this one.
 
-With the formats `joined` and `documents`, corruptions make inputs and targets of the rows. With
-`joined`, the documents of a chunk follow one another with nothing between them, and the text is cut
-every `max_length` tokens. With `documents`, each document is cut by itself (Raffel et al. 2020,
-section 3.1.4). A row of one token is left out, because nothing of it can be removed.
+With the formats `joined` and `documents`, corruptions make inputs and targets from the rows. With
+`joined`, the documents of a chunk are concatenated without separators, and the text is cut every
+`max_length` tokens. With `documents`, each document is cut separately (Raffel et al. 2020, section
+3.1.4). A row of one token is left out, because no token of it can be removed.
 
 Shapes: E examples.
 """

@@ -29,7 +29,7 @@ FEATURES = (
     "next_sentence_labels",
 )
 V2_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
-# --format → its features.
+# {value of --format: its features}.
 FORMATS = {
     "tf_models": FEATURES,
     "tf_models_v2": tuple(V2_NAMES.get(name, name) for name in FEATURES),
@@ -48,25 +48,25 @@ def check(name: str, segments: Segments, corruption: CorruptionConfig | None) ->
       UserError: the format cannot represent them; the message names the setting.
     """
     if corruption is None:
-        raise UserError(f"config {name!r} has no `corruption`, and --format=tf_models needs masks")
+        raise UserError(f"config {name!r} has no `corruption`, but --format=tf_models needs masks")
     if not corruption.static:
         raise UserError(
-            f"corruption.type: {corruption.type} is drawn each time an example is read, and "
-            "--format=tf_models holds masks that are drawn once: use token_masks"
+            f"corruption.type: {corruption.type} is drawn whenever an example is read, but "
+            "--format=tf_models stores masks that are drawn once: use token_masks"
         )
     if segments.relation != "next_sentence":
         raise UserError(
-            "--format=tf_models holds pairs with next-sentence labels, and the config says "
+            "--format=tf_models stores pairs with next-sentence labels, but the config has "
             f"segments.format: {segments.format}, relation: {segments.relation}"
         )
     if segments.packing > 1:
         raise UserError(
-            "--format=tf_models holds one example a row, and the config says segments.packing: "
+            "--format=tf_models stores one example a row, but the config has segments.packing: "
             f"{segments.packing}"
         )
     if segments.format == "stream":
         raise UserError(
-            "--format=tf_models holds pairs, and the config says segments.format: stream"
+            "--format=tf_models stores pairs, but the config has segments.format: stream"
         )
 
 
@@ -80,7 +80,7 @@ def columns(
         [B, 2], masked_positions and masked_ids int32 [B, P], masked_weights float32 [B, P],
         next_sentence_label [B].
       format: one of `FORMATS`.
-      pairs: the form of a pair, that of the tokenizer.
+      pairs: the form of a pair of the tokenizer.
     """
     positions = np.arange(batch["token_ids"].shape[1])
     in_second = (positions >= batch["segment_lengths"][:, :1]) & batch["padding_mask"]

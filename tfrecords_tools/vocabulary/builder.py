@@ -28,17 +28,18 @@ from tfrecords_tools.vocabulary.word_counts import Passes, Report, WordCounts
 from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000
-# From so many accents and signs to 100 letters, `normalize_text` keeps them unless told otherwise:
-# Hindi, Thai, Burmese, Khmer, Vietnamese, Yoruba, Czech and Japanese have more, French has fewer.
+# With more accents and vowel signs per 100 letters than this, `normalize_text` keeps them by
+# default: Hindi, Thai, Burmese, Khmer, Vietnamese, Yoruba, Czech and Japanese have more, French has
+# fewer.
 _MANY_MARKS = 5
 _LINES_AT_ONCE = 10_000
-# A text whose runs between blanks have more characters on average has no blanks between words. They
-# have 5 in English, 8 in German and Finnish, and more than 30 in Thai and Japanese.
+# If runs between blanks have more characters on average than this, the script has no blanks between
+# words: there are 5 in English, 8 in German and Finnish, and more than 30 in Thai and Japanese.
 LONG_RUN = 12
-_COUNTED_LINES = 50_000  # of a sample, whose characters are counted
+_COUNTED_LINES = 50_000  # of a sample whose characters are counted
 _SENTENCEPIECE = ("unigram", "bpe")
 _COMPOSES = ("wordpiece", "byte_bpe")  # the kinds that `--nfc` is for
-# The kinds that do not change text.
+# The kinds that do not change text, for messages.
 _KEEPS_CASE = {"byte_bpe": "byte-level BPE keeps", "words": "words keep"}
 
 
@@ -61,14 +62,14 @@ class Options:
     nfc: bool = False
 
     def check(self) -> None:
-        """Checks that the kind of vocabulary has the options.
+        """Checks that the kind of vocabulary supports the options.
 
         Raises:
-          UserError: it does not have one of them.
+          UserError: an option is not supported.
         """
         kind = self.kind
         if kind in _KEEPS_CASE and self.lower_case:
-            raise UserError(f"--lower_case: {_KEEPS_CASE[kind]} text as it is: remove the flag")
+            raise UserError(f"--lower_case: {_KEEPS_CASE[kind]} text unchanged: remove the flag")
         if kind != "byte_bpe" and self.add_prefix_space:
             raise UserError(f"--add_prefix_space is for --type=byte_bpe, not for {kind}: remove it")
         if kind in _KEEPS_CASE and self.sentinels:
@@ -94,12 +95,12 @@ class Options:
             )
         if self.pattern != byte_bpe.GPT2 and self.add_prefix_space:
             raise UserError(
-                f"--pattern={self.pattern} is not for --add_prefix_space, which tokenizer.json "
-                "cannot say with it: remove one of them"
+                f"--pattern={self.pattern} is not for --add_prefix_space: tokenizer.json cannot "
+                "express both: remove one of them"
             )
         if self.nfc and kind not in _COMPOSES:
             why = (
-                "compose the text before, and every text that the tokenizer gets"
+                "compose the text first, and every text for the tokenizer"
                 if kind == "words"
                 else "its model composes characters already (the rules nmt_nfkc): remove it"
             )
@@ -123,7 +124,7 @@ class Options:
         return {LISTED: {token.content: Listed(None, token) for token in self.added}}
 
     def without_added(self, text: str) -> str:
-        """Returns a text with a blank in the place of each added token."""
+        """Returns a text with each added token replaced by a blank."""
         if not self.added:
             return text
         contents = sorted((re.escape(token.content) for token in self.added), key=len, reverse=True)
@@ -158,25 +159,25 @@ def build(
       inputs: files or globs, as `corpus.expand` takes them.
       output: the folder to create.
       kind: one of `TYPES`.
-      vocab_size: the number of vocabulary entries, special tokens counted.
+      vocab_size: the number of vocabulary entries, including special tokens.
       lower_case: whether text is lower-cased, for WordPiece without accents; not for `byte_bpe`
         and `words`.
       coverage: the share of all characters that the alphabet covers; byte-level BPE covers all.
       max_lines: the number of lines that unigram and BPE learn from.
-      on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
-      on_long_line: "error" or "skip": what to do with lines that are too long.
+      on_bad_utf8: "error" or "skip" lines that are not UTF-8.
+      on_long_line: "error" or "skip" lines that are too long.
       add_prefix_space: whether byte-level BPE adds a blank before each document.
       normalize_text: whether unigram and BPE follow `official.tokenizers.sentencepiece_rules`.
       sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
         The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
-      split_punctuation: whether punctuation signs and Chinese characters are words of their own, of
-        the kind `words`.
-      execution: where the text is read; this does not change the vocabulary.
+      split_punctuation: for the kind `words`, whether punctuation signs and Chinese characters are
+        separate words.
+      execution: the processes that read the text; they do not affect the vocabulary.
       report: is called with lines of progress and the summary.
       strip_accents: whether accents and vowel signs are removed; None = WordPiece with `lower_case`
-        removes them, and so does `normalize_text` unless they are many.
+        removes them, and so does `normalize_text` unless the text has many.
       added_tokens: a file of tokens that are found in raw text; see `added_tokens.read_lines`.
-      text_filters: which documents are left out; None = none are.
+      text_filters: the rules by which documents are left out; None = no rules.
       pattern: how byte-level BPE finds words, one of `byte_bpe.PATTERNS`.
       nfc: whether WordPiece and byte-level BPE compose characters first (NFC).
 
@@ -227,7 +228,7 @@ def start_worker() -> None:
 
 
 def collect(chunk: DocumentChunk, options: Options) -> Any:
-    """Returns what a vocabulary is learned from, of a chunk of text: the state of a learner."""
+    """Returns the state of a learner (word counts or a sample) for a chunk of text."""
     learner = _learner(options, (chunk.group, chunk.number))
     for document in chunk.documents:
         text = options.without_added(document.text)
@@ -254,7 +255,7 @@ def _read(
 def _learner(
     options: Options, chunk: tuple[int, int] = (0, 0)
 ) -> WordCounts | sentencepiece.Sample:
-    """Returns the object that collects what the vocabulary is learned from."""
+    """Returns a learner: the object that collects word counts or a sample of lines."""
     if options.kind == "wordpiece":
         return word_vocabularies.wordpiece_counts(options.lower_case, options.strips)
     if options.kind == "byte_bpe":
@@ -278,7 +279,7 @@ def _first_lines(passes: Passes, kind: str) -> list[str]:
 def _with_marks(
     learner: WordCounts | sentencepiece.Sample, options: Options, report: Report
 ) -> Options:
-    """Returns options that keep accents and signs where `normalize_text` meets many of them."""
+    """Returns options that keep accents and vowel signs if the text has many of them."""
     if isinstance(learner, WordCounts) or not options.normalize_text:
         return options
     if options.strip_accents is not None:
@@ -292,8 +293,8 @@ def _with_marks(
     if share < _MANY_MARKS:
         return options
     report(
-        f"accents and signs are kept: the text has {share:.1f} of them to 100 letters, so words "
-        "would not be the same without them; --strip_accents removes them, as ALBERT and XLNet do"
+        f"accents and signs are kept: the text has {share:.1f} of them per 100 letters, so words "
+        "without them would be other words; --strip_accents removes them, as ALBERT and XLNet do"
     )
     return dataclasses.replace(options, strip_accents=False)
 
@@ -310,7 +311,7 @@ def _learn(
             report(line)
         return made
     counts = learner.words()
-    report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
+    report(f"learning from {learner.total:,} words, {len(counts):,} of them distinct")
 
     if options.kind == "words":
         pieces = word_vocabularies.learn_words(counts, options.vocab_size)
@@ -391,7 +392,7 @@ def _normalized(lines: Sequence[str], rules: TextRules) -> list[str]:
 
 
 def _lost_marks(examples: Sequence[str]) -> str | None:
-    """Says how many letters lose an accent or a vowel sign; None = none does."""
+    """Returns a note about letters that lose an accent or a vowel sign; None = none."""
     letters = lost = 0
     words: collections.Counter[str] = collections.Counter()
     for line in examples:
@@ -415,9 +416,9 @@ def _lost_marks(examples: Sequence[str]) -> str | None:
 
 
 def _notes(options: Options, examples: Sequence[str]) -> list[str]:
-    """Returns what there is to say about the first lines."""
+    """Returns notes about the first lines."""
     byte_level = options.kind == "byte_bpe"
-    # The models of SentencePiece compose text, and without accents there is nothing to compose.
+    # SentencePiece models compose text, and text without accents needs no composition.
     composes = options.kind in _SENTENCEPIECE or options.strips or options.nfc
     found = [
         _lost_marks(examples) if options.strips else None,
@@ -433,7 +434,7 @@ def _summary(tokenizer: tokenizers.Tokenizer, kind: str, examples: Sequence[str]
     runs = [run for line in examples for run in line.split()]
     unit, count = "word", len(runs)
     if (characters := sum(map(len, runs))) > LONG_RUN * count:
-        unit, count = "character", characters  # a run between blanks is no word there
+        unit, count = "character", characters  # in such scripts, a run between blanks is not a word
     return (
         f"{kind}: {tokenizer.vocab_size:,} pieces, {len(ids) / max(1, count):.2f} to a {unit} and "
         f"{100 * (ids == tokenizer.unk_id).mean() if len(ids) else 0:.3f}% unknown in the first "

@@ -1,6 +1,6 @@
-"""Notes of the vocabulary builder about texts that do not suit the vocabulary.
+"""Notes of the vocabulary builder about texts that do not fit the kind of vocabulary.
 
-Each function returns a line, or None where there is nothing to say.
+Each function returns a line, or None if there is nothing to report.
 """
 
 import collections
@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from official.tokenizers.wordpiece import RELEASE_LIMIT
 
-# Alphabets up to this size fit into a vocabulary as a whole: SentencePiece's advice for languages
-# with few characters is a coverage of 1.0.
+# Alphabets up to this size fit into a vocabulary completely: SentencePiece recommends a coverage of
+# 1.0 for languages with few characters.
 SMALL_ALPHABET = 400
-_MANY_MARKS = 0.1  # of letters
+_MANY_MARKS = 0.1  # the share of letters
 _SHOWN = 8
 _LONG = re.compile(rf"\S{{{RELEASE_LIMIT + 1},}}")
 
 
 def left_out(counts: Mapping[str, int], pieces: Iterable[str], coverage: float) -> str | None:
-    """Says which characters of a text are in no piece, with their counts.
+    """Returns a note about characters of a text that are in no piece, with their counts.
 
     Args:
-      counts: character → count.
+      counts: {character: count}.
       pieces: the vocabulary.
       coverage: the share of all characters that the alphabet covers.
     """
@@ -45,7 +45,7 @@ def left_out(counts: Mapping[str, int], pieces: Iterable[str], coverage: float) 
 
 
 def many_marks(examples: Sequence[str]) -> str | None:
-    """Says that GPT-2's words end at each of the many marks of a text."""
+    """Returns a note if a text has many marks, at each of which GPT-2's words end."""
     letters = marks = 0
     for line in examples:
         for character in line:
@@ -65,26 +65,26 @@ def many_marks(examples: Sequence[str]) -> str | None:
 
 
 def not_composed(examples: Sequence[str], composes: bool) -> str | None:
-    """Says how many lines have letters with accents of their own, as files of macOS and PDFs do.
+    """Returns a note about lines with decomposed letters, as in files of macOS and PDFs.
 
     Args:
       examples: lines.
-      composes: whether `--nfc` can be given.
+      composes: whether `--nfc` is supported.
     """
     others = [line for line in examples if not unicodedata.is_normalized("NFC", line)]
     if not others:
         return None
     way = "--nfc composes them, here and wherever the tokenizer is used" if composes else (
-        "compose the text before (NFC), and every text that the tokenizer gets"
+        "compose the text first (NFC), and every text for the tokenizer"
     )  # fmt: skip
     return (
         f"{len(others):,} of the first {len(examples):,} lines are not composed (NFC): an accent "
-        f"is a character of its own there, and the same word has other pieces; {way}"
+        f"is a separate character there, so the same word has other pieces; {way}"
     )
 
 
 def long_runs(examples: Sequence[str]) -> str | None:
-    """Says how much of a text is in words that are too long for WordPiece."""
+    """Returns a note about words that are too long for WordPiece."""
     runs = [run for line in examples for run in _LONG.findall(line)]
     runs = [run for run in runs if not _parted(run)]
     if not runs:
@@ -99,7 +99,7 @@ def long_runs(examples: Sequence[str]) -> str | None:
 
 
 def _parted(run: str) -> bool:
-    """Returns whether signs and Chinese characters cut a run into words that are short."""
+    """Returns whether signs and Chinese characters cut a run into short words."""
     length = 0
     for character in run:
         alone = unicodedata.category(character)[0] == "P" or "\u3400" <= character <= "\u9fff"

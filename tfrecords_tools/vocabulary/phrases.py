@@ -2,8 +2,8 @@
 
 Runs of words are counted by their length, from 2 words on, in a pass over the text for each length.
 A run is a candidate if it is frequent without its first word and without its last word. Its key is
-index · number of words + number of its last word. The index is that of the run without its last
-word, among the keys of the frequent runs that are one word shorter.
+i · V + j: i is the index of the run without its last word among the keys of the frequent runs that
+are one word shorter, V the number of words, and j the index of its last word.
 
 Shapes: K words of a chunk, G different runs.
 """
@@ -30,13 +30,13 @@ from tfrecords_tools.vocabulary.word_counts import Counts, Passes, Report
 from tfrecords_tools.writing.execution import Execution
 
 _ASCII_WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]", re.ASCII)
-MAX_WORDS = 5_000_000  # different words that are kept when twice as many are counted
-MAX_RUNS = 20_000_000  # different runs that are counted at the same time
+MAX_WORDS = 5_000_000  # distinct words that are kept when twice as many are counted
+MAX_RUNS = 20_000_000  # distinct runs that are counted at the same time
 _SUMMED_AT_ONCE = 1 << 22
 _BREAK = -1  # Stands for a rare word, and for the end of a line, which no run spans.
 _WORDS = "words.txt"
 
-# A run of words, as their numbers.
+# A run of words, as indices of words.
 Run = tuple[int, ...]
 
 
@@ -62,11 +62,11 @@ def build(
       threshold: the least normalized pointwise mutual information of a phrase.
       max_words: the largest number of words of a phrase.
       lower_case: whether text is lower-cased, as uncased tokenizers do.
-      on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
-      on_long_line: "error" or "skip": what to do with lines that are too long.
-      execution: where the text is read; this does not change the phrases.
+      on_bad_utf8: "error" or "skip" lines that are not UTF-8.
+      on_long_line: "error" or "skip" lines that are too long.
+      execution: the processes that read the text; they do not affect the phrases.
       report: is called with lines of progress.
-      text_filters: which documents are left out; None = none are.
+      text_filters: the rules by which documents are left out; None = no rules.
 
     Returns:
       The phrases, in the order of the file.
@@ -93,7 +93,7 @@ def build(
             occurrences.merge(chunk)
         words = sorted(word for word, n in occurrences.counts.items() if n >= min_count)
         report(
-            f"{occurrences.total:,} words, {len(occurrences.counts):,} different, {len(words):,} "
+            f"{occurrences.total:,} words, {len(occurrences.counts):,} distinct, {len(words):,} "
             "of them frequent"
         )
         counts: dict[Run, int] = {(i,): occurrences.counts[word] for i, word in enumerate(words)}
@@ -125,7 +125,7 @@ def _check(min_count: int, threshold: float, max_words: int) -> None:
 
 
 def start_worker() -> None:
-    """Sets up a worker process, which needs nothing."""
+    """Does nothing: workers need no setup."""
 
 
 def count_words(chunk: DocumentChunk, lower_case: bool) -> collections.Counter[str]:
@@ -170,7 +170,7 @@ def _word() -> re.Pattern[str]:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Returns words as a phrase, without blanks between letters of scripts that have none."""
+    """Joins words to a phrase, without blanks between letters of scripts without blanks."""
     alone = [unicode_words.classes()[ord(word[0])] == unicode_words.ALONE for word in words]
     text = words[0]
     for i, word in enumerate(words[1:], 1):
@@ -224,7 +224,7 @@ def _phrases(
 
 
 def _score(run: Run, counts: Mapping[Run, int], total: int) -> float:
-    """Returns the least normalized pointwise mutual information of two parts of a run."""
+    """Returns the smallest normalized pointwise mutual information over all splits of a run."""
     together = counts[run] / total
     weakest = min(
         math.log(together * total * total / (counts[run[:cut]] * counts[run[cut:]]))
@@ -234,10 +234,10 @@ def _score(run: Run, counts: Mapping[Run, int], total: int) -> float:
 
 
 class Frequent(NamedTuple):
-    """What is frequent so far.
+    """The frequent words and runs of earlier passes.
 
     Attributes:
-      numbers: word → its number.
+      numbers: {word: its index}.
       levels: the keys of the runs of 2, 3, ... words, ascending, int64 [G].
     """
 
@@ -259,7 +259,7 @@ def write_level(folder: AnyPath, size: int, keys: np.ndarray) -> None:
 
 @functools.lru_cache(maxsize=1)
 def read_frequent(folder: AnyPath, size: int) -> Frequent:
-    """Returns what is written for runs of `size` words; the processes of a machine share levels."""
+    """Reads the frequent words and runs for a pass; the processes of a machine share memory."""
     words = (folder / _WORDS).read_text(encoding="utf-8").split("\n")
     levels = []
     for shorter in range(2, size):
@@ -306,14 +306,14 @@ def _indices(text: np.ndarray, levels: list[np.ndarray], words: int) -> np.ndarr
 
 
 class RunCounts:
-    """Adds the counts of chunks up, in bounded memory.
+    """Sums the counts of chunks in bounded memory.
 
-    If there are more than `MAX_RUNS` different runs, the rarest are forgotten. Which ones depends
-    on the chunks and their order alone.
+    If there are more than `MAX_RUNS` distinct runs, the rarest are dropped. The result depends only
+    on the chunks and their order.
     """
 
     def __init__(self, report: Report):
-        """Starts without a run; `report` is called when runs are forgotten."""
+        """Starts without counts; `report` is called when runs are dropped."""
         self._report = report
         self._keys = self._counts = np.zeros(0, np.int64)
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -347,7 +347,7 @@ class RunCounts:
         while len(self._keys) > MAX_RUNS:
             self._rarest += 1
             self._report(
-                f"forgetting runs counted less than {self._rarest} times so far, to save memory"
+                f"dropping runs counted less than {self._rarest} times so far, to save memory"
             )
             kept = self._counts >= self._rarest
             self._keys, self._counts = self._keys[kept], self._counts[kept]

@@ -1,7 +1,7 @@
 """Learns a SentencePiece model, unigram or BPE, from a sample of the lines.
 
 The sample is uniform over all lines, so the memory needed does not grow with the text. It is drawn
-here, with a fixed seed, because the sampling of the trainer differs from run to run.
+here, with a fixed seed, because the trainer's own sampling differs from run to run.
 """
 
 import io
@@ -13,13 +13,13 @@ import sentencepiece
 
 from official.utils.errors import UserError
 
-# The trainer silently ignores longer lines, so they are cut before.
+# The trainer silently ignores longer lines, so they are cut first.
 MAX_LINE_CHARACTERS = 4000
-# A sample may have that many times the lines that are wanted, before the others are dropped.
+# A sample may grow to this many times its final size before it is pruned.
 _SLACK = 1.25
 # The result depends on the number of threads, so it is fixed.
 _THREADS = 4
-# Text that spells a control symbol does not become one, unlike user-defined symbols.
+# Unlike user-defined symbols, control symbols are never found in text.
 _MASKED_TEXT = {
     "pad_id": 0,
     "unk_id": 1,
@@ -33,22 +33,22 @@ _MASKED_TEXT = {
 _TEXT_TO_TEXT = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 
 
-# The key, the numbers of the chunk, the number in the chunk, and the line.
+# (key, id of the chunk, index in the chunk, line).
 _Kept = tuple[float, tuple[int, int], int, str]
 
 
 class Sample:
-    """A uniform sample of lines: those with the smallest random keys.
+    """A uniform sample of lines: the lines with the smallest random keys.
 
-    The keys of a chunk of text depend on the seed and the numbers of the chunk. So the sample of a
-    text is the same, however many samples of its chunks are merged.
+    The keys of a chunk of text depend on the seed and the id of the chunk, so the sample of a text
+    does not depend on how samples of its chunks are merged.
 
     Attributes:
       seen: the number of lines so far.
     """
 
     def __init__(self, size: int, seed: int = 0, chunk: tuple[int, int] = (0, 0)):
-        """Starts a sample of at most `size` lines of the chunk with the numbers `chunk`."""
+        """Starts a sample of at most `size` lines of the chunk with the id `chunk`."""
         self.seen = 0
         self._size, self._chunk = size, chunk
         self._random = random.Random(f"{seed} {chunk[0]} {chunk[1]}")
@@ -62,7 +62,7 @@ class Sample:
         return [line for *_, line in sorted(self._kept, key=lambda each: each[1:3])]
 
     def add(self, texts: Iterable[str]) -> None:
-        """Adds lines, of which the sample may take some."""
+        """Offers lines to the sample."""
         for text in texts:
             for line in _cut(text):
                 self._take([(self._random.random(), self._chunk, self.seen, line)])

@@ -1,7 +1,7 @@
 """Passes over a corpus in several processes, and counts of its words in bounded memory.
 
-A pass calls a function for each chunk of the text. The chunks and their order depend on the files
-alone, so a pass gives the same results with any number of processes.
+A pass calls a function for each chunk of the text. The chunks and their order depend only on the
+files, so a pass gives the same results with any number of processes.
 """
 
 import collections
@@ -25,7 +25,7 @@ class Passes:
 
     Attributes:
       corpus: the files.
-      reading: how they are read.
+      reading: how the files are read.
       runner: runs the passes.
       report: is called with lines of progress.
     """
@@ -49,7 +49,7 @@ class Passes:
           name: what the pass does, for the report.
 
         Raises:
-          UserError: something cannot be read, or a process was killed.
+          UserError: a file cannot be read, or a process was killed.
         """
         progress = Progress(self.corpus.bytes, self.report, f"{name} ")
         groups = self.corpus.groups(seed=None)
@@ -87,13 +87,13 @@ class Counts:
     """Counts of words, in bounded memory.
 
     Attributes:
-      counts: word → count. If there are more than twice `max_words` different words, only the
-        `max_words` most frequent are kept. So the counts depend on the order of the text.
+      counts: {word: count}. If there are more than twice `max_words` distinct words, only the
+        `max_words` most frequent are kept, so the counts depend on the order of the text.
       total: the number of words so far.
     """
 
     def __init__(self, max_words: int):
-        """Starts without a word."""
+        """Starts without words."""
         self.counts: collections.Counter = collections.Counter()
         self.total = 0
         self._max_words = max_words
@@ -119,8 +119,8 @@ class WordCounts(Counts):
 
         Args:
           split: returns the words of texts.
-          max_words: the largest number of different words that `words` returns.
-          take: returns the form of a word that is learned from, or None to leave the word out.
+          max_words: the largest number of distinct words that `words` returns.
+          take: returns the form of a word that `words` returns, or None to leave the word out.
         """
         super().__init__(max_words)
         self._split, self._take = split, take

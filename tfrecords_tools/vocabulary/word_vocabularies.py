@@ -29,7 +29,7 @@ from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts, most_c
 WORDPIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # The padding id is 1, as in RoBERTa.
 BYTE_BPE_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-MIN_COUNT = 2  # of a pair that is joined
+MIN_COUNT = 2  # the smallest count of a pair that is joined
 
 
 def wordpiece_counts(
@@ -40,7 +40,7 @@ def wordpiece_counts(
     Args:
       lower_case: whether text is lower-cased.
       strip_accents: whether accents are removed; None = as `lower_case`.
-      max_words: the number of different words that are kept.
+      max_words: the number of distinct words that are kept.
     """
     strips = lower_case if strip_accents is None else strip_accents
 
@@ -65,8 +65,8 @@ def learn_wordpiece(
     """Learns the pieces.
 
     Args:
-      counts: word → count.
-      vocab_size: the number of pieces to learn, special tokens counted.
+      counts: {word: count}.
+      vocab_size: the number of pieces to learn, including special tokens.
       coverage: the share of all characters that the alphabet covers. The rarest characters are left
         out, and words with them are unknown.
       report: is called at intervals with the number of pieces so far.
@@ -120,7 +120,7 @@ def _alphabet(counts: Mapping[str, int], coverage: float) -> list[str]:
 
 
 def byte_bpe_counts(max_words: int = MAX_WORDS, pattern: str = byte_bpe.GPT2) -> WordCounts:
-    """Returns a counter of the words that byte-level BPE sees, white space among them."""
+    """Returns a counter of the words that byte-level BPE sees, including white space."""
     find = functools.partial(byte_bpe.find, pattern=pattern)
 
     def words(texts: Sequence[str]) -> Iterator[str]:
@@ -137,8 +137,8 @@ def learn_byte_bpe(
     """Learns the pieces.
 
     Args:
-      counts: word → count.
-      vocab_size: the number of pieces to learn, special tokens and the 256 bytes counted.
+      counts: {word: count}.
+      vocab_size: the number of pieces to learn, including special tokens and the 256 bytes.
       report: is called at intervals with the number of pieces so far.
 
     Returns:
@@ -179,8 +179,8 @@ def learn_words(counts: Mapping[str, int], vocab_size: int) -> list[str]:
     release). Ties are in the order of the bytes.
 
     Args:
-      counts: word → count.
-      vocab_size: the number of words, special tokens counted.
+      counts: {word: count}.
+      vocab_size: the number of words, including special tokens.
 
     Raises:
       UserError: `vocab_size` has no room for a word, or is more than the text has.
@@ -194,7 +194,7 @@ def learn_words(counts: Mapping[str, int], vocab_size: int) -> list[str]:
     if len(encoded) < room:
         raise UserError(
             f"--vocab_size={vocab_size} is more than the text supports: it has {len(encoded)} "
-            f"different words and {len(SPECIALS)} special tokens: lower it to "
+            f"distinct words and {len(SPECIALS)} special tokens: lower it to "
             f"{len(encoded) + len(SPECIALS)}, or use more text"
         )
     return [*SPECIALS, *(word.decode() for word, _ in most_common(encoded, room))]
@@ -204,7 +204,7 @@ class Pairs:
     """The pairs of neighboring pieces in words, with their counts."""
 
     def __init__(self, words: Iterable[tuple[list[int], int]]):
-        """Counts the pairs of words, each given as the numbers of its pieces and its count."""
+        """Counts the pairs of words, each given as (ids of its pieces, its count)."""
         self._words: list[list[int]] = []
         self._weights: list[int] = []
         self._counts: dict[tuple[int, int], int] = collections.defaultdict(int)
@@ -221,7 +221,7 @@ class Pairs:
         heapq.heapify(self._heap)
 
     def pop(self) -> tuple[int, int] | None:
-        """Returns the most frequent pair, or None; of a tie, the pair of the oldest pieces."""
+        """Returns the most frequent pair, or None; in a tie, the pair of the oldest pieces."""
         while self._heap:
             negative, pair = heapq.heappop(self._heap)
             count = self._counts.get(pair, 0)
@@ -265,7 +265,7 @@ def grow(
     Args:
       pieces: the first pieces, which the words consist of.
       vocab_size: the number of pieces at the end.
-      words: the numbers of the pieces of each word, and its count.
+      words: (ids of the pieces, count) of each word.
       text: returns the text of two joined pieces.
       report: is called at intervals with the number of pieces so far.
 
@@ -289,7 +289,7 @@ def grow(
         left, right = pair
         merges.append((pieces[left], pieces[right]))
         joined = text(*merges[-1])
-        # Different pairs may give the same text: "a" + "bc" and "ab" + "c".
+        # Several pairs may give the same text: "a" + "bc" and "ab" + "c".
         if joined not in ids:
             ids[joined] = len(pieces)
             pieces.append(joined)

@@ -1,6 +1,6 @@
 """Runs functions on Apache Beam: see `shuffle.Runner`.
 
-Results of functions go through files (`official.utils.beam`), the records through Beam alone.
+Results of functions are passed in files (`official.utils.beam`), records only through Beam.
 """
 
 import functools
@@ -76,7 +76,7 @@ class BeamRunner(Runner):
         for item, item_counts in zip(listed, made.read(len(listed)), strict=True):
             counted(content(item), item_counts)
         for part in range(number):
-            if not written.path(part).exists():  # No key is in it.
+            if not written.path(part).exists():  # a part without records
                 written.store(part, write(ShardRecords(part, number, [])))
         return list(written.read(number))
 
@@ -84,7 +84,7 @@ class BeamRunner(Runner):
 class _Make(beam.DoFn):
     """Makes the records of numbered items, and stores the counts of each item.
 
-    (Some runners have one output of a function only.)
+    (Counts go to files, because some runners support only one output of a function.)
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _Make(beam.DoFn):
 
 
 class _Sizes(beam.CombineFn):
-    """Adds pairs of numbers up."""
+    """Sums pairs of numbers."""
 
     def create_accumulator(self) -> tuple[int, int]:
         """Returns zeros."""
@@ -132,7 +132,7 @@ class _Sizes(beam.CombineFn):
 
 
 def _count(sizes: tuple[int, int], parts: Callable[[int, int], int]) -> int | str:
-    """Returns the number of parts, or why there is none."""
+    """Returns the number of parts, or the message of a UserError."""
     try:
         return parts(*sizes)
     except UserError as error:

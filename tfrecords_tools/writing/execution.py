@@ -23,7 +23,7 @@ _RUNS = "runs"
 
 
 class Started(NamedTuple):
-    """A runner, and a folder that all its workers reach, which is removed at the end."""
+    """A runner, and a folder that all its workers can access, which is removed at the end."""
 
     runner: "Runner"
     scratch: AnyPath
@@ -34,8 +34,8 @@ class Execution:
     """Where functions run.
 
     Attributes:
-      workers: the number of processes beside this one; 0 = this process does everything.
-      beam: options of Beam, as on its command lines; None = not on Beam.
+      workers: the number of worker processes; 0 = this process does everything.
+      beam: options of Beam, as on its command lines; None = processes of this machine.
     """
 
     workers: int = 0
@@ -52,13 +52,13 @@ class Execution:
         """Yields a runner. On this machine, it continues what an earlier run has done.
 
         Args:
-          output: what the functions make.
-          plan: everything that the results depend on, as JSON.
+          output: the file or folder that the functions make.
+          plan: everything that the results depend on, as JSON values.
           setup: is called once in each worker.
           report: is called with lines for the user.
 
         Raises:
-          UserError: another run is making the same, or Beam is not installed.
+          UserError: another run is making the same output, or Beam is not installed.
         """
         if self.beam is not None:
             with _on_beam(self.beam, output, setup) as started:
@@ -74,10 +74,10 @@ class Execution:
     def start_anew(
         self, output: AnyPath, setup: Callable[[], None], runs: Path | None = None
     ) -> Iterator[Started]:
-        """Yields a runner that begins anew.
+        """Yields a runner that does not continue an earlier run.
 
         Args:
-          output: what the functions make.
+          output: the file or folder that the functions make.
           setup: is called once in each worker.
           runs: the local folder for sorted runs of records; None = a temporary one.
 
@@ -95,7 +95,7 @@ class Execution:
 
     @contextlib.contextmanager
     def _local(self, setup: Callable[[], None], runs: Path) -> Iterator["Runner"]:
-        # It imports numpy, for which the start of the workers does not wait.
+        # imports NumPy; workers start before that
         from tfrecords_tools.writing.local import LocalRunner
 
         with Pool(self.workers, setup) if self.workers else contextlib.nullcontext() as pool:
@@ -115,7 +115,7 @@ def _on_beam(
     scratch = output.with_name(f".beam-{output.name}")
     if isinstance(scratch, Path):
         folders.make_own(scratch)
-    _empty(scratch)  # of what a killed run has left
+    _empty(scratch)  # files of a killed run
     try:
         yield Started(BeamRunner(options, setup, scratch / "results"), scratch)
     finally:
@@ -123,7 +123,7 @@ def _on_beam(
 
 
 def _empty(folder: AnyPath) -> None:
-    """Removes what is in a folder."""
+    """Removes the contents of a folder."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             paths.remove_tree(path)
@@ -137,8 +137,8 @@ def define_flags(
     """Defines `--workers` and `--runner`.
 
     Args:
-      values: where the flags are defined.
-      workers: what the command says of the default of `--workers`.
+      values: the flag values to define them in.
+      workers: the default of `--workers`, in words, for the help text.
     """
     flags.DEFINE_integer(
         "workers",
@@ -151,10 +151,10 @@ def define_flags(
 
 
 def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> Execution:
-    """Returns what the flags ask for.
+    """Returns the `Execution` that the flags select.
 
     Args:
-      argv: what absl leaves of the command line.
+      argv: the arguments that absl has not parsed.
       values: the flags.
 
     Raises:
@@ -167,5 +167,5 @@ def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> E
 
 
 def _done(work: AnyPath) -> list[AnyPath]:
-    """Returns a file of each item whose records are made."""
+    """Returns one file for each item whose records are made."""
     return list(work.glob(f"{_RUNS}/*.counts"))

@@ -1,15 +1,15 @@
 """The folders that builds write to: shards, and the work of a build that is not finished.
 
-A shard folder gets its name when it is complete (`new_shards`).
+A shard folder is renamed to its final name when it is complete (`new_shards`).
 
 The work of an unfinished build is kept, and the next run of the same build continues it
-(`unfinished`). `plan.json` says what the files belong to. It is removed before files of another
-plan, and written when these are gone. So files never stand beside the plan of another build,
-whatever a killed process or a power cut leaves.
+(`unfinished`). `plan.json` describes the build that the files belong to. When the plan changes, it
+is removed first, then the files, and then the new plan is written. So files are never combined with
+the plan of another build, even after a killed process or a power cut.
 
-Other users can guess the names of these folders. If they may write beside them, they may have put a
-link or a folder of theirs under such a name, and this program would read or remove their files. So
-only folders of this user are used (`make_own`, `temporary`).
+Other users can guess the names of these folders. If they can write to the parent folder, they may
+have created a link or a folder with such a name, and this program would read or remove their files.
+So only folders of this user are used (`make_own`, `temporary`).
 """
 
 import contextlib
@@ -46,11 +46,11 @@ _LIBRARIES = ("numpy", "sentencepiece", "tensorflow")
 def new_shards(output: AnyPath) -> Iterator[AnyPath]:
     """Yields a folder for the shards, whose manifest is written last.
 
-    A local folder is renamed to `output` at the end. What killed runs with the same output left
-    behind is removed.
+    A local folder is renamed to `output` at the end. Folders that killed runs with the same output
+    have left are removed.
 
     Raises:
-      UserError: `output` is there already or is being written by another run, or the disk is full.
+      UserError: `output` exists or is being written by another run, or the disk is full.
     """
     if isinstance(output, Path):
         _remove_leftovers(output)
@@ -77,9 +77,9 @@ def unfinished(
     of it is killed or if the disk is full, it is kept, and the next run with the same plan gets it.
 
     Args:
-      output: what the build makes.
-      plan: everything that the files depend on beside the code, as JSON.
-      done: returns whether a folder has something that is worth keeping.
+      output: the file or folder that the build makes.
+      plan: everything, except the code, that the files depend on, as JSON values.
+      done: returns whether a folder has finished work.
       report: is called with a line for the user.
 
     Raises:
@@ -88,7 +88,7 @@ def unfinished(
     path = _work_folder(output)
     make_own(path)
     plan = json.loads(json.dumps({**plan, "code": code_digest()}))
-    # The folder itself is locked by everyone who writes in it, so a file stands for the build.
+    # All writers lock the folder itself, so a separate file is locked for the build.
     with _locked(_lock_file(path), output):
         try:
             _take_over(path, plan, done, report)
@@ -105,7 +105,7 @@ def unfinished(
 
 
 def _lock_file(path: Path) -> Path:
-    """Returns the file that stands for a build, which is made; without room no folder is left."""
+    """Makes and returns the lock file of a build; if the disk is full, leaves no folder."""
     try:
         with atomic.disk_errors(path):
             (path / _LOCK).touch()
@@ -119,7 +119,7 @@ def _lock_file(path: Path) -> Path:
 def _take_over(
     path: Path, plan: Mapping[str, Any], done: Callable[[Path], bool], report: Callable
 ) -> None:
-    """Writes the plan; what another plan has left in the folder is removed first."""
+    """Writes the plan; files of another plan are removed first."""
     try:
         earlier = json.loads((path / _PLAN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -142,14 +142,14 @@ def _work_folder(output: AnyPath) -> Path:
 
 
 def _changed(earlier: Any, plan: Mapping[str, Any]) -> str:
-    """Returns what differs between two plans, in words."""
+    """Describes the differences between two plans."""
     if not isinstance(earlier, dict):
         return "its plan is missing"
     return "other " + ", ".join(name for name in plan if earlier.get(name) != plan[name])
 
 
 def _clear(path: Path) -> None:
-    """Removes all but the lock, and waits until the disk has it so."""
+    """Removes everything but the lock file, and waits until the disk has done so."""
     _remove_plan(path)
     for entry in path.iterdir():
         if entry.name == _LOCK:
@@ -176,11 +176,11 @@ def _locked(path: Path, what: AnyPath) -> Iterator[None]:
     """Holds an exclusive lock on a file or folder.
 
     A process that writes to a folder holds a shared lock on it: see `atomic.folder`. A process that
-    removes such a folder, which a killed run left behind, needs an exclusive one.
+    removes a folder of a killed run needs an exclusive lock.
 
     Args:
       path: the file or folder.
-      what: what the message names.
+      what: the path in the message.
 
     Raises:
       UserError: another process holds the lock.
@@ -197,10 +197,10 @@ def _locked(path: Path, what: AnyPath) -> Iterator[None]:
 
 
 def make_own(path: Path) -> None:
-    """Makes a folder and its parents, unless it is there and this user's.
+    """Makes a folder and its parents, unless it exists and belongs to this user.
 
     Raises:
-      UserError: it is a link, or others may write beside it and it is theirs.
+      UserError: it is a link, or it belongs to another user and others can write to its parent.
     """
     atomic.make_folder(path.parent)
     with atomic.disk_errors(path), contextlib.suppress(FileExistsError):
@@ -211,10 +211,10 @@ def make_own(path: Path) -> None:
 
 
 def temporary() -> Path:
-    """Returns a folder in `TMPDIR` that is this user's alone, and the same at each call.
+    """Returns a private folder of this user in `TMPDIR`, the same at each call.
 
     Raises:
-      UserError: what is there is a link, or others own it or may enter it.
+      UserError: the path is a link, or other users own the folder or can enter it.
     """
     path = Path(tempfile.gettempdir(), f"encoder-garden-{os.getuid()}")
     with atomic.disk_errors(path), contextlib.suppress(FileExistsError):
@@ -226,7 +226,7 @@ def temporary() -> Path:
 
 
 def _check_own(path: Path, owned: bool, advice: str) -> os.stat_result:
-    """Returns the status of a folder that must not be a link, nor another user's if `owned`."""
+    """Returns the status of a folder; refuses links and, if `owned`, folders of other users."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no folder"

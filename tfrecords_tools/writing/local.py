@@ -1,8 +1,8 @@
 """Runs functions in the processes of this machine; see `shuffle.Runner`.
 
-Records are shuffled by an external sort. The records of an item go to files of their own, sorted by
-their keys (`SortedRuns`). When all are made, each part is read from these files. So little is in
-memory, and a build that was killed continues with the items that are done.
+Records are shuffled by an external sort. The records of an item are written to separate files,
+sorted by their keys (`SortedRuns`). When all are made, each part is read from these files. So
+little is in memory, and a build that was killed continues after the items that are done.
 
 Shapes: N records.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 FILES = ("records", "keys", "ends", "runs")
-RUN_BYTES = 32 << 20  # of records that are sorted at once
+RUN_BYTES = 32 << 20  # of records that are sorted in memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,14 +125,14 @@ def _write_part(
 class SortedRuns:
     """The records of an item in files, in runs that are sorted by key.
 
-    The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the end of
-    each record, int64 [N]; `runs`, the row splits of the runs among the records, int64; and
-    `counts`, which is written when the others are on the disk. Its first line has the number of
-    bytes of each.
+    The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the end of each
+    record, int64 [N]; `runs`, the row splits of the runs among the records, int64; and `counts`,
+    which is written when the others are on the disk. Its first line has the sizes of all files in
+    bytes.
 
     Attributes:
       folder: the folder of the files.
-      number: the number of the item.
+      number: the index of the item.
     """
 
     folder: Path
@@ -148,7 +148,7 @@ class SortedRuns:
         try:
             with open(self.path("counts"), "rb") as stream:
                 return self._recorded_sizes(stream) == self._file_sizes()
-        except (OSError, ValueError):  # A file is missing, or its first line is another.
+        except (OSError, ValueError):  # a file is missing, or its first line is different
             return False
 
     def write(self, made: Iterator[Keyed[AnyCounts]], counts: AnyCounts) -> AnyCounts:
@@ -156,7 +156,7 @@ class SortedRuns:
 
         Args:
           made: the records.
-          counts: counts that are 0.
+          counts: an instance with all counts 0.
 
         Returns:
           The counts of all records.
@@ -204,7 +204,7 @@ class SortedRuns:
         """Returns the keys from `first` to `end`, uint64, and their records.
 
         Raises:
-          UserError: a file has become shorter.
+          UserError: a file was truncated.
         """
         if not self.sizes()[0]:
             return np.zeros(0, np.uint64), []

@@ -1,7 +1,7 @@
-"""Writes the TFRecord files of a shard folder, and decides how many there are.
+"""Writes the TFRecord files of a shard folder, and decides their number.
 
 * Shuffled records have a file for each part of the shuffle (`count`, `write_shard`).
-* Records in the order of a source file fill one file after the other (`write_in_order`).
+* Records in the order of a source file fill the files one by one (`write_in_order`).
 * The rows of a stream are split into groups of consecutive rows. A file has a range of steps of one
   group, and the files are numbered group by group (`divide_rows`); `official.data` reads them so.
 
@@ -28,13 +28,13 @@ from tfrecords_tools.writing.shuffle import OVERHEAD_BYTES, ShardRecords
 # A shard is in memory when it is written and when it is read in training.
 MAX_SHARD_BYTES = 32 << 20
 MIN_SHARD_BYTES = 2 << 20
-MIN_SHARD_RECORDS = 32  # on average; fewer may leave a shard without any
+MIN_SHARD_RECORDS = 32  # on average; with fewer, a shard may be empty
 MAX_GROUPS = 32
-GROUP_SHARD_BYTES = 16 << 20  # which a run that resumes may have to skip for each group
-# The page cache takes large blocks of memory for a large write. A virtual machine may have to get
-# them from its host first. Small writes use memory that it already has.
+GROUP_SHARD_BYTES = 16 << 20  # a resumed run may have to skip this much for each group
+# A large write allocates large blocks in the page cache, which a virtual machine may first have to
+# get from its host. Small writes use memory that it already has.
 _WRITE_BYTES = 256 << 10
-_FEW = 16  # shards, which several workers can share, of a folder that is not large
+_FEW = 16  # the number of shards of a small folder, so that several workers can share them
 
 
 def count(records: int, size: int, wanted: int = 0) -> int:
@@ -43,7 +43,7 @@ def count(records: int, size: int, wanted: int = 0) -> int:
     Args:
       records: the number of records.
       size: the number of their bytes.
-      wanted: the number of shards that the user wants; 0 = by the size.
+      wanted: the number of shards that the user requests; 0 = by the size.
 
     Raises:
       UserError: there are more shards than records.
@@ -73,14 +73,14 @@ def write_shard(part: ShardRecords, folder: AnyPath, split: str = "train") -> ma
 def write_in_order(
     folder: AnyPath, split: str, records: Iterable[bytes]
 ) -> tuple[manifest.Shard, ...]:
-    """Writes the shards of a split, one after the other, and returns their entries in the manifest.
+    """Writes the shards of a split one by one, and returns their entries in the manifest.
 
-    The last shard gets what is left; the others are as large as `MAX_SHARD_BYTES` allows.
+    The last shard gets the remaining records; the others are as large as `MAX_SHARD_BYTES` allows.
 
     Raises:
       OSError: the disk is full.
     """
-    # The names tell the number of shards, which is known at the end.
+    # Names of files contain the number of shards, which is known at the end.
     entries = [
         _store(folder / f"{split}-{number:05d}", encoded(some), split)
         for number, some in enumerate(_shares(records))
@@ -108,7 +108,7 @@ def _shares(records: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _store(path: AnyPath, records: Sequence[bytes | memoryview], split: str) -> manifest.Shard:
-    """Writes records, each as it is in a TFRecord file, and returns their entry in the manifest."""
+    """Writes records that are already framed for TFRecord; returns their entry in the manifest."""
     data = b"".join(records)
     with path.open("wb") as stream:
         for start in range(0, len(data), _WRITE_BYTES):
@@ -117,7 +117,7 @@ def _store(path: AnyPath, records: Sequence[bytes | memoryview], split: str) -> 
 
 
 def encoded(records: Sequence[bytes]) -> list[memoryview]:
-    """Returns each record as it is in a TFRecord file: with its length and checksums around it."""
+    """Frames records for a TFRecord file: adds the length and checksums to each."""
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as folder:
@@ -170,10 +170,10 @@ class RowShard(NamedTuple):
     """The records of a shard of a stream.
 
     Attributes:
-      number: the number of the shard.
+      number: the index of the shard.
       total: the number of shards.
       rows: the rows of the batch.
-      steps: the steps.
+      steps: the range of steps.
     """
 
     number: int

@@ -1,9 +1,8 @@
-"""Puts records in random order, whatever process makes them, and divides them into parts.
+"""Shuffles records and divides them into parts, independently of the processes that make them.
 
-A record has a key of 64 bits, which is a hash of the seed and its number. The records are put in
-the order of their keys. Each of S parts has the keys of an S-th of all 64-bit numbers, so a part is
-a random sample of the corpus. It is put in order in memory. The parts are the same for any number
-of processes and on any runner.
+A record has a key of 64 bits, a hash of the seed and its index. The records are sorted by their
+keys. Each of S parts has an S-th of the range of keys, so a part is a random sample of the corpus,
+which is sorted in memory. The parts are the same for any number of processes and on any runner.
 
 Shapes: N records.
 """
@@ -15,12 +14,12 @@ import numpy as np
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-OVERHEAD_BYTES = 16  # of a record in a TFRecord file, beside its content
+OVERHEAD_BYTES = 16  # of a record in a TFRecord file, in addition to its content
 _END = 1 << 64  # after the last key
 
 
 class Counts(Protocol):
-    """Counts that can be added up, and written to a file; those without arguments are 0."""
+    """Counts that can be added and written to a file; the constructor without arguments gives 0."""
 
     def add(self, other: Self) -> None:
         """Adds other counts."""
@@ -42,7 +41,7 @@ class Keyed(NamedTuple, Generic[AnyCounts]):
     Attributes:
       keys: uint64 [N].
       records: N strings of bytes.
-      counts: what is counted of the text that they were made of.
+      counts: the counts of the text that the records were made from.
     """
 
     keys: np.ndarray
@@ -101,9 +100,9 @@ class ShardRecords(NamedTuple):
     """The records of one part, in order.
 
     Attributes:
-      number: the number of the part.
+      number: the index of the part.
       total: S.
-      records: the records, each as it is in a TFRecord file (see `content`).
+      records: the records, each framed as in a TFRecord file (see `content`).
     """
 
     number: int
@@ -112,7 +111,7 @@ class ShardRecords(NamedTuple):
 
 
 def content(record: bytes | memoryview) -> bytes | memoryview:
-    """Returns the content of a record as it is in a TFRecord file.
+    """Returns the content of a record that is framed as in a TFRecord file.
 
     It comes after its length (8 bytes) and the checksum of the length (4), and before its own
     checksum (4).
@@ -121,7 +120,7 @@ def content(record: bytes | memoryview) -> bytes | memoryview:
 
 
 def part_of(key: int, total: int) -> int:
-    """Returns the number of the part that has a key, of `total` parts."""
+    """Returns the index of the part that has a key, of `total` parts."""
     return key * total >> 64
 
 
@@ -135,7 +134,7 @@ def order(keys: np.ndarray, record: Callable[[int], bytes | memoryview]) -> list
 
     Args:
       keys: the keys, uint64 [N].
-      record: returns a record by its number.
+      record: returns a record by its index.
     """
     chosen = np.argsort(keys, kind="stable")
     ordered = keys[chosen]

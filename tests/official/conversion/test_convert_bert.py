@@ -201,7 +201,7 @@ def test_a_key_that_is_missing_is_named():
         ({"id2label": {"0": "a", "2": "b"}}, "keys of the label names must be 0, 1, 2"),
         ({"id2label": {"0": "a", "x": "b"}}, "keys of the label names must be 0, 1, 2"),
         ({"id2label": ["a", "b"]}, "keys of the label names must be 0, 1, 2"),
-        ({"id2label": {"0": "a", "1": "a"}}, "a label name is there twice: a, a"),
+        ({"id2label": {"0": "a", "1": "a"}}, "a label name occurs twice: a, a"),
         (
             {"problem_type": "multi_label_classification"},
             "problem_type: 'multi_label_classification' with 2 labels is not supported",

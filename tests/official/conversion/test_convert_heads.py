@@ -248,12 +248,12 @@ def test_a_pooler_that_an_old_file_of_spans_has_is_left_over(tmp_path):
         (
             BERT,
             dataclasses.replace(TAGS, crf=True),
-            "token_classification.crf: a BERT of transformers has none",
+            "token_classification.crf: a BERT of transformers does not",
         ),
         (
             BERT,
             dataclasses.replace(CLASSES, bilstm=4),
-            "classification.bilstm: a BERT of transformers has none",
+            "classification.bilstm: a BERT of transformers does not",
         ),
         (
             dataclasses.replace(BERT, scale_embeddings=True),

@@ -168,7 +168,10 @@ ROWS = r"but this encoder reads \[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:1 \[SE
             template([CLS, A, SEP], [CLS, A, SEP, B, SEP], **{"[CLS]": ["[CLS]", "a"]}),
             r"\[CLS\] a A \[SEP\] and",
         ),
-        ({"type": "Sequence", "processors": [TYPED, BERT_PROCESSING]}, "unsupported combination"),
+        (
+            {"type": "Sequence", "processors": [TYPED, BERT_PROCESSING]},
+            "an unsupported combination",
+        ),
         (
             template([CLS, A, SEP], [CLS, A, SEP, text("B", 2), special("[SEP]", 2)]),
             r"\[CLS\] A \[SEP\] and \[CLS\] A \[SEP\] B:2 \[SEP\]:2 has other types than 0 and 1",

@@ -73,7 +73,7 @@ def test_a_file_of_torch_by_another_name(source):
     (source / "training_args.bin").write_bytes(b"another file")
     assert_same(source)
     (source / "other.pth").write_bytes(b"")
-    with pytest.raises(UserError, match=r"several files of weights \(model.pth, other.pth\): name"):
+    with pytest.raises(UserError, match=r"files of weights \(model.pth, other.pth\): rename"):
         huggingface.read(source)
 
 

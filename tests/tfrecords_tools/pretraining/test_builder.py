@@ -190,8 +190,8 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     assert "left out: 2 documents of one sentence" in lines[-1]
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
     message = (
-        r"2 documents of one sentence and no others in the input \(.*a.txt\): they have no order, "
-        "which segments.relation: sentence_order needs; give longer documents, .* or set "
+        r"2 documents of one sentence and no longer ones in the input \(.*a.txt\): one "
+        "sentence has no order, which segments.relation: sentence_order needs; give longer documents, .* or set "
         "segments.random_negatives: true"
     )
     with pytest.raises(UserError, match=message):
@@ -217,7 +217,7 @@ def test_sentences_of_other_scripts_have_an_order(tmp_path, tokenizer):
     )  # fmt: skip
     assert (built.totals.documents, built.totals.sentences) == (2, 6)
     assert built.totals.at_blanks == 3 and not built.totals.skipped
-    assert "3 sentences end at a blank: their script has no stops" in said[-1]
+    assert "3 sentences end at a blank: their script has no full stops" in said[-1]
 
 
 THAI = "มนุษย์ทั้งปวงเกิดมามีอิสระ"
@@ -250,7 +250,7 @@ def test_words_that_are_phrases_are_counted(tmp_path, text, changes, share):
     lines = [line for line in said[-1].splitlines() if "words of more than 10 tokens" in line]
     assert lines == ([] if share is None else [
         f"  words of more than 10 tokens: {share} of the tokens; corruption.unit: "
-        f"{changes['corruption__unit']} hides words as a whole: part them by blanks before, set "
+        f"{changes['corruption__unit']} hides whole words: separate words by blanks first, set "
         "corruption.unit: token, or take a vocabulary of --type=unigram, whose pieces are words in "
         "scripts without blanks"
     ])  # fmt: skip
@@ -432,9 +432,9 @@ def test_many_tokens_that_are_lost_are_told_with_what_helps(tmp_path, tokenizer,
         many = format_ != "stream" and not split
         assert (share > 0.2) == many
         expected = (
-            f"warning: {share:.0%} of the tokens are in no example: lines are long for "
-            "segments.max_length: 32. If a line is a paragraph, --split_sentences makes sentences "
-            "of it\n"
+            f"warning: {share:.0%} of the tokens are in no example: lines are too long for "
+            "segments.max_length: 32. If a line is a paragraph, --split_sentences splits it into "
+            "sentences\n"
         )
         assert warning == (expected if many else "")
 
@@ -447,7 +447,7 @@ def test_what_helps_where_splitting_does_not(tmp_path, tokenizer, capsys):
     assert "the text is short for 20 rows of 12 tokens: lower seg" in capsys.readouterr().err
     settings = small.config(segments__max_length=8)
     build(tokenizer, tmp_path / "a.txt", tmp_path / "b", settings, split_sentences=True)
-    assert "sentences are long for segments.max_length: 8: raise" in capsys.readouterr().err
+    assert "sentences are too long for segments.max_length: 8: raise" in capsys.readouterr().err
     write_text(tmp_path / "a.txt", 4)
     with open(tmp_path / "a.txt", "a") as stream:
         stream.write("\n\n".join("badi bado fela " * 3 for _ in range(30)))
@@ -662,17 +662,17 @@ def test_settings_that_cannot_be(tokenizer):
     tuning["objectives"] = [{"type": "classification"}]
     sentences = small.config(segments__format="full_sentences", objectives=[])
     with pytest.raises(
-        UserError, match="next-sentence labels, and the config says segments.format: full_sent"
+        UserError, match="next-sentence labels, but the config has segments.format: full_sent"
     ):
         Settings.from_config(sentences, tokenizer, format="tf_models")
     shared = small.config(segments__packing=3)
-    with pytest.raises(UserError, match="one example a row, and the config says .*packing: 3"):
+    with pytest.raises(UserError, match="one example a row, but the config has .*packing: 3"):
         Settings.from_config(shared, tokenizer, format="tf_models")
     permuted = small.config(
         corruption={"type": "permutation", "num_predict": 5, "max_span": 4}, objectives=[]
     )
     with pytest.raises(
-        UserError, match="corruption.type: permutation is drawn each time .*use token_masks"
+        UserError, match="corruption.type: permutation is drawn whenever .*use token_masks"
     ):
         Settings.from_config(permuted, tokenizer, format="tf_models")
     with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):

@@ -136,6 +136,6 @@ def test_copies_that_would_be_equal_are_refused(folder, format):
     settings = small.config(
         segments={**options, "duplicates": 2}, objectives=[{"type": "masked_lm"}]
     )
-    message = f"segments.duplicates: 2 copies of {format} with short_seq_prob: 0 are all the same"
+    message = f"segments.duplicates: 2 copies of {format} with short_seq_prob: 0 are identical"
     with pytest.raises(UserError, match=message):
         Settings.from_config(settings, folder)

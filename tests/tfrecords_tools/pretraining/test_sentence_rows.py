@@ -76,5 +76,5 @@ def test_text_that_is_too_short(tmp_path):
 
 def test_a_tokenizer_of_pieces_is_refused(tmp_path):
     tokens = small.tokenizer_folder(tmp_path / "pieces")
-    with pytest.raises(UserError, match="whole words, and vocab.txt splits them: make a vocabul"):
+    with pytest.raises(UserError, match="whole words, but vocab.txt splits words: make a vocab"):
         build(tmp_path, "out", sentences.config(), sentences.documents(), tokens)

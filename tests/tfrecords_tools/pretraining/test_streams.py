@@ -311,7 +311,7 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
     for b in range(4):
         Walk(LENGTHS * 8, b >= 2).check(rows["token_ids"][b::4, :5].ravel().tolist())
     for options, message in (
-        ({"format": "tf_models"}, "--format=tf_models holds pairs, and the config says segments.f"),
+        ({"format": "tf_models"}, "--format=tf_models stores pairs, but the config has segments.f"),
         ({"phrases": "x"}, "--phrases: phrases and entities are not supported for a stream: set"),
     ):
         with pytest.raises(UserError, match=message):

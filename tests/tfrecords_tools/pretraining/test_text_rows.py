@@ -159,9 +159,7 @@ def test_rows_have_the_raw_tokens_that_the_corruption_needs(tmp_path):
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(
-        UserError, match="format: joined has rows of plain text, which need a"
-    ):
+    with pytest.raises(UserError, match="format: joined has rows of plain text, which need a"):
         small.config(**{**systems.T5, "corruption": None})
     with pytest.raises(
         UserError, match="type: sentinels takes rows of plain text, but segments.fo"
