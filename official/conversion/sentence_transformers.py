@@ -176,11 +176,7 @@ def write(
       encoder: the encoder of the model.
       max_length: longer texts are cut to this number of tokens.
       folder: the folder of `save_pretrained`.
-<<<<<<< HEAD
-      learned: the projection of the vectors; None = there is none.
-=======
-      learnt: the config of the projection of vectors; None = there is no projection.
->>>>>>> c8544a41 (Texts of conversion name the two sides and the units)
+      learned: the config of the projection of vectors; None = there is no projection.
       variables: the variables of the model by path, for the projection.
 
     Raises:
@@ -244,13 +240,8 @@ def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folde
     names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
     if learned.activation not in names:
         raise UserError(
-<<<<<<< HEAD
-            f"objectives: projection.activation: {learned.activation}: sentence-transformers has "
-            "none of this name"
-=======
-            f"objectives: projection.activation: {learnt.activation}: sentence-transformers has no "
+            f"objectives: projection.activation: {learned.activation}: sentence-transformers has no "
             "such activation"
->>>>>>> c8544a41 (Texts of conversion name the two sides and the units)
         )
     weight = variables[f"{_VARIABLES}kernel"].T  # [O, I]
     tensors = {"linear.weight": np.ascontiguousarray(weight)}

@@ -191,7 +191,8 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
     message = (
         r"2 documents of one sentence and no longer ones in the input \(.*a.txt\): one "
-        "sentence has no order, which segments.relation: sentence_order needs; give longer documents, .* or set "
+        "sentence has no order, which segments.relation: sentence_order needs; give longer "
+        "documents, .* or set "
         "segments.random_negatives: true"
     )
     with pytest.raises(UserError, match=message):
