@@ -240,8 +240,8 @@ def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folde
     names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
     if learned.activation not in names:
         raise UserError(
-            f"objectives: projection.activation: {learned.activation}: sentence-transformers has no "
-            "such activation"
+            f"objectives: projection.activation: {learned.activation}: sentence-transformers has "
+            "no such activation"
         )
     weight = variables[f"{_VARIABLES}kernel"].T  # [O, I]
     tensors = {"linear.weight": np.ascontiguousarray(weight)}
