@@ -1,18 +1,18 @@
-"""Times the vectors of many texts: our command, sentence-transformers and fastembed, in int8.
+"""Times the encoding of many texts by our command, sentence-transformers and fastembed in int8.
 
   python -m benchmarks.encoding --model=FOLDER --text=FILE [--texts 10000 100000] [--sts=dev.tsv]
 
-A sentence encoder in sentence-transformers' files (--model; default: a BERT with random weights)
-goes to every side: brought here by `official.convert`, and exported to ONNX int8 by
+All sides run the same sentence encoder from sentence-transformers' files (--model; default: a BERT
+with random weights): ours after `official.convert`, the others after export to ONNX int8 by
 sentence-transformers. A side is a command that reads a file with a text on each line and writes
-their vectors. The texts are consecutive words of --text: 4 to 192 of them, as many texts from 4 to
-8 words as from 96 to 192. The model cuts them at its own length.
+their vectors. A text is 4 to 192 consecutive words of --text, with as many texts of 4 to 8 words as
+of 96 to 192. The model cuts texts at its maximum length.
 
-The sides take turns. What is shown for each: texts a second (the median of the rounds), once its
-model is loaded, where ours counts the start of workers and the conversion for LiteRT too; the
-seconds of the whole command; the peak of the memory of all its processes; and the cosine of its
-vectors with those in float32. With --sts, rows of STS-B, also the Spearman correlation of cosines
-and scores.
+The sides take turns. The table shows for each side: texts a second (the median of the rounds) after
+its model is loaded, where the time of ours includes the start of workers and the conversion for
+LiteRT; the seconds of the whole command; the peak memory of all its processes; and the cosine of
+its vectors with those in float32. With --sts, rows of STS-B, it also shows the Spearman correlation
+of cosines and scores.
 """
 
 import argparse
@@ -33,10 +33,10 @@ import numpy as np
 from benchmarks import environments
 
 OURS = "encoder garden"
-REFERENCE = f"{OURS}, float32"  # The vectors of the others are compared with its.
+REFERENCE = f"{OURS}, float32"  # the vectors of all sides are compared with those of this side
 ENVIRONMENT = "encoding"
 SHORTEST, LONGEST = 4, 192  # words
-# Side → the flags of our command, which may have {threads}, or the function of `peers.encoding`.
+# {side: flags of our command, which may have {threads}, or a function of `peers.encoding`}.
 SIDES: dict[str, list[str] | str] = {
     REFERENCE: ["--workers={threads}"],
     f"{OURS}, bfloat16": ["--workers={threads}", "--precision=bfloat16"],
@@ -49,10 +49,10 @@ SIDES: dict[str, list[str] | str] = {
 
 
 class Run:
-    """A command that has ended.
+    """A command that is run until it ends.
 
     Attributes:
-      output: what it wrote to stdout.
+      output: its stdout.
       seconds: the time that it took.
       peak: the largest sum of the memory of its processes, in MiB.
     """
@@ -77,7 +77,7 @@ class Run:
 
 
 def tree(pid: int) -> list[int]:
-    """Returns the ids of a process and of all that it has started."""
+    """Returns the ids of a process and of all its descendants."""
     found = [pid]
     for parent in found:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -89,8 +89,8 @@ def tree(pid: int) -> list[int]:
 def memory(pids: list[int]) -> float:
     """Returns the memory of processes in MiB.
 
-    What they have written is counted once if they share it. Of pages of files, which other programs
-    have too, those of the process with the most of them are counted.
+    Anonymous memory that processes share is counted once. Pages of files, which other programs may
+    share, are counted for the process that has the most of them.
     """
     written, files = 0, [0]
     for pid in pids:
@@ -136,9 +136,9 @@ def table(
     """Prints a line for each side.
 
     Args:
-      runs: of each side its runs, with the texts a second of each.
-      vectors: of each side [N, D].
-      similarity: of each side a last column, or nothing.
+      runs: {side: its runs, each with its texts a second}.
+      vectors: {side: its vectors [N, D]}.
+      similarity: {side: the text of a last column, or ""}.
     """
     rates = {name: statistics.median(rate for rate, _ in of_side) for name, of_side in runs.items()}
     theirs = max((rate for name, rate in rates.items() if not name.startswith(OURS)), default=0)
@@ -176,7 +176,7 @@ def encode(name: str, folder: Path, texts: Path, threads: int) -> tuple[float, R
         words = [
             *(sys.executable, "-m", "official.main", "--mode=embed", "--pieces=npy"),
             *(f"--model_dir={folder / 'model'}", f"--texts={texts}", f"--output={output}"),
-            # Each worker has several pieces.
+            # Each worker gets several pieces.
             f"--piece_size={max(1, min(16_384, count // (4 * threads)))}",
             *(flag.format(threads=threads) for flag in side),
         ]
@@ -189,7 +189,7 @@ def encode(name: str, folder: Path, texts: Path, threads: int) -> tuple[float, R
 
 
 def spearman(rows: Path, folder: Path, name: str, threads: int) -> float:
-    """Returns the rank correlation of cosines and scores of STS-B's rows, by the vectors of a side.
+    """Returns the rank correlation of cosines (of a side's vectors) and scores of STS-B's rows.
 
     Args:
       rows: a file of STS-B with scores; two texts and the score are the last columns.
@@ -216,7 +216,7 @@ def write_texts(source: Path, file: Path, count: int) -> None:
     drawn = np.exp(rng.uniform(np.log(SHORTEST), np.log(LONGEST + 1), count))
 
     def words() -> Iterator[str]:
-        while True:  # A small text is read again.
+        while True:  # a small text is read repeatedly
             with open(source, encoding="utf-8") as lines:
                 for line in lines:
                     yield from line.split()
@@ -228,7 +228,7 @@ def write_texts(source: Path, file: Path, count: int) -> None:
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> None:
-    """Creates the models that a folder lacks: ours, and for other sides ONNX."""
+    """Creates the models that are missing in a folder: ours, and ONNX for other sides."""
     folder.mkdir(parents=True, exist_ok=True)
     if options.text is None:
         from demo import corpus

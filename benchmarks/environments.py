@@ -1,6 +1,6 @@
 """The sides of benchmarks: commands and processes, each in its own Python environment.
 
-The files in `peers` hold the sides: functions that run in a process of their own and answer
+The sides are functions in the files of `peers`. Each runs in a separate process and answers
 requests by `peers/server.py`.
 """
 
@@ -19,7 +19,7 @@ PEERS = Path(__file__).resolve().parent / "peers"
 
 @contextlib.contextmanager
 def folder(given: Path | None) -> Iterator[Path]:
-    """Yields the folder that is given, or else a new one, which is removed at the end."""
+    """Yields the given folder or, without one, a new folder that is removed at the end."""
     with contextlib.ExitStack() as stack:
         if given is None:
             given = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -64,7 +64,7 @@ def run_peer(side: str, environment: str, settings: dict, folder: Path = ROOT) -
 
 
 def command(side: str, environment: str, settings: dict) -> list[str]:
-    """Returns the words of the command that runs a side of `peers`."""
+    """Returns the arguments of the command that runs a side of `peers`."""
     return [python(environment), *_peer(side, settings)]
 
 

@@ -1,14 +1,14 @@
-"""Compares exported models with TensorFlow: every head, eight encoders, lengths around all edges.
+"""Compares exported models with TensorFlow: all heads, eight encoders, lengths around all limits.
 
   python -m benchmarks.exported_models [--encoders=bert,...] [--heads=classification,...]
     [--lengths 1 5 ...] [--operations]
 
 Small models with random weights are exported for ONNX and LiteRT. They run on batches of one and of
-seven rows, among them one that is full, one of a single token, and one that is padding alone. The
-runtimes are ONNX Runtime, OpenVINO and `ai_edge_litert`, in the environment `hf` (made as by `make
-parity` when missing). A line is printed for each model: for each runtime the largest
-difference from what the same signature gives in TensorFlow, of values beyond 1 as a share of the
-largest. The command ends with an error if one is larger than the tolerance, 1e-5.
+seven rows, including a full row, a row of one token, and a row of only padding. The runtimes are
+ONNX Runtime, OpenVINO and `ai_edge_litert`, in the environment `hf` (made as by `make parity` when
+missing). A line is printed for each model: for each runtime, the largest difference to the outputs
+of the same signature in TensorFlow, relative to the largest value if that is above 1. The command
+ends with an error if a difference exceeds the tolerance, 1e-5.
 
 `--operations` also prints the operations of all graphs of TensorFlow, of ONNX and of LiteRT, with
 the number of files that have each.
@@ -37,7 +37,7 @@ TOLERANCE = 1e-5
 LENGTHS = (1, 5, 127, 128, 129, 255, 256, 257, 300, 511, 512)
 BATCHES = (1, 7)
 RUNTIMES = ("onnxruntime", "openvino", "litert")
-# Labels and tokens are compared where the best is better than the second by this much.
+# Labels and tokens are compared only if the best score exceeds the second by at least this.
 _CLEAR = 1e-4
 
 _SIZES = {
@@ -94,7 +94,7 @@ def make_model(folder: Path, encoder: str, head: str) -> None:
     if made["type"] != "encoder_decoder":
         made["pooler"] = True
     objective = HEADS[head]
-    if objective and encoder == "t5" and head in _POOLED:  # it has no pooler
+    if objective and encoder == "t5" and head in _POOLED:  # a T5 has no pooler
         objective = {**objective, "pooling": "mean"}
     raw = {"name": head, "encoder": made, "objectives": [objective] if objective else []}
     config = configs.from_dict({**raw, "recipe": {"steps": 1}})
@@ -102,7 +102,7 @@ def make_model(folder: Path, encoder: str, head: str) -> None:
     tokenizer.save(folder / "tokenizer")
     variables = named_arrays.values(model_folder.build(config).variables_by_path())
     rng = np.random.default_rng(0)
-    # Nothing is compared where a bias or a score is 0.
+    # Zero biases and scores would make the comparison empty.
     changed = {
         name: value + rng.normal(0, 0.1, value.shape).astype(value.dtype)
         for name, value in variables.items()
@@ -129,7 +129,7 @@ def make_batches(
             for spec in signature.input_signature:
                 if spec.name == "top_k":
                     given[spec.name] = np.array(3, np.int32)
-                elif spec.name == "masked_positions":  # some of them twice
+                elif spec.name == "masked_positions":  # some positions twice
                     given[spec.name] = rng.integers(0, length, (rows, 4)).astype(np.int32)
                 else:
                     value = fields[spec.name].astype(np.int32)
@@ -139,7 +139,7 @@ def make_batches(
 
 
 def difference(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> float:
-    """Returns the largest difference of the outputs of a batch; infinity of others."""
+    """Returns the largest difference of a batch's outputs; infinity if names or shapes differ."""
     if wanted.keys() != found.keys():
         return np.inf
     largest = 0.0
@@ -152,9 +152,9 @@ def difference(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
         if right.shape != found[name].shape:
             return np.inf
         if right.dtype.kind == "f":
-            # Rounding is that of the largest value.
+            # Rounding errors are relative to the largest value.
             apart = np.abs(right - found[name]) / max(1.0, np.abs(right).max(initial=0.0))
-        elif name == "token_ids":  # those of equal probabilities may be in either order
+        elif name == "token_ids":  # tokens of equal probability may be in either order
             apart = np.where(right == found[name], 0.0, np.inf)
             gaps = np.abs(np.diff(chances, axis=-1, append=0, prepend=1))
             apart = apart[np.minimum(gaps[..., :-1], gaps[..., 1:]) > _CLEAR]
@@ -234,7 +234,7 @@ def _plain(values: np.ndarray) -> np.ndarray:
 
 
 def _read(file: Path, wanted: Mapping[str, list]) -> dict[str, list[dict[str, np.ndarray]]]:
-    """Reads what a peer has answered."""
+    """Reads the answers of a peer."""
     with np.load(file) as stored:
         by_batch: dict[tuple[str, int], dict[str, np.ndarray]] = collections.defaultdict(dict)
         for path in stored.files:

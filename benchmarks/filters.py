@@ -1,11 +1,11 @@
-"""Measures the filters of text: what they find, their speed and their memory.
+"""Measures the filters of text: recall and precision, speed and memory.
 
   python -m benchmarks.filters [--documents=1000000] [--text=FILE]
 
-Made documents: unrelated ones share boilerplate, up to six of ten words, and a fifth are copies of
-others with 1 to 5% of their words changed, left out or added. The copies that `--deduplicate=near`
-leaves out are counted, and the others. The memory is the peak that the system says of the main
-process, which has all documents, and of the largest worker.
+Synthetic documents: unrelated documents share boilerplate, up to six of ten words, and a fifth are
+copies of others with 1 to 5% of their words changed, left out or added. The benchmark counts the
+copies, and the other documents, that `--deduplicate=near` leaves out. Memory is the peak, as the
+system reports it, of the main process, which has all documents, and of the largest worker.
 
 --text    A build with each filter beside one without, on a text with one sentence a line, and on
           the same text with copies of every tenth document. The near-duplicates of the text beside
@@ -34,7 +34,7 @@ from tfrecords_tools.text.corpus import Corpus, Reading
 from tfrecords_tools.vocabulary.phrases import start_worker
 
 SEED = 0
-BOILERPLATE = 100  # different texts
+BOILERPLATE = 100  # distinct texts
 COPIES = 0.2  # of the documents
 CHANGED = 0.01, 0.05  # of the words of a copy
 RARE = 40  # documents that share a run of words; more frequent runs find no pair
@@ -47,7 +47,7 @@ BUILDS = {
 
 
 def write_documents(path: Path, count: int) -> np.ndarray:
-    """Writes documents, and returns which are copies of an earlier one, bool [count]."""
+    """Writes documents; returns whether each is a copy of an earlier one, bool [count]."""
     rng = np.random.default_rng(SEED)
     vocabulary = np.array([f"{a}{b}{i}" for i in range(300) for a in "bdfgk" for b in "aeiou"])
     frequencies = np.cumsum(1 / np.arange(1, len(vocabulary) + 1))
@@ -67,7 +67,7 @@ def write_documents(path: Path, count: int) -> np.ndarray:
             else:
                 used = shared[rng.integers(BOILERPLATE)]
                 words = np.concatenate([used[:30], draw(rng.integers(40, 150)), used[30:]])
-                # Copies are of one of the last thousands, or of a much earlier one.
+                # A copy is of one of the last thousands of documents, or of a much earlier one.
                 if len(recent) < 5000:
                     recent.append(words)
                 elif rng.random() < 0.5:
@@ -77,7 +77,7 @@ def write_documents(path: Path, count: int) -> np.ndarray:
 
 
 def changed(words: np.ndarray, rng: np.random.Generator, draw) -> np.ndarray:
-    """Returns words of which some are others, are left out or are added."""
+    """Returns words of which some are changed, left out or added."""
     found = list(words)
     for _ in range(max(1, round(len(found) * rng.uniform(*CHANGED)))):
         place, change = rng.integers(len(found)), rng.integers(3)
@@ -109,7 +109,7 @@ def child(text: Path, folder: Path, workers: int) -> None:
 
 
 def documents(folder: Path, options: argparse.Namespace) -> None:
-    """Prints what is found of made documents, and the memory."""
+    """Prints recall and precision on synthetic documents, and the memory."""
     print("| documents | MB | seconds | recall | precision | main MiB | worker MiB |")
     print("|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     for count in options.documents:
@@ -158,7 +158,7 @@ def with_copies(source: Path, target: Path) -> None:
 
 
 def builds(folder: Path, options: argparse.Namespace) -> None:
-    """Prints builds with each filter and without."""
+    """Prints the time and memory of builds with each filter and without."""
     options.vocabulary, options.unit = None, "token"
     preprocess.prepare(folder, options)
     with_copies(options.text, folder / "copies.txt")
@@ -190,14 +190,14 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 
 def pairs(folder: Path, options: argparse.Namespace) -> None:
-    """Prints how many documents are like an earlier one, and how many of these are left out."""
+    """Prints how many documents resemble an earlier one, and how many of these are left out."""
     files = Corpus.find(str(options.text))
     reading = Reading(files.range_bytes)
     near = TextFilters(deduplicate="near")
     reading = filters.passed(near, files, reading, map, folder / "near", lambda line: None)
     found = np.fromiter(left_out(files, reading), bool)
     texts = re.split(r"\n\s*\n", options.text.read_text().strip())
-    assert len(texts) == len(found)  # no document is so long that it is divided
+    assert len(texts) == len(found)  # no document is long enough to be divided
     sets = list(map(shingles, texts))
     having = collections.defaultdict(list)
     for number, some in enumerate(sets):

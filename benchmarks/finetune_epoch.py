@@ -1,15 +1,15 @@
-"""Times an epoch of SST-2 at a limit of 128 tokens: ours and tf-models-official's.
+"""Times an epoch of SST-2 with at most 128 tokens: ours and tf-models-official's.
 
   python -m benchmarks.finetune_epoch --data=SST-2 --init=PRETRAINED [--examples=20000]
 
-Both sides read the same rows with the same vocabulary, start from the same weights, an encoder of
-ours (`--init`, a model folder; without it a new one of 4 layers of 256) and a new head, and learn
-with AdamW (bias corrected, as theirs is), the same rate, warm-up and batches of 32. Ours is
-configs/finetune/sst2.yaml, whose `bucket_lengths` put texts of like length into a batch; theirs are
-its records, every row padded to 128, its data loader and its sentence prediction. Each side is a
-process in an environment of its own (made as by `make parity` when missing); the two take turns, a
-part of the epoch at a time, on the same cores. Before and after it both are evaluated on dev.tsv:
-before, with the same weights, they must say the same.
+Both sides read the same rows with the same vocabulary, start from the same weights (an encoder of
+ours from the model folder `--init`, or else a new encoder of 4 layers of 256, with a new head), and
+train with AdamW (bias corrected, as theirs), the same learning rate, warm-up and batches of 32. Our
+side is configs/finetune/sst2.yaml, whose `bucket_lengths` put texts of similar length into a batch;
+their side is their records, with every row padded to 128, their data loader and their sentence
+prediction task. Each side is a process in a separate environment (made as by `make parity` when
+missing); the two take turns, a part of the epoch at a time, on the same cores. Before and after the
+epoch both are evaluated on dev.tsv; before it, with the same weights, their results must agree.
 
 --examples=N takes N rows of train.tsv, drawn with the seed, for a part of an epoch.
 """
@@ -33,7 +33,7 @@ from official.config.heads import ClassificationConfig
 OURS, THEIRS = "encoder garden", "tf-models-official"
 CONFIG = environments.ROOT / "configs" / "finetune" / "sst2.yaml"
 LENGTH = 128
-TOLERANCE = 1e-4  # Of the first losses.
+TOLERANCE = 1e-4  # for the initial losses
 ENCODER = {
     "type": "transformer",
     "hidden_size": 256,
@@ -49,7 +49,7 @@ def draw(source: Path, target: Path, examples: int, seed: int) -> int:
     """Copies dev.tsv and a random sample of train.tsv, in random order; 0 = all rows.
 
     Returns:
-      How many there are.
+      The number of rows of train.tsv.
     """
     target.mkdir()
     shutil.copy(source / "dev.tsv", target)
@@ -57,7 +57,7 @@ def draw(source: Path, target: Path, examples: int, seed: int) -> int:
     order = np.random.default_rng(seed).permutation(len(rows))[: examples or None]
     lines = [header, *(rows[number] for number in order)]
     (target / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    shutil.copy(source / "test.tsv", target)  # Our shards have all three splits.
+    shutil.copy(source / "test.tsv", target)  # our shards have all three splits
     return len(order)
 
 
@@ -94,7 +94,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
     overrides = [
         "recipe.epochs=1",
         f"recipe.optimizer.learning_rate={options.learning_rate}",
-        "recipe.optimizer.bias_correction=true",  # As in their AdamW.
+        "recipe.optimizer.bias_correction=true",  # as in their AdamW
         f"recipe.precision={precision}",
         f"seed={options.seed}",
         *options.override,
@@ -118,7 +118,7 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     """Writes the initial state of both sides: `init/config.yaml` and `weights.npz`.
 
     Returns:
-      The encoder's config, and the precision by our name.
+      The encoder's config, and our name of the precision.
     """
     from official import config as configs
     from official import tokenizers
@@ -186,7 +186,7 @@ def main() -> None:
         if options.precision == "float32" and max(losses) - min(losses) > TOLERANCE:
             sys.exit("error: the sides do not start from the same model")
         for side in sides:
-            side.ask(1)  # Traces the graphs; not counted.
+            side.ask(1)  # traces the graphs; not timed
         for number in range(options.turns):
             for side in sides:
                 count = side.share(number, options.turns) - (number == 0)

@@ -3,13 +3,14 @@
   python -m benchmarks.generation
   python -m benchmarks.generation --model gpt2
 
-The models have random weights. They are made by transformers and brought here by
-`official.convert`. The T5 reads 64 tokens and generates 32, greedily and by beam search. The GPT-2
-has the sizes of the small one, reads 32 tokens and draws 256, each of the 40 likeliest. Every side
-runs in its own process and environment (made as by `make parity` when missing), in float32 and in
-bfloat16. First, both sides generate without draws, and in float32 their tokens must be equal. The
-processes take turns, round after round, on the same cores; each has its key-value cache. What is
-shown is new tokens per second, the median of the rounds, and the ratio of the better precisions.
+The models have random weights. They are made by transformers and converted by `official.convert`.
+The T5 reads 64 tokens and generates 32, greedily and by beam search. The GPT-2 has the sizes of
+GPT-2 small, reads 32 tokens and samples 256, each from the 40 most probable. Every side runs in its
+own process and environment (made as by `make parity` when missing), in float32 and in bfloat16.
+First, both sides generate without sampling, and in float32 their tokens must be equal. The
+processes take turns, round after round, on the same cores; each uses a key-value cache. The table
+shows new tokens per second, the median of the rounds, and the ratio of each side's better
+precision.
 """
 
 import argparse
@@ -28,14 +29,14 @@ from benchmarks import environments
 OURS, THEIRS = "encoder garden", "PyTorch transformers"
 SIDES = {OURS: (None, "generation.ours"), THEIRS: ("hf", "generation.transformers")}
 
-UNUSED = 128  # 100 sentinels, and rows of the table that no id has: as many as T5 has.
+UNUSED = 128  # 100 sentinels and 28 unused rows of the table, as in T5
 
 Case = tuple[int, int]  # rows, beams
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A model and what it generates.
+    """A model, and the lengths and methods of generation.
 
     Attributes:
       title: describes the layers, with the sizes by name.
@@ -43,7 +44,7 @@ class Family:
       length: the number of tokens read.
       new_tokens: the number of tokens generated.
       beams: the numbers of beams.
-      top_k: the number of likeliest tokens to draw from; 0 = greedy, or beam search.
+      top_k: the number of most probable tokens to sample from; 0 = greedy, or beam search.
     """
 
     title: str
@@ -85,7 +86,7 @@ class Side(environments.Process):
         self.seconds: dict[Case, list[float]] = {}
 
     def generate(self, case: Case, top_k: int = 0) -> list[list[int]]:
-        """Generates once, with draws if `top_k` is not 0; returns the tokens."""
+        """Generates once, by sampling if `top_k` is not 0; returns the tokens."""
         answer = self.ask({"rows": case[0], "beams": case[1], "top_k": top_k})
         self.seconds.setdefault(case, []).append(answer["seconds"])
         return answer["tokens"]
@@ -134,14 +135,14 @@ def measure(name: str, family: Family, options: argparse.Namespace) -> None:
                 for side in sides:
                     side.generate(case, family.top_k)
         for side in sides:
-            side.seconds.clear()  # The first calls trace graphs and allocate memory.
+            side.seconds.clear()  # the first calls trace graphs and allocate memory
         for _ in range(options.rounds):
             for case in cases:
                 for side in sides:
                     side.generate(case, family.top_k)
     for side in sides:
         side.close()
-    drawn = f", each of the {family.top_k} likeliest" if family.top_k else ""
+    drawn = f", each from the {family.top_k} most probable" if family.top_k else ""
     print(
         f"\n{family.title.format(**family.sizes)}, hidden {family.sizes['hidden']}, "
         f"{family.sizes['vocab']:,} pieces, {family.length} tokens read, "
@@ -187,12 +188,12 @@ def _options() -> argparse.Namespace:
 
 
 def prepare(folder: Path, name: str, family: Family) -> None:
-    """Writes the model of transformers, `huggingface`, and ours, `converted`, into a folder."""
+    """Writes the model of transformers (`huggingface`) and ours (`converted`) into a folder."""
     theirs = folder / "huggingface"
     positions = family.length + family.new_tokens
     size = family.sizes | {"model": name, "folder": str(theirs), "positions": positions}
     environments.run_peer("generation.write", "hf", size)
-    # The conversion wants a vocabulary, and the inputs are ids.
+    # The conversion needs a vocabulary, although the inputs are ids.
     if name == "t5":
         write_pieces(theirs / "spiece.model", family.sizes["vocab"] - UNUSED)
     else:
@@ -219,7 +220,7 @@ def write_pieces(path: Path, count: int) -> None:
 
 
 def write_pairs(folder: Path, count: int) -> None:
-    """Writes a byte-level vocabulary: all bytes, pairs of them, and the end token at last."""
+    """Writes a byte-level vocabulary: all bytes, pairs of bytes, and the end token."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     spelled = [*map(chr, printable), *map(chr, range(256, 512 - len(printable)))]
     pairs = [(a, b) for a in spelled for b in spelled][: count - 257]

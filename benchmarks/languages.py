@@ -1,4 +1,4 @@
-"""Measures what the tools make of texts in any language: tokens, sentences, spans, BM25.
+"""Measures tools on texts of any language: tokens, sentences, spans and BM25.
 
   python -m benchmarks.languages [--questions=FOLDER] [--texts=FOLDER] [--languages hi ja]
 
@@ -39,7 +39,7 @@ from tfrecords_tools.text import sentences
 from tfrecords_tools.vocabulary import builder
 
 HELD_OUT = 10  # every tenth paragraph
-# Marks that may end a sentence: those before a blank, and those that need none.
+# Marks that may end a sentence: marks that need a blank after them, and marks that do not.
 BEFORE_BLANK, ALONE = ".!?…؟", "。！？｡．।॥۔။។៕።፧།։"
 WORD_SPACE = "\u1361"  # the mark between words of Ethiopic
 _STOPS = re.compile(rf"""(?:[{BEFORE_BLANK}]+["'”’»)\]]*(?=\s)|[{ALONE}]+[”’」』）】〉》]*)""")
@@ -53,7 +53,7 @@ KINDS: dict[str, dict[str, bool | str]] = {
 
 
 class Asked(NamedTuple):
-    """A question, the number of its paragraph, and the first and last place of its answer."""
+    """A question, the index of its paragraph, and the first and last character of its answer."""
 
     text: str
     paragraph: int
@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A file: its language, its different paragraphs and their questions."""
+    """A file: its language, its distinct paragraphs and their questions."""
 
     language: str
     path: Path
@@ -74,8 +74,8 @@ def sources(folder: Path, languages: Sequence[str] | None, limit: int) -> Iterat
     """Yields the files of a folder, in the order of their languages.
 
     Args:
-      folder: has files NAME.LANGUAGE.json of SQuAD's form and NAME.LANGUAGE.txt of paragraphs.
-      languages: those that are read; None = all.
+      folder: has files NAME.LANGUAGE.json in SQuAD's format and NAME.LANGUAGE.txt of paragraphs.
+      languages: the languages that are read; None = all.
       limit: the largest number of paragraphs of a file; the first ones are read.
     """
     files = [path for path in folder.iterdir() if re.search(r"\.\w+\.(json|txt)$", path.name)]
@@ -108,7 +108,7 @@ def _plain(path: Path, limit: int) -> tuple[list[str], list[Asked]]:
 
 
 def of_letters(paragraphs: Sequence[str]) -> tuple[str, float]:
-    """Returns what tokens are counted for, "word" or "character", and the marks to 100 letters."""
+    """Returns the unit of token counts, "word" or "character", and marks per 100 letters."""
     text = "\n".join(paragraphs)
     runs = text.split()
     categories = [unicodedata.category(each)[0] for each in text]
@@ -117,11 +117,11 @@ def of_letters(paragraphs: Sequence[str]) -> tuple[str, float]:
 
 
 class Vocabulary(NamedTuple):
-    """What a kind of vocabulary makes of text that it was not learned from.
+    """The results of a kind of vocabulary on text that it was not learned from.
 
     Attributes:
-      rate: tokens to a word or a character; None = the kind refuses the text.
-      unknown: the share of them that are unknown.
+      rate: tokens per word or character; None = the kind refuses the text.
+      unknown: the share of unknown tokens.
       refusal: why the kind refuses the text; "" = it does not.
       tokenizer: the tokenizer; None = the kind refuses the text.
     """
@@ -154,7 +154,7 @@ def learned(paragraphs: Sequence[str], size: int, options: dict, unit: str) -> V
 
 
 def stops(paragraphs: Sequence[str]) -> tuple[int, int]:
-    """Returns the number of marks that may end a sentence, and of those that end one."""
+    """Returns the number of marks that may end a sentence, and the number of those that do."""
     marks = found = 0
     for text in paragraphs:
         text = text.strip()
@@ -173,7 +173,7 @@ def stops(paragraphs: Sequence[str]) -> tuple[int, int]:
 
 
 def accepted(source: Source, rule: str, tokenizer: Tokenizer | None) -> float:
-    """Returns the share of the answers that begin and end where words do."""
+    """Returns the share of the answers whose begin and end are bounds of words."""
     words = text_words.spans(source.paragraphs, rule, tokenizer)
     starts = [{start for start, _ in each} for each in words]
     ends = [{end for _, end in each} for each in words]
@@ -185,7 +185,7 @@ def accepted(source: Source, rule: str, tokenizer: Tokenizer | None) -> float:
 
 
 def first_hits(source: Source) -> float:
-    """Returns the share of the questions whose paragraph has the highest BM25 score, alone."""
+    """Returns the share of questions whose paragraph alone has the highest BM25 score."""
     scorer = bm25.Scorer(source.paragraphs)
     hits = 0
     rows = scorer.scores(asked.text for asked in source.questions)

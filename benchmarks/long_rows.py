@@ -3,9 +3,9 @@
   python -m benchmarks.long_rows
 
 Each layer has the size of ModernBERT-base: 768 wide, 12 heads, GeGLU of 1,152, a window of 128. A
-step is a forward and a backward pass over one row, in bfloat16. Every layer and length has a
-process of its own. What is shown is the median of the rounds, the most memory that the steps need
-beside the process before them, and what both come to for a token, against the shortest rows.
+step is a forward and a backward pass over one row, in bfloat16. Every layer and length runs in a
+separate process. The table shows the median time of the rounds, the peak memory of the steps above
+that of the process before them, and time and memory per token, relative to the shortest rows.
 """
 
 import argparse

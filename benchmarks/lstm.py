@@ -1,12 +1,12 @@
-"""Times our LSTM with a projection beside PyTorch's `nn.LSTM(proj_size)`, forward and backward.
+"""Times our LSTM with a projection and PyTorch's `nn.LSTM(proj_size)`, forward and backward.
 
   python -m benchmarks.lstm
 
-Both have the same weights and inputs, in float32: the sizes of ELMo's small and original form, with
-the rows and steps that it was trained with. Every side runs in its own process and environment
+Both have the same weights and inputs, in float32, with the sizes of the small and the original
+ELMo, and the rows and steps of its training. Every side runs in its own process and environment
 (made as by `make parity` when missing); ours runs with and without XLA. Outputs and gradients must
-be the same. The processes take turns, round after round, on the same cores. What is shown is
-milliseconds, the median of the rounds, and PyTorch's over the better one of ours.
+be the same. The processes take turns, round after round, on the same cores. The table shows
+milliseconds, the median of the rounds, and the ratio of PyTorch's time to the better of ours.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def compare(means: dict[str, dict[str, float]]) -> None:
             expected = means[THEIRS][result]
             if not math.isclose(value, expected, rel_tol=1e-3):
                 sys.exit(
-                    f"error: {name}, {result}: mean {value:.6g}, where {THEIRS} has {expected:.6g}"
+                    f"error: {name}, {result}: mean {value:.6g}, but {THEIRS} has {expected:.6g}"
                 )
 
 
@@ -74,7 +74,7 @@ def table(seconds: dict[tuple[int, int], dict[str, float]]) -> list[str]:
         shown = " | ".join(f"{1000 * of[name]:,.0f}" for name in SIDES)
         ratio = of[THEIRS] / min(of[OURS], of[XLA])
         lines.append(f"| {cells} | {projection} | {shown} | {ratio:.2f} |")
-    return [*lines, "", "In milliseconds; ratio: PyTorch's over the better one of ours."]
+    return [*lines, "", "In milliseconds; ratio: PyTorch's time over the better of ours."]
 
 
 def _options() -> argparse.Namespace:

@@ -21,7 +21,7 @@ from official.utils import seeding
 VOCABULARY, SPECIALS = 30_522, (0, 1, 2, 3, 4)
 CLS, SEP, MASK = 2, 3, 4
 SPANS = {"count": "up", "action": "unit", "random_tokens": "unigram"}
-# Row of the table → corruption and its settings.
+# {row of the table: (corruption, its settings)}.
 ROWS = {
     **{unit: (token_masks, {"unit": unit}) for unit in UNITS},
     "span": (token_masks, {"unit": "span", **SPANS}),
@@ -34,7 +34,7 @@ def make_batches(sizes: argparse.Namespace) -> tuple[Vocabulary, dict[str, tf.Te
     rng = np.random.default_rng(0)
     word_starts = rng.random(VOCABULARY) > 0.2
     word_starts[list(SPECIALS)] = True
-    counts = (1e8 / np.arange(1, VOCABULARY + 1)).astype(np.int64)  # Zipf's law.
+    counts = (1e8 / np.arange(1, VOCABULARY + 1)).astype(np.int64)  # Zipf's law
     counts[list(SPECIALS)] = 0
     shape = (sizes.batch, sizes.length)
     shares = counts / counts.sum()

@@ -1,12 +1,12 @@
-"""Shows what permutation language modeling learns and masked language modeling cannot.
+"""Shows a dependency that permutation LM learns and masked LM cannot.
 
   python -m benchmarks.new_york
 
-The paper's example (Yang et al. 2019, section 2.6): of "New York is a city" both New and York are
-predicted. Masked LM predicts each from "is a city" alone; permutation LM predicts the second of
-them knowing the first. In the language here a sentence names one of 16 cities, each as often, so
-New is rare, York is rare, and York always follows New. The same encoder (but for the query stream)
-learns it under both objectives, with two random targets in a sentence.
+The paper's example (Yang et al. 2019, section 2.6): in "New York is a city" both New and York are
+predicted. Masked LM predicts each only from "is a city"; permutation LM predicts the second word
+given the first. In the language of this benchmark, a sentence names one of 16 cities, all equally
+often, so New is rare, York is rare, and York always follows New. The same encoder (except for the
+query stream) is trained with both objectives, with two random targets in a sentence.
 """
 
 import argparse
@@ -37,7 +37,7 @@ SENTENCES = np.array(
     [[PIECES.index(p) for p in f"[CLS] {city} is a city [SEP]".split()] for city in CITIES],
     np.int32,
 )
-PLACES = (1, 2)  # of New and York
+PLACES = (1, 2)  # the positions of New and York
 BATCH, LENGTH = 64, SENTENCES.shape[1]
 
 
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     """The predictions of one objective for the two words, averaged over cities."""
 
     name: str
-    first: float  # Log p of the first word.
+    first: float  # log p of the first word
     second: float
     conditions: tuple[str, str]
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 def make_config(kind: str, steps: int) -> configs.Config:
     """Returns the config of a run; `kind` is masked_lm or permutation_lm."""
-    # Two of seven tokens are predicted in either case; every masked token becomes [MASK].
+    # In both cases two of seven tokens are predicted; every masked token becomes [MASK].
     corruption = {"type": "permutation", "unit": "token", "k": 3, "num_predict": 2}
     if kind == "masked_lm":
         corruption = {"type": "token_masks", "mask_rate": 0.3, "max_predictions": 2}
@@ -109,7 +109,7 @@ def train(config: configs.Config):
 
 
 def sentences(cities) -> dict[str, tf.Tensor]:
-    """Returns a batch of the sentences about some cities."""
+    """Returns a batch of sentences about the given cities."""
     token_ids = tf.gather(SENTENCES, cities)
     return {
         "token_ids": token_ids,
@@ -120,7 +120,7 @@ def sentences(cities) -> dict[str, tf.Tensor]:
 
 
 def log_probs(logits, positions) -> np.ndarray:
-    """Returns the mean log p of the tokens at positions [P], from scores [C * P, V]: [P]."""
+    """Returns the mean log p of the tokens at positions [P], from logits [C * P, V]: [P]."""
     scores = np.asarray(logits, np.float64).reshape(len(CITIES), len(positions), -1)
     scores -= scores.max(axis=-1, keepdims=True)
     scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600, help="of each objective (default: 600)")
     rows = run(parser.parse_args().steps)
     print(table(rows))
-    # Each word determines the other, so their mutual information is the entropy of one of them.
+    # Each word determines the other, so their mutual information equals the entropy of either.
     print(
         f"\nmutual information of the two words: {-truth():.2f} nats; masked LM stays short of the "
         f"truth by {truth() - rows[0].joint:.2f}, permutation LM by "

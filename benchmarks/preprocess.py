@@ -2,13 +2,13 @@
 
   python -m benchmarks.preprocess [--text=FILE] [--vocabulary=FILE] [--memory]
 
-Both sides run as their users run them, as commands, with the same text, vocabulary, lengths, masks
-and duplicates, and take turns, round after round, on the same cores. Theirs
-(`create_pretraining_data`) is one process; it runs in an environment of its own (made as by `make
-parity` when missing). Ours runs one worker a core. Each side also runs on a text of two documents:
-that long it takes to start (to import TensorFlow, above all), and examples a second are given with
-that time and without it. Peak memory is what the system says that the main process and its largest
-worker ever held, shared pages counted with each.
+Both sides run as commands, as for users, with the same text, vocabulary, lengths, masks and
+duplicates, and take turns, round after round, on the same cores. Theirs (`create_pretraining_data`)
+is one process in a separate environment (made as by `make parity` when missing). Ours runs one
+worker a core. Each side also runs on a text of two documents, which measures its start-up (mainly
+the import of TensorFlow); examples a second are given with and without the start-up. Peak memory is
+the peak, as the system reports it, of the main process and of its largest worker, each with its
+shared pages.
 
 --memory shows the time and the memory of ours, from a small corpus to a large one.
 """
@@ -32,7 +32,7 @@ from benchmarks import environments
 
 LENGTH, PREDICTIONS, DUPLICATES, MASK_RATE = 128, 20, 5, 0.15
 THEIRS = "tf-models-official"
-# Side → options of build_shards, and the files it writes.
+# {side: (options of build_shards, a description of the files)}.
 OURS = {
     "ours, tf_models": (["--format=tf_models"], "the same features"),
     "ours, static masks": (["--override=segments.static_masks=true"], "unpadded, masked"),
@@ -54,7 +54,7 @@ class Memory(threading.Thread):
         while not self._ended.wait(0.1):
             self.main = max(self.main, _peak(self._process))
             for below in _below(self._process):
-                # Workers are grandchildren: children of the process that they are forked from.
+                # Workers are grandchildren: they are forked from a child of the main process.
                 self.worker = max([self.worker, *map(_peak, _below(below))])
 
     def end(self) -> None:
@@ -67,7 +67,7 @@ def _peak(process: int) -> float:
     try:
         status = Path(f"/proc/{process}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    except (OSError, IndexError):  # The process has ended.
+    except (OSError, IndexError):  # the process has ended
         return 0.0
 
 
@@ -82,8 +82,8 @@ def _below(process: int) -> list[int]:
 def measure(command: list[str], records: Path) -> dict:
     """Runs a command and counts the examples that it wrote to `records`, a file or a folder.
 
-    Theirs must not start in our root, where `official` is ours; the process that our workers are
-    forked from must.
+    Their command must not start in our root folder, where `official` is our package; ours must, so
+    that its workers can import it.
     """
     folder = records.parent if records.suffix else environments.ROOT
     variables = environments.variables()
@@ -228,7 +228,7 @@ def _rates(rounds: list[dict]) -> tuple[float, float]:
     """Returns examples per second, with and without the time to start."""
     seconds, start = _median(rounds, "seconds"), _median(rounds, "start")
     examples = rounds[0]["examples"]
-    # Differences of less than a tenth of the start time are noise.
+    # Differences below a tenth of the start time are noise.
     return examples / seconds, examples / max(seconds - start, start / 10)
 
 

@@ -1,4 +1,4 @@
-"""Measures how training reads shards: the mixing, the share of each worker, the start of a run.
+"""Measures how training reads shards: shuffling, the share of each worker, the start of a run.
 
   python -m benchmarks.reading [--parts mixing workers start]
 
@@ -44,7 +44,7 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def write_config(path: Path, batch_size: int) -> None:
-    """Writes a config with a network that costs nothing."""
+    """Writes a config with a tiny network."""
     config = {
         "name": "reading",
         "segments": {"format": "doc_sentences", "max_length": 8, "short_seq_prob": 0.0},
@@ -60,7 +60,7 @@ def write_config(path: Path, batch_size: int) -> None:
 
 
 def corpora(folder: Path, examples: int) -> Files:
-    """Returns shards of two corpora, of which the first has two fifths of the examples."""
+    """Returns shards of two corpora; the first has two fifths of the examples."""
     write_config(folder / "config.yaml", 256)
     sizes = examples * 2 // 5, examples - examples * 2 // 5
     for name, word, size in zip("ab", WORDS, sizes, strict=True):
@@ -92,7 +92,7 @@ def sorted_task(folder: Path, examples: int) -> Files:
 
 
 def mixing(folder: Path, options: argparse.Namespace) -> None:
-    """Prints how well two epochs are mixed."""
+    """Prints how well two epochs are shuffled."""
     first_word = len(SPECIALS)
     for name, files in (
         ("pretraining", corpora(folder, options.examples)),
@@ -143,7 +143,7 @@ def common_neighbors(first: np.ndarray, second: np.ndarray, distance: int) -> in
 
 
 def workers(folder: Path, options: argparse.Namespace) -> None:
-    """Prints what each of several workers reads in an epoch."""
+    """Prints the bytes and examples that each of several workers reads in an epoch."""
     files = numbered(folder, options.examples // 2, shards=options.shards)
     size = files.bytes
     total = sum(files.counts)
@@ -186,7 +186,7 @@ def numbered(folder: Path, examples: int, shards: int) -> Files:
 
 
 def read(files: Files, batch: int, steps: int, count: int, worker: int) -> np.ndarray:
-    """Returns the numbers of the examples of a worker's rows: [steps, rows]."""
+    """Returns the indices of the examples of a worker's rows: [steps, rows]."""
     share = batch // count
     rows = Lanes(files, SEED, batch).dataset(0, worker * share, share, share).take(steps)
     return np.stack([each["index"] for each in rows.as_numpy_iterator()])
@@ -268,7 +268,7 @@ def first_report(folder: Path, shards: Path, model: Path) -> float:
         lines.append(line)
         if line.startswith("step "):
             seconds = time.monotonic() - started
-            training.terminate()  # It saves a checkpoint.
+            training.terminate()  # the run saves a checkpoint
             training.communicate()
             return seconds
     sys.exit(f"error: no step:\n{''.join(lines)[-3000:]}")
@@ -296,7 +296,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Runs the parts and prints what they find."""
+    """Runs the parts and prints their results."""
     options = _options()
     for name in options.parts:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,19 +1,19 @@
-"""Trains vectors of texts, ours and those of sentence-transformers, and measures them.
+"""Trains sentence encoders with this project and sentence-transformers, and evaluates both.
 
   python -m benchmarks.sentence_embeddings --data=DATA --init=PRETRAINED [--precision=bfloat16]
 
-Both sides start from the same weights (`--init`, a model folder of a BERT), and learn the same
-pairs in the same batches, with the loss of multiple negatives, mean pooling, AdamW, and the same
-rate, linear schedule, dropout and clipping. Ours is configs/finetune/sentence_embedding.yaml, whose
-batches have texts of like length and none twice. Their Trainer gets the same batches in the same
-order. Each side is a process in an environment of its own (made as by `make parity` when missing).
-The two take turns, a seed at a time, on the same cores; a seed decides the batches and the dropout.
-The seconds are those from the initial weights on the disk to the trained ones, without imports:
-on the clock, and of all cores together, which other work on the machine changes less.
-Without dropout the sides end with the same vectors, up to rounding.
+Both sides start from the same weights (`--init`, a model folder of a BERT), and train on the same
+pairs in the same batches, with the multiple negatives loss, mean pooling, AdamW, and the same
+learning rate, linear schedule, dropout and clipping. Ours is
+configs/finetune/sentence_embedding.yaml, whose batches have distinct texts of similar length. Their
+Trainer gets the same batches in the same order. Each side is a process in a separate environment
+(made as by `make parity` when missing). The two take turns, a seed at a time, on the same cores; a
+seed decides the batches and the dropout. Times run from the initial weights on disk to the trained
+weights, without imports: wall-clock seconds, and CPU seconds of all cores, which depend less on
+other work on the machine. Without dropout the sides end with the same vectors, up to rounding.
 
-With --results=FILE.jsonl the results are appended to a file, and the table has all that are in it:
-a command may then have one of the seeds, or the other precision.
+With --results=FILE.jsonl the results are appended to a file, and the table has all results of the
+file, so seeds and precisions can be run by separate commands.
 
 DATA has these files:
   glue/MNLI/train_sample.tsv glue/QNLI/train_sample.tsv glue/QQP/train_sample.tsv wikiqa/train.tsv
@@ -47,8 +47,8 @@ from tfrecords_tools.build_ranking_data import Collection
 
 OURS, THEIRS = "encoder garden", "sentence-transformers"
 CONFIG = environments.ROOT / "configs" / "finetune" / "sentence_embedding.yaml"
-TOLERANCE = 1e-4  # Of the first vectors, of length 1.
-# The files of the pairs, their columns, and the label of pairs that suit each other.
+TOLERANCE = 1e-4  # for the initial vectors, which have length 1
+# The files of the pairs, their columns, and the label of positive pairs.
 PAIRS = {
     "glue/MNLI/train_sample.tsv": ("sentence1", "sentence2", "gold_label", "entailment"),
     "glue/QNLI/train_sample.tsv": ("question", "sentence", "label", "entailment"),
@@ -57,14 +57,14 @@ PAIRS = {
 }
 MEASURES = ("STS-B, Spearman", "WikiQA, MRR", "Cranfield, NDCG@10")
 
-Encode = Callable[[Sequence[str]], np.ndarray]  # texts to their vectors, [number of texts, V]
-Candidates = dict[str, list[str] | None]  # query → documents to rank; None = all
+Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [number of texts, V]
+Candidates = dict[str, list[str] | None]  # {query: documents to rank; None = all}
 _STSB = ("sentence1", "sentence2", "score")
 _PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 def read_pairs(data: Path) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of all files; a pair of the same text twice is none."""
+    """Yields the pairs of all files, without pairs of two equal texts."""
     for name, (*columns, label) in PAIRS.items():
         for _, (first, second, value) in _texts(data / name, columns):
             if value == label and first != second:
@@ -79,7 +79,7 @@ class Measures:
     """Three measures of vectors.
 
     Args:
-      data: see the module.
+      data: the folder DATA; see the module.
     """
 
     def __init__(self, data: Path):
@@ -114,7 +114,7 @@ class Measures:
         return found
 
     def of_bm25(self) -> list[float]:
-        """Returns those of the scores of BM25, which has none for a pair of texts."""
+        """Returns the measures of BM25, which cannot score STS-B."""
         found = [np.nan]
         for metric, collection, candidates in self._rankings:
             run = build_ranking_data.rank(collection, candidates, len(collection.documents))
@@ -123,7 +123,7 @@ class Measures:
 
 
 def _ranked(collection: Collection, candidates: Candidates) -> tuple[dict[str, str], ...]:
-    """Returns the texts of the queries and of the documents that are ranked, by their ids."""
+    """Returns the texts of the ranked queries and documents, by id."""
     listed = [found for found in candidates.values() if found is not None]
     names = dict.fromkeys(name for found in listed for name in found) or collection.documents
     return (
@@ -133,7 +133,7 @@ def _ranked(collection: Collection, candidates: Candidates) -> tuple[dict[str, s
 
 
 def _run(collection: Collection, candidates: Candidates, encode: Encode) -> trec.Run:
-    """Ranks the candidates of each query, or all documents, by the cosine."""
+    """Ranks the candidates of each query, or all documents, by cosine."""
     queries, documents = _ranked(collection, candidates)
     vectors = encode([*queries.values(), *documents.values()])
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -163,7 +163,7 @@ class Side(Process):
     """A process that trains with a seed and then writes vectors.
 
     Attributes:
-      vectors: the last ones, which have the length 1; at first those of the initial weights.
+      vectors: the latest vectors, of length 1; at first those of the initial weights.
     """
 
     def __init__(self, name: str, settings: dict, texts: Sequence[str]):
@@ -188,7 +188,7 @@ class Side(Process):
         }
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns the last vectors of texts."""
+        """Returns the latest vectors of texts."""
         return self.vectors[[self._numbers[text] for text in texts]]
 
     def _take(self, answer: dict) -> None:
@@ -218,8 +218,9 @@ def prepare(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> 
         f"recipe.optimizer.learning_rate={options.learning_rate}",
         f"recipe.dropout={options.dropout}",
         f"recipe.precision={_PRECISIONS[options.precision]}",
-        # As in their Trainer: moments are corrected, and the rate falls from the end of warm-up.
-        # PyTorch adds epsilon to the corrected root, TensorFlow to the other one: it is small.
+        # As in their Trainer: moments are corrected, and the rate decays from the end of warm-up.
+        # PyTorch adds epsilon to the corrected root, TensorFlow to the uncorrected root; the
+        # difference is small.
         "recipe.optimizer.bias_correction=true",
         "recipe.optimizer.epsilon=1.0e-8",
         "recipe.schedule.type=xlnet",
@@ -300,7 +301,7 @@ def read_results(path: Path | None) -> list[dict]:
 
 
 def table(plain: dict[str, list[float]], results: Iterable[dict], settings: dict) -> None:
-    """Prints the measures of each row, of sides with standard errors, and the time of the sides."""
+    """Prints the measures of each row (with standard errors for sides), and the times of sides."""
     print(
         f"\n{settings['pairs']:,} pairs, {settings['steps']:,} steps of {settings['batch_size']}, "
         f"dropout {settings['dropout']}, learning rate {settings['learning_rate']}, "
@@ -328,7 +329,7 @@ def table(plain: dict[str, list[float]], results: Iterable[dict], settings: dict
 
 
 def _with_error(values: Sequence[float], digits: int) -> str:
-    """Returns the mean and its standard error, which one value does not have."""
+    """Returns the mean and, for several values, its standard error."""
     mean = f"{np.mean(values):.{digits}f}"
     if len(values) < 2:
         return mean

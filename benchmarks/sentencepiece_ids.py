@@ -1,10 +1,10 @@
-"""Counts the paragraphs that get the same ids as from the slow tokenizers of transformers.
+"""Counts the paragraphs with the same ids as in the slow tokenizers of transformers.
 
 python -m benchmarks.sentencepiece_ids --class=AlbertTokenizer --model=spiece.model \
   --input=text.txt --paragraphs=1000
 
-Each line of the file that is not empty is a paragraph. The ones that differ are printed with the
-first place where they do.
+Each line of the file that is not empty is a paragraph. Paragraphs with different ids are printed
+with the first difference.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from official import tokenizers
 
 
 def compare(name: str, model: str | os.PathLike, texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the texts that get other ids, each with a description of the difference.
+    """Returns the texts with different ids, each with a description of the difference.
 
     Args:
-      name: of the class of transformers.
+      name: the name of the class of transformers.
       model: a SentencePiece model.
-      texts: without a token that is special there, such as `<sep>`.
+      texts: texts without special tokens of that class, such as `<sep>`.
     """
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(model, Path(folder) / "spiece.model")

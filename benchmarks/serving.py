@@ -1,26 +1,26 @@
-"""Times the serving of a classifier: our exports, and runtimes that others serve with.
+"""Times the serving of a classifier: our exports and other runtimes.
 
   python -m benchmarks.serving [--folder=DIR] [--lengths short --batches 8 --inputs text ...]
 
-The others are PyTorch transformers, ONNX Runtime, OpenVINO and CTranslate2. --system=deberta (v3)
-and --system=modernbert compare our exports with transformers alone.
+The other runtimes are PyTorch transformers, ONNX Runtime, OpenVINO and CTranslate2.
+--system=deberta (v3) and --system=modernbert compare our exports only with transformers.
 
-One BERT of base size with random weights goes to every side: made by transformers, brought here by
-`official.convert` and written by `official.export`, exported to ONNX by PyTorch (OpenVINO reads
-this file) and converted by CTranslate2. Each side runs in
-processes and an environment of its own (made as by `make parity` when missing); before anything is
-timed they answer the same texts, and in float32 their probabilities must agree to 1e-4. Then they
-take turns, round after round, on the same requests: texts of 32 tokens, of 128, and of mixed
-lengths from 8 to 128 (as many from 8 to 16 as from 64 to 128), one by one and in batches, as ids
-(padded beforehand) and as text (each side's own tokenizer, padding to the longest text of a batch).
+All sides serve the same BERT of base size with random weights, made by transformers: converted by
+`official.convert` and exported by `official.export`, exported to ONNX by PyTorch (OpenVINO reads
+this file), or converted by CTranslate2. Each side runs in separate processes and a separate
+environment (made as by `make parity` when missing); before anything is timed, the sides answer the
+same texts, and in float32 their probabilities must agree to 1e-4. Then they take turns, round after
+round, on the same requests: texts of 32 tokens, of 128, and of mixed lengths from 8 to 128 (as many
+from 8 to 16 as from 64 to 128), one by one and in batches, as ids (padded beforehand) and as text
+(each side's own tokenizer, padding to the longest text of a batch).
 
-A side is served in two ways, by a process each: a request at a time, computed with every thread;
-and as many requests at a time as there are threads, each computed with one. What is shown for each
-side: median and 99th percentile of the time of a call, alone; texts a second (the median of the
-rounds) in both ways; what it takes to load, and memory. Ratios are those of the better way of each
-side. A process takes up to 1.5 GB: --at_once=1 has half as many.
+A side is served in two ways, each by a process: one request at a time, computed with all threads;
+and as many concurrent requests as there are threads, each computed with one thread. The tables show
+for each side: median and 99th percentile of the time of a single call; texts a second (the median
+of the rounds) in both ways; the time to load, and memory. Ratios are those of the better way of
+each side. A process takes up to 1.5 GB; --at_once=1 needs half as many processes.
 
---folder keeps models and texts, so that another run need not make them again.
+--folder keeps models and texts for further runs.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from benchmarks.environments import Process
 
 OURS, TORCH, ONNX = "encoder garden", "PyTorch transformers", "ONNX Runtime"
 OPENVINO, CTRANSLATE = "OpenVINO", "CTranslate2"
-# Side → (environment or None = ours, function of `peers`, mode).
+# {side: (environment or None = ours, function of `peers`, mode)}.
 SIDES = {
     f"{OURS}, float32": (None, "serving.saved_model", "float32"),
     f"{OURS}, bfloat16": (None, "serving.saved_model", "bfloat16"),
@@ -58,8 +58,8 @@ SIDES = {
     f"{CTRANSLATE}, float32": ("hf", "serving.ctranslate", "float32"),
     f"{CTRANSLATE}, int8": ("hf", "serving.ctranslate", "int8"),
 }
-# What some sides read beside the files of `serving.write`: the begin of their names → the function
-# of `peers` that writes it, and what it writes last.
+# Further files of some sides, besides those of `serving.write`: {begin of the side's name: (the
+# function of `peers` that writes them, the last file that it writes)}.
 WRITERS = {
     f"{OPENVINO}, int8": ("serving.write_openvino", "openvino_int8.xml"),
     CTRANSLATE: ("serving.write_ctranslate", "ctranslate2"),
@@ -73,10 +73,10 @@ SYSTEMS = {"bert": tuple(SIDES)} | dict.fromkeys(
 )  # fmt: skip
 LENGTHS = {"short": (32, 32), "long": (128, 128), "mixed": (8, 128)}
 MAX_LENGTH = 128
-SPECIALS = 2  # [CLS] and [SEP].
+SPECIALS = 2  # [CLS] and [SEP]
 TOLERANCE = 1e-4
-BASE = f"{TORCH}, float32"  # The others are compared with it.
-# The ratios to print: the best of some sides over the best of others, by the begin of their names.
+BASE = f"{TORCH}, float32"  # the other sides are compared with this side
+# The ratios to print: the best of our sides over the best of others, by the begin of their names.
 RATIOS = (
     (f"{OURS}, float32", f"{ONNX}, float32"),
     (f"{OURS}, bfloat16", f"{ONNX}, float32"),
@@ -110,8 +110,8 @@ class Server(Process):
         }
         super().__init__(name, environment, side, settings)
         self.loaded = self.ask("ready")
-        self.seconds: dict[Cell, list[list[float]]] = {}  # Of each call of each round.
-        self.rates: dict[Cell, list[float]] = {}  # Texts per second of each round.
+        self.seconds: dict[Cell, list[list[float]]] = {}  # of each call of each round
+        self.rates: dict[Cell, list[float]] = {}  # texts per second of each round
         self.peak = 0.0
 
     def probabilities(self, inputs: str) -> np.ndarray:
@@ -138,7 +138,7 @@ class Server(Process):
         return [1000 * seconds for calls in self.seconds[cell] for seconds in calls]
 
 
-Sides = dict[str, list[Server]]  # The servers of a side; the first answers one request at a time.
+Sides = dict[str, list[Server]]  # the servers of a side; the first answers one request at a time
 
 
 def compare(sides: Sides) -> None:
@@ -153,16 +153,16 @@ def compare(sides: Sides) -> None:
         shown = ", ".join(f"{value:.1e} from {inputs}" for inputs, value in apart.items())
         print(f"{server.name}: differs by {shown}", flush=True)
         if "float32" in server.name and max(apart.values()) > TOLERANCE:
-            sys.exit(f"error: {server.name} says something else than {servers[0].name}")
+            sys.exit(f"error: the answers of {server.name} differ from those of {servers[0].name}")
 
 
 def table(sides: Sides, cells: list[Cell], at_once: list[int]) -> None:
     """Prints all measurements.
 
     Args:
-      sides: after their rounds.
-      cells: what was timed.
-      at_once: requests at a time, of each side's servers.
+      sides: the sides, after their rounds.
+      cells: the cells that were timed.
+      at_once: the number of concurrent requests of each side's servers.
     """
     for inputs, kind in dict.fromkeys(cell[:2] for cell in cells):
         batches = [cell for cell in cells if cell[:2] == (inputs, kind)]
@@ -274,7 +274,7 @@ def _options() -> argparse.Namespace:
 
 
 def lengths(kind: str, count: int, rng: np.random.Generator) -> list[int]:
-    """Returns the length of each of `count` texts, special tokens counted."""
+    """Returns the length of each of `count` texts, including special tokens."""
     shortest, longest = LENGTHS[kind]
     drawn = np.exp(rng.uniform(np.log(shortest), np.log(longest + 1), count))
     return np.clip(drawn.astype(int), shortest, longest).tolist()
@@ -298,7 +298,7 @@ def write_requests(source: Path, folder: Path, count: int) -> None:
     tokenizer = tokenizers.load(folder / "tokenizer")
 
     def words() -> Iterator[tuple[str, list[int]]]:
-        while True:  # A small text is read again.
+        while True:  # a small text is read repeatedly
             with open(source, encoding="utf-8") as lines:
                 for line in filter(str.strip, lines):
                     words = line.split()
@@ -329,11 +329,11 @@ def write_tokenizer(vocabulary: Path, folder: Path, size: int) -> None:
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> None:
-    """Creates the files that a folder lacks: vocabulary, texts, models.
+    """Creates the files that are missing in a folder: vocabulary, texts, models.
 
     Args:
-      folder: of all that.
-      options: those of the command line, of which `sides` says what is needed.
+      folder: the folder.
+      options: the options of the command line; `sides` decides which files are needed.
     """
     ours = [name for name in options.sides if name.startswith(OURS)]
     theirs = [name for name in options.sides if name not in ours]
@@ -357,7 +357,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
         write_requests(options.text, folder, options.requests)
     sizes = {k: getattr(options, k) for k in "layers hidden heads intermediate".split()}
     pieces = len((tokenizer / "vocab.txt").read_text("utf-8").splitlines())
-    # If only our own sides run, an existing model is used.
+    # If only our sides run, an existing model is used.
     written = folder / ("int8.onnx" if options.system == "bert" else "huggingface")
     if (theirs or not (folder / "converted").exists()) and not written.exists():
         settings = {"folder": str(folder), "vocab": pieces, "system": options.system} | sizes
@@ -370,7 +370,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     for beginning, (writer, file) in WRITERS.items():
         if any(name.startswith(beginning) for name in theirs) and not (folder / file).exists():
             environments.run_peer(writer, "hf", {"folder": str(folder)})
-    for name in (SIDES[side][2] for side in ours):  # a precision, or a format and a precision
+    for name in (SIDES[side][2] for side in ours):  # "precision" or "format_precision"
         form, _, precision = name.rpartition("_")
         if not (folder / f"saved_{name}").exists():
             environments.run(

@@ -1,8 +1,8 @@
-"""Times what a user waits for: help texts, a small build of shards, the first vector of a text.
+"""Times help texts, a small build of shards, and the first vector of a text, as users wait.
 
   python -m benchmarks.startup [--text=FILE] [--megabytes=16]
 
-Each command runs once before it is timed, so the disk is warm.
+Each command runs once before it is timed, so files are in the page cache.
 """
 
 import argparse
@@ -30,10 +30,10 @@ def timed(name: str, words: list[str], rounds: int, output: Path | None = None) 
     """Prints the median and the range of the seconds of a command.
 
     Args:
-      name: what it is, for the table.
+      name: the row of the table.
       words: the command.
       rounds: how often it is timed.
-      output: the folder that it makes, which is removed each time.
+      output: the folder that the command makes, which is removed after each run.
     """
     variables = environments.variables()
     seconds = []

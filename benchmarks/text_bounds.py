@@ -1,14 +1,14 @@
-"""Measures the time and the memory of one text by its size, for each kind of tokenizer.
+"""Measures time and memory of encoding one text by its size, for each kind of tokenizer.
 
   python -m benchmarks.text_bounds [--kinds=wordpiece,...] [--texts=letters,...]
     [--sides=python,...] [--sizes 1000 10000 ...] [--tokenizer=FOLDER]
 
-A text of a stranger may be of anything: letters, blanks, marks, added tokens, one word, ideographs,
-or accents upon one letter. Each is encoded in Python, in a graph, in a graph with offsets, and in a
-graph that reads special tokens, as masks are filled; each in a process of its own. The seconds are
-those of all processors, and the MiB are what the process has grown by at its peak. A line is
-printed for each kind of text. The command ends with an error if ten times as long a text takes more
-than 20 times as long, or as much memory, in the largest sizes.
+Untrusted texts may consist of anything: letters, blanks, marks, added tokens, one word, ideographs,
+or accents on one letter. Each is encoded in Python, in a graph, in a graph with offsets, and in a
+graph with special tokens (as for filled masks), each in a separate process. Seconds are CPU
+seconds, and MiB are the growth of the process at its peak. A line is printed for each kind of text.
+The command ends with an error if ten times as long a text takes more than 20 times as long, or as
+much memory, in the largest sizes.
 """
 
 import argparse
@@ -25,9 +25,9 @@ KINDS = ("wordpiece", "byte_bpe", "unigram", "bpe")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SIDES = ("python", "graph", "offsets", "special")
 ADDED = "<added>"
-# What is smaller is not compared: it is the time of a call, and pages that Python keeps.
+# Smaller values are not compared: they are call overhead, and pages that Python keeps.
 _SECONDS, _MIB = 0.05, 20.0
-_MOST = 2.0  # times as much for each letter
+_MOST = 2.0  # the largest growth of the cost per letter
 
 
 def _words(letters: Sequence[str], longest: int) -> Callable[[int], str]:
@@ -76,7 +76,7 @@ def make_tokenizer(kind: str, folder: Path) -> None:
 def measure(
     tokenizer: Path, names: Sequence[str], sides: Sequence[str], sizes: Sequence[int]
 ) -> int:
-    """Prints the lines of a tokenizer; returns the number of those that grow too fast."""
+    """Prints the lines of a tokenizer; returns the number of lines that grow too fast."""
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary, "text.txt")
@@ -99,7 +99,7 @@ def measure(
 
 
 def _growth(found: Sequence[dict], sizes: Sequence[int]) -> float:
-    """Returns how much more a letter of the largest text costs than one of the text before."""
+    """Returns the cost per letter of the largest text relative to the second largest."""
     if len(sizes) < 2:
         return 0.0
     before, last = found[-2:]

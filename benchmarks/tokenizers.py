@@ -1,15 +1,15 @@
-"""Times WordPiece and byte-level BPE beside the `tokenizers` package and the fastest packages.
+"""Times WordPiece and byte-level BPE against the `tokenizers` package and the fastest packages.
 
   python -m benchmarks.tokenizers [--text=FILE] [--wordpiece=DIR] [--byte_bpe=DIR]
 
-The sides are ours, Hugging Face's `tokenizers`, and a package that keeps the ids of words:
+The sides are ours, Hugging Face's `tokenizers`, and a package that caches the ids of words:
 nanotoken for WordPiece, gigatoken for byte-level BPE. They read the same `tokenizer.json` and the
-same texts, the lines of a file, and take turns, round after round. Seconds are those of all
-processors together, so MB/s are those of one core. Each round starts without known words, and the
-text is encoded twice: the second time its words are known. The long words, for byte-level BPE, are
-random letters: GPT-2's pattern does not split them, so the cost of one word shows. The packages run
-in an environment of their own (made as by `make parity` when missing). The ids are compared: the
-last column counts the texts that get other ids from each package.
+same texts, the lines of a file, and take turns, round after round. Seconds are CPU seconds, so MB/s
+are those of one core. Each round starts with an empty cache, and the text is encoded twice: the
+second time its words are cached. The long words, for byte-level BPE, are random letters: GPT-2's
+pattern does not split them, so the cost of one word shows. The packages run in a separate
+environment (made as by `make parity` when missing). The ids are compared: the last column counts
+the texts with other ids in each package.
 """
 
 import argparse
@@ -30,16 +30,16 @@ import numpy as np
 from benchmarks import environments
 
 LETTERS = (1_000, 10_000, 100_000, 1_000_000)
-# Kind → the packages beside which it is timed.
+# {kind: the packages that it is compared with}.
 PACKAGES = {"wordpiece": ("tokenizers", "nanotoken"), "byte_bpe": ("tokenizers", "gigatoken")}
 
 
 class Answer(NamedTuple):
-    """What a side has made of a row.
+    """The answer of a side for a row.
 
     Attributes:
-      seconds: of all processors.
-      ids: of all texts.
+      seconds: CPU seconds.
+      ids: the ids of all texts.
       lengths: the number of ids of each text.
     """
 
@@ -66,7 +66,7 @@ def make_rows(text: Path, megabytes: float, letters: Sequence[int]) -> dict[str,
 
 
 def run_ours(rows: dict[str, list[str]], folder: Path) -> dict[str, Answer]:
-    """Returns what our tokenizer makes of each row."""
+    """Returns the answers of our tokenizer by row."""
     from official import tokenizers
 
     tokenizer = tokenizers.load(folder)
@@ -80,7 +80,7 @@ def run_ours(rows: dict[str, list[str]], folder: Path) -> dict[str, Answer]:
 
 
 def run_theirs(rows: dict[str, list[str]], folder: Path, package: str) -> dict[str, Answer]:
-    """Returns what a package makes of each row."""
+    """Returns the answers of a package by row."""
     settings = {"package": package, "file": str(folder / "tokenizer.json")}
     peer = environments.Process(package, "tokenizers", "tokenization.timed", settings)
     answers = {name: peer.ask(texts) for name, texts in rows.items()}
@@ -103,7 +103,7 @@ def describe(source: Path, folder: Path) -> None:
 
 
 def different(ours: Answer, theirs: Answer) -> int:
-    """Returns the number of texts that get other ids."""
+    """Returns the number of texts with different ids."""
     parts = (np.split(each.ids, np.cumsum(each.lengths)[:-1]) for each in (ours, theirs))
     return sum(not np.array_equal(*pair) for pair in zip(*parts, strict=True))
 
@@ -156,7 +156,7 @@ def main() -> None:
                 source = work / f"learned-{kind}"
                 make_tokenizer(kind, options.text, source)
             describe(source, work / kind)
-            # A long word is an unknown one to WordPiece.
+            # WordPiece does not split long words: they are unknown.
             letters = options.letters if kind == "byte_bpe" else ()
             rows = make_rows(options.text, options.megabytes, letters)
             compare(kind, work / kind, rows, options.rounds)

@@ -2,7 +2,7 @@
 
   python -m benchmarks.train_step
 
-and of other systems here against BERT at the same sizes:
+or of other systems of this project against BERT at the same sizes:
 
   python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ALBERT' \
       'encoder garden, ELECTRA' 'encoder garden, XLNet'
@@ -14,17 +14,17 @@ and of other systems here against BERT at the same sizes:
       'PyTorch transformers, ModernBERT'
 
 The other sides are tf-models-official, PyTorch transformers, and a BERT written by hand in PyTorch
-with joined projections, SDPA and the masked LM at the predicted positions alone. Same sizes, same
+with joined projections, SDPA and the masked LM only at the predicted positions. Same sizes, same
 random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in its own process
 and environment (made as by `make parity` when missing), in float32 and in mixed bfloat16; the
-processes take turns, round after round, on the same cores. What is shown is the median of the
-rounds, peak memory as the system counted it, and for each side its better precision against our
-BERT, beside what the FLOPs of the two say. 'its products alone' are the matrix products of our
-BERT's step, with the same shapes: the share of its time that the processor needs. T5 has as
-many layers in its decoder as in its encoder, and as many targets as span corruption gives (29 for
-128 tokens). DeBERTa is the encoder of v3 with a masked LM, since transformers has no class for its
-pretraining. ModernBERT has no dropout but that of the output of attention. PyTorch's side of it
-predicts the masked tokens alone (`sparse_prediction`), and has no dropout.
+processes take turns, round after round, on the same cores. The table shows the median of the
+rounds, peak memory as the system reports it, and for each side the time of its better precision
+relative to our BERT, with the ratio of FLOPs. 'its products alone' are only the matrix products of
+our BERT's step, with the same shapes: a lower bound of its time. T5 has as many layers in its
+decoder as in its encoder, and as many targets as span corruption gives (29 for 128 tokens). DeBERTa
+is the encoder of v3 with a masked LM, since transformers has no class for its pretraining.
+ModernBERT has dropout only at the output of attention. Its PyTorch side predicts only the masked
+tokens (`sparse_prediction`), and has no dropout.
 """
 
 import argparse
@@ -33,7 +33,7 @@ import statistics
 
 from benchmarks.environments import Process
 
-# Side → (environment or None = ours, function of `peers`, system).
+# {side: (environment or None = ours, function of `peers`, system)}.
 SIDES = {
     "encoder garden": (None, "train_step_ours.step", "BERT"),
     "its products alone": (None, "train_step_ours.products", "BERT"),
@@ -54,7 +54,7 @@ OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
 
 
 def targets_of(length: int) -> int:
-    """Returns the number of targets of a row of T5, as span corruption gives for these lengths."""
+    """Returns the number of targets of span corruption for a row of T5."""
     return round(length * 0.2266)  # 29 of 128, 116 of 512
 
 
@@ -88,7 +88,7 @@ def flops(sizes: dict, system: str) -> int:
         decoder = layers * (own + cross + 4 * targets * hidden * inner)
         return encoder(hidden, inner) + decoder + targets * 2 * hidden * vocab
     if system == "ModernBERT":
-        # One layer of three attends to the whole row; a gate beside the inner map.
+        # One layer of three attends to the whole row; gated feed-forward networks.
         near = min(length, 129)
         keys = sum(near if i % 3 else length for i in range(layers))
         row = layers * (8 * hidden**2 + 6 * hidden * inner) + 4 * keys * hidden
@@ -130,7 +130,7 @@ def main() -> None:
     for name in options.sides:
         for precision in options.precisions:
             side = Side(name, precision, sizes)
-            first = side.ask(options.warmup)  # Traces graphs and allocates memory.
+            first = side.ask(options.warmup)  # traces graphs and allocates memory
             print(f"{name}, {precision}: first loss {first['loss']:.3f}", flush=True)
             sides.append(side)
     for number in range(options.rounds):

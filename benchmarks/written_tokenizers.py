@@ -1,14 +1,14 @@
-"""Counts the texts to which transformers gives other ids than a tokenizer of this project.
+"""Counts the texts whose ids in transformers differ from those of a tokenizer of this project.
 
 python -m benchmarks.written_tokenizers --texts=FOLDER [--number=3000] [--vocab_size=4000]
   [--kinds=wordpiece,...]
 
 FOLDER has text files, one for each language; a line is a text. A tokenizer of each kind is learned
-from them and written as `official.convert --target=hf` does. For each text are compared: the ids in
-Python, in a graph and with offsets, and those of the written folder in transformers 4 and 5 and in
-the `tokenizers` package of both. Every offset must be a slice of its text, which becomes the piece
-of the token where it is normalized. A line is printed for each kind, with the languages whose texts
-differ, and the first of these texts.
+from them and written as `official.convert --target=hf` does. The benchmark compares, for each text,
+the ids in Python, in a graph and with offsets, and those of the written folder in transformers 4
+and 5 and in the `tokenizers` package of both. The slice of the text at the offsets of a token must
+become the piece of the token after normalization. A line is printed for each kind, with the
+languages whose texts differ, and the first of these texts.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def _modern(tokenizer: tokenizers.ByteBPE) -> tokenizers.ByteBPE:
     return tokenizers.ByteBPE(tokenizer.pieces, tokenizer.merges, False, settings, nfc=True)
 
 
-# Kind: the system that it is written as, its encoder, and the options of `build_vocab`.
+# {kind: (the system that it is written as, its encoder, the options of `build_vocab`)}.
 KINDS: dict[str, tuple[system.System, Any, dict[str, Any]]] = {
     "wordpiece": (bert.BERT, _ENCODER, {"kind": "wordpiece"}),
     "wordpiece_lower": (bert.BERT, _ENCODER, {"kind": "wordpiece", "lower_case": True}),
@@ -130,7 +130,7 @@ def others(folder: Path, names: Sequence[str], python: str) -> Mapping[str, Mapp
 
 
 def inside(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> dict[str, list[list[int]]]:
-    """Returns the ids of a graph and of offsets, and the tokens whose slice is not their piece."""
+    """Returns the ids of a graph and with offsets, and tokens whose slice is not their piece."""
     graph = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
     found = tokenizer.encode_with_offsets(texts)
     wrong = [
@@ -146,7 +146,7 @@ def inside(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> dict[str, l
 
 
 def _sliced(tokenizer: tokenizers.Tokenizer, text: str, ids, starts, ends) -> Iterator[bool]:
-    """Yields for each token whether its slice of the text becomes its piece.
+    """Yields, for each token, whether its slice of the text becomes its piece.
 
     A token that ends with a part of a character (Lao "ເຫ" of "ເໝ", whose "ໝ" becomes "ຫມ") has the
     offsets of the characters before it.
@@ -176,7 +176,7 @@ def _normalized(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> list[s
 def compare(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[str], ids: Mapping[str, list[list[int]]]
 ) -> dict[str, list[int]]:
-    """Returns the numbers of the texts that have other ids, by what gives them."""
+    """Returns {tokenizer: the indices of the texts with other ids}."""
     ours = [row.tolist() for row in tokenizer.encode(texts)]
     wrong = {
         name: [i for i, (row, right) in enumerate(zip(rows, ours, strict=True)) if row != right]
@@ -219,7 +219,7 @@ def main() -> None:
 
 
 def _first(tokenizer: tokenizers.Tokenizer, text: str, found: Sequence[int]) -> str:
-    """Returns where the ids of a text begin to differ."""
+    """Returns the first difference of the ids of a text."""
     ours = tokenizer.encode([text])[0].tolist()
     same = len([*itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, found))])  # noqa: B905
     parts = ([tokenizer.pieces[i] for i in row[same : same + 6]] for row in (ours, found))

@@ -1,7 +1,7 @@
 """The sides of `benchmarks.encoding`: sentence-transformers and fastembed with ONNX in int8.
 
 A side reads a file of texts, writes their vectors, float32 [N, D], and prints the texts a second.
-The settings are `model`, the folder of `write`, `texts`, `output` and `threads`.
+The settings are `model` (the folder of `write`), `texts`, `output` and `threads`.
 """
 
 import json
@@ -50,8 +50,8 @@ def sentence_transformers(settings: dict) -> None:
 def processes(settings: dict) -> None:
     """sentence-transformers in a process for each thread.
 
-    Its own pool of processes takes no ONNX model ("cannot pickle InferenceSession"), so each of
-    these loads the model and encodes its share of the texts.
+    The library's pool of processes does not support ONNX models ("cannot pickle InferenceSession"),
+    so each process here loads the model and encodes its share of the texts.
     """
     count = settings["threads"]
 
@@ -70,7 +70,7 @@ def processes(settings: dict) -> None:
     run(settings, load)
 
 
-_loaded: list[Callable] = []  # of a process of the pool
+_loaded: list[Callable] = []  # the model of a process of the pool
 
 
 def _load(folder: str) -> None:
@@ -85,10 +85,10 @@ def _encode(texts: list[str]) -> np.ndarray:
 
 
 def fastembed(settings: dict) -> None:
-    """The package fastembed, in a process for each thread.
+    """The package fastembed, in one process for each thread.
 
-    It does not sort texts by length, so batches of one text, which have no padding, are its
-    fastest.
+    It does not sort texts by length, so it is fastest with batches of one text, which have no
+    padding.
     """
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
@@ -114,9 +114,9 @@ def fastembed(settings: dict) -> None:
 
 
 def write(settings: dict) -> None:
-    """Writes a folder of sentence-transformers with ONNX in int8, by its own functions.
+    """Writes a folder of sentence-transformers with ONNX in int8, by the library's functions.
 
-    It is dynamic quantization for AVX512-VNNI by optimum: of weights and activations, int8.
+    This is optimum's dynamic quantization for AVX512-VNNI: weights and activations in int8.
     """
     from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
 
@@ -124,7 +124,7 @@ def write(settings: dict) -> None:
     model = SentenceTransformer(settings["model"], backend="onnx", model_kwargs={"export": True})
     model.save_pretrained(output)
     export_dynamic_quantized_onnx_model(model, "avx512_vnni", output)
-    # fastembed cuts at the smaller one of two lengths, sentence-transformers at its own.
+    # fastembed cuts texts at the smaller of two lengths in files, sentence-transformers at one.
     path = Path(output, "tokenizer_config.json")
     config = json.loads(path.read_text())
     config["model_max_length"] = config["max_length"] = model.max_seq_length
@@ -132,7 +132,7 @@ def write(settings: dict) -> None:
 
 
 def random(settings: dict) -> None:
-    """Writes a small BERT with random weights in the files of sentence-transformers."""
+    """Writes a small BERT with random weights as a folder of sentence-transformers."""
     import torch
     from sentence_transformers import SentenceTransformer, models
     from tokenizers import BertWordPieceTokenizer

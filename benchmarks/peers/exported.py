@@ -1,4 +1,4 @@
-"""The sides of `benchmarks.exported_models`: runtimes that answer the batches of `inputs.npz`."""
+"""The sides of `benchmarks.exported_models`: runtimes that run the batches of `inputs.npz`."""
 
 import collections
 import json
@@ -10,7 +10,7 @@ import server
 
 
 def plain(values: object) -> np.ndarray:
-    """Returns an output as an array without objects: strings as such."""
+    """Returns an output as an array without objects; strings get a string dtype."""
     array = np.array(values)
     if array.dtype.kind not in "OS":
         return array
@@ -22,10 +22,10 @@ def answer(settings: dict, runtime: str, load: Callable[[Path, str], Callable]) 
     """Writes the outputs of each batch: `SIGNATURE/NUMBER/OUTPUT`.
 
     Args:
-      settings: `folder`, that of a model.
+      settings: `folder`, the folder of a model.
       runtime: the name of the file to write.
-      load: from the folder and the name of a signature to a function from the inputs by name to the
-        outputs by name.
+      load: a function of the folder and the name of a signature; returns a function from inputs by
+        name to outputs by name.
     """
     folder = Path(settings["folder"])
     batches = collections.defaultdict(dict)

@@ -1,4 +1,4 @@
-"""What both sides of `benchmarks.finetune_epoch` share, and our side.
+"""Common code of both sides of `benchmarks.finetune_epoch`, and our side.
 
 A side answers requests: a number of steps to make, "steps" or "evaluate".
 """

@@ -1,8 +1,8 @@
 """The sides of `benchmarks.generation`: our generator, and PyTorch transformers'.
 
-For each request, a number of `rows`, of `beams` and of tokens to draw from (`top_k`), a side
-generates from the same inputs and answers with the seconds and the tokens. The settings are
-`model`, `folder`, `precision`, `vocab`, `length` (T) and `new_tokens` (N).
+A request has the number of `rows`, of `beams` and of tokens to sample from (`top_k`). A side
+generates from the same inputs as the others, and answers with the seconds and the tokens. The
+settings are `model`, `folder`, `precision`, `vocab`, `length` (T) and `new_tokens` (N).
 
 Shapes: B rows, T input tokens, N new tokens.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import server
 
-END = 1  # of the T5
+END = 1  # the end token of the T5
 
 
 def inputs(settings: dict, rows: int) -> np.ndarray:
@@ -25,9 +25,9 @@ def serve(settings: dict, generate: Callable[[np.ndarray, int, int], np.ndarray]
     """Answers requests.
 
     Args:
-      settings: of the side.
-      generate: returns the new tokens [B, N] of token ids [B, T], with a number of beams, drawn
-        from a number of likeliest tokens (0 = no draws).
+      settings: the settings of the side.
+      generate: a function of token ids [B, T], the number of beams and the number of most probable
+        tokens to sample from (0 = no sampling); returns the new tokens [B, N].
     """
 
     def answer(request: dict) -> dict:
@@ -39,7 +39,7 @@ def serve(settings: dict, generate: Callable[[np.ndarray, int, int], np.ndarray]
 
 
 def ours(settings: dict) -> None:
-    """Our side: a model folder, as `official.load` generates with it."""
+    """Our side: a model folder, loaded by `official.load`."""
     from official.saving import model_folder
     from official.saving.generation_settings import Settings
     from official.saving.served_model import ServedModel
@@ -103,7 +103,7 @@ def transformers(settings: dict) -> None:
 
 
 def write(size: dict) -> None:
-    """Writes a model of transformers with random weights, which never chooses its end token."""
+    """Writes a model of transformers with random weights that never generates its end token."""
     import torch
 
     torch.manual_seed(0)
@@ -128,7 +128,7 @@ def _t5(size: dict):
     )
     model = T5ForConditionalGeneration(config)
     with torch.no_grad():
-        # Fresh weights repeat a token; these give each text its own.
+        # With fresh weights the output repeats one token; with these it varies with the text.
         model.lm_head.weight.normal_(0, 1)
         model.lm_head.weight[END] = 0
     return model
@@ -146,7 +146,7 @@ def _gpt2(size: dict):
         n_layer=size["layers"],
         n_head=size["heads"],
         n_inner=size["intermediate"],
-        # With the usual 0.02 a token repeats itself.
+        # with the usual 0.02 the output repeats one token
         initializer_range=0.04,
         bos_token_id=size["vocab"] - 1,
         eos_token_id=size["vocab"] - 1,

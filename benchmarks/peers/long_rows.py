@@ -1,8 +1,8 @@
 """The side of `benchmarks.long_rows`: a layer of ModernBERT, forward and backward.
 
-For each request, a number, it makes that many steps. It answers with the seconds of a step, and
-with the most memory that steps have had beside that of the process before the first one. The
-settings are `kind`, `local` or `global`, and `length` (T).
+A request is a number of steps. The side makes these steps, and answers with the seconds of a step
+and with the peak memory of steps above that of the process before the first step. The settings are
+`kind`, `local` or `global`, and `length` (T).
 """
 
 import server

@@ -1,8 +1,8 @@
 """The sides of `benchmarks.lstm`: our LSTM with a projection, and PyTorch's.
 
-For each request, a side computes the outputs of all steps and the gradients of the sum of the
-outputs times given numbers. It answers with the seconds and the means of absolute values. The
-settings are `rows` (B), `length` (T), `cells` (C), `projection` (P) and `xla`.
+For each request, a side computes the outputs of all steps, and the gradients of a weighted sum of
+the outputs. It answers with the seconds and the means of absolute values. The settings are `rows`
+(B), `length` (T), `cells` (C), `projection` (P) and `xla`.
 
 Shapes: B rows, T steps, C cells, P projection and input.
 """
@@ -51,7 +51,7 @@ def serve(step: Callable[[], Sequence[np.ndarray]]) -> None:
 
 
 def ours(settings: dict) -> None:
-    """Our side, with the limits of ELMo, which these values do not reach."""
+    """Our side, with ELMo's clipping, whose limits these values do not reach."""
     import tensorflow as tf
 
     from official.distribution import numerics
@@ -87,14 +87,14 @@ def ours(settings: dict) -> None:
 
 
 def pytorch(settings: dict) -> None:
-    """The side of PyTorch's `nn.LSTM` with `proj_size`, which has no limits of values."""
+    """The side of PyTorch's `nn.LSTM` with `proj_size`, which does not clip values."""
     import torch
 
     values = arrays(settings)
     cells, size = settings["cells"], settings["projection"]
     lstm = torch.nn.LSTM(size, cells, proj_size=size, batch_first=True)
     bias = values["bias"].copy()
-    bias[2 * cells : 3 * cells] += 1  # The 1 that our forget gates add when they run.
+    bias[2 * cells : 3 * cells] += 1  # our forget gates add 1 at run time
     kernel = _reordered(values["kernel"]).T
     theirs = {
         "weight_ih_l0": kernel[:, :size],
@@ -123,7 +123,8 @@ def pytorch(settings: dict) -> None:
 def _reordered(values: np.ndarray) -> np.ndarray:
     """Returns gates on the last axis in the order of the other side.
 
-    Ours is i, j, f, o and PyTorch's i, f, g, o, where g is j: the same exchange both ways.
+    Ours is i, j, f, o and PyTorch's is i, f, g, o, where g is j: swapping two gates converts both
+    ways.
     """
     i, j, f, o = np.split(values, 4, axis=-1)
     return np.concatenate([i, f, j, o], axis=-1)

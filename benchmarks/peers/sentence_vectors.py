@@ -1,7 +1,7 @@
 """The sides of `benchmarks.sentence_embeddings`, and the batches of both.
 
-A side answers requests: `seed`, that of a training, or null = the initial weights. It writes the
-vectors of the texts.
+A request has a `seed`: train with this seed, or null = use the initial weights. The side then
+writes the vectors of the texts.
 """
 
 import json
@@ -20,11 +20,11 @@ def serve(
     """Answers requests.
 
     Args:
-      settings: those of the benchmark.
+      settings: the settings of the benchmark.
       name: the name of the side, for its files.
-      train: trains with a seed and writes a folder, which it returns.
+      train: trains with a seed; returns the folder of the model.
       untrained: the folder of the initial weights.
-      encode: returns the vectors of texts by the model of a folder.
+      encode: returns the vectors of texts of the model in a folder.
     """
     folder = Path(settings["folder"])
     texts = json.loads((folder / "texts.json").read_text("utf-8"))
@@ -46,7 +46,7 @@ def serve(
 
 
 def batches(settings: dict) -> None:
-    """Answers requests with a `seed`: writes the numbers of the pairs of each batch of ours."""
+    """Answers requests with a `seed`: writes the indices of the pairs of each of our batches."""
     from official import config as configs
     from official.data import ShardDataset
     from official.distribution import strategies
@@ -71,7 +71,7 @@ def batches(settings: dict) -> None:
 
 
 def ours(settings: dict) -> None:
-    """Our side: `official.train`, which is what `official.main --mode=train` runs."""
+    """Our side: `official.train`, the function of `official.main --mode=train`."""
     import official
     from official import config as configs
     from official import training  # noqa: F401  (imports are not timed)
@@ -91,7 +91,7 @@ def ours(settings: dict) -> None:
 
 
 def theirs(settings: dict) -> None:
-    """sentence-transformers: its Trainer, with batches that are given."""
+    """sentence-transformers: its Trainer, with our batches."""
     from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,

@@ -1,7 +1,7 @@
 """The server of all sides: a line of JSON in, a line of JSON out.
 
-A side is a function in a file beside this one, which runs in a process of its own, in any
-environment. This file needs only the standard library.
+A side is a function in a file of this folder, which runs in a separate process, in any environment.
+This file needs only the standard library.
 """
 
 import json
@@ -19,8 +19,8 @@ def main(*sides: Callable[[dict], None]) -> None:
 
 
 def serve(answer: Callable[[Any], Any]) -> None:
-    """Answers requests until stdin ends; `answer` gets and returns what JSON can express."""
-    # Libraries may print to stdout, so the answers use a channel of their own.
+    """Answers requests until stdin ends; `answer` takes and returns JSON values."""
+    # Libraries may print to stdout, so answers use a copy of it, and stdout becomes stderr.
     answers = sys.stdout
     sys.stdout = sys.stderr
     for line in sys.stdin:
@@ -28,7 +28,7 @@ def serve(answer: Callable[[Any], Any]) -> None:
 
 
 def sizes(size: dict) -> dict[str, int]:
-    """Returns the sizes of a side as configs of transformers name them, of BERT and its kin."""
+    """Returns the sizes of a side under the names of BERT's config in transformers."""
     return {
         "vocab_size": size["vocab"],
         "hidden_size": size["hidden"],
@@ -46,6 +46,6 @@ def timed(function: Callable, *arguments: Any) -> tuple[float, Any]:
 
 
 def mib(kind: str) -> float:
-    """Returns the memory of this process in MiB: `VmRSS`, what it has now, or `VmHWM`, its peak."""
+    """Returns the memory of this process in MiB: `VmRSS` (now) or `VmHWM` (its peak)."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition(f"{kind}:")[2].split()[0]) / 1024

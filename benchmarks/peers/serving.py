@@ -1,8 +1,8 @@
-"""The sides of `benchmarks.serving`: our exports, and the runtimes that others serve with.
+"""The sides of `benchmarks.serving`: our exports, and other serving runtimes.
 
 A side loads its model and runs it on one text. Then it answers requests, which name an action and
-the texts. The settings are `folder`, `mode` and `max_length`, and `at_once`: so many requests at a
-time, with so many `threads` each.
+the texts. The settings are `folder`, `mode`, `max_length`, `at_once` (the number of concurrent
+requests) and `threads` (of each request).
 
 Shapes: B batch, T length of the longest text in the batch, C classes.
 """
@@ -28,12 +28,12 @@ def serve(
     load: Callable[[], tuple[Callable, Callable, Callable]],
     settings: dict,
 ) -> None:
-    """Loads the model and answers requests; `at_once` clients are timed together.
+    """Loads the model and answers requests; times `at_once` concurrent clients.
 
     Args:
-      load: returns three functions: from lists of token ids to the inputs of the model, from these
-        inputs to probabilities [B, C], and from a list of strings to probabilities [B, C].
-      settings: of the side.
+      load: returns three functions: token ids -> inputs of the model; inputs -> probabilities [B,
+        C]; strings -> probabilities [B, C].
+      settings: the settings of the side.
     """
     requests = json.loads((Path(settings["folder"]) / "requests.json").read_text())
     before = server.mib("VmRSS")
@@ -64,7 +64,7 @@ def serve(
         if request.get("answers"):
             probabilities = np.concatenate([function(batch) for batch in batches])
             return {"probabilities": probabilities.tolist()}
-        calls = batches * settings["at_once"]  # Each client has as many calls as one alone.
+        calls = batches * settings["at_once"]  # each client makes as many calls as a single client
         began = time.perf_counter()
         timed = list(clients.map(functools.partial(server.timed, function), calls))
         return {
@@ -94,9 +94,9 @@ def tokenized(tokenizer: Callable, settings: dict, tensors: str | None) -> Calla
     """Returns a function that tokenizes a list of strings, padded to the longest.
 
     Args:
-      tokenizer: a fast tokenizer of transformers, which one thread may use at a time.
-      settings: of the side.
-      tensors: "np" or "pt"; None = lists of ids, which are not padded.
+      tokenizer: a fast tokenizer of transformers, which is not thread-safe.
+      settings: the settings of the side.
+      tensors: "np" or "pt"; None = lists of ids without padding.
     """
     lock = threading.Lock()
 
@@ -120,7 +120,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def saved_model(settings: dict) -> None:
-    """Our side: a SavedModel, loaded as a server does it, without `official`."""
+    """Our side: a SavedModel, loaded without `official`, as in a server."""
     if settings["mode"] == "bfloat16":
         os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"] = "1"  # as docs/serving.md advises
     import tensorflow as tf
@@ -130,7 +130,7 @@ def saved_model(settings: dict) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(settings["at_once"])
 
     def load():
-        # The signatures need the model, so it is kept until the end.
+        # Signatures need the model object, so a reference is kept.
         model = load.model = tf.saved_model.load(f"{settings['folder']}/saved_{settings['mode']}")
         tokens, text = (model.signatures[name] for name in ("tokens", "serving_default"))
 
@@ -138,7 +138,7 @@ def saved_model(settings: dict) -> None:
             batch = padded(rows)
             ids, mask = (tf.constant(batch[name]) for name in ("ids", "mask"))
             inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": ids * 0}
-            # A system without segments takes no types.
+            # systems without segments have no input for types
             return {name: inputs[name] for name in tokens.structured_input_signature[1]}
 
         def predict_ids(batch):
@@ -153,7 +153,7 @@ def saved_model(settings: dict) -> None:
 
 
 def litert(settings: dict) -> None:
-    """Our model for LiteRT: a process without TensorFlow, which tokenizes by itself."""
+    """Our side in LiteRT: a process without TensorFlow, whose model takes text."""
     from ai_edge_litert.interpreter import Interpreter
     from tokenizers import BertWordPieceTokenizer
 
@@ -161,7 +161,7 @@ def litert(settings: dict) -> None:
         folder = f"{settings['folder']}/saved_{settings['mode']}"
         tokenizer = BertWordPieceTokenizer(f"{folder}/tokenizer/vocab.txt", lowercase=True)
         tokenizer.enable_truncation(settings["max_length"])
-        # A request at a time may use an interpreter.
+        # An interpreter can serve only one request at a time.
         runners = queue.SimpleQueue()
         for _ in range(settings["at_once"]):
             interpreter = Interpreter(f"{folder}/model.tflite", num_threads=settings["threads"])
@@ -201,7 +201,7 @@ def transformers(settings: dict) -> None:
         folder = f"{settings['folder']}/huggingface"
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
         tokenize = tokenized(tokenizer, settings, "pt")
-        # With SDPA where the model has it, which DeBERTa has not.
+        # Uses SDPA if the model supports it (DeBERTa does not).
         model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
         if settings["mode"].startswith("bfloat16"):
             model.to(torch.bfloat16)
@@ -255,7 +255,7 @@ def onnx(settings: dict) -> None:
 
 
 def openvino(settings: dict) -> None:
-    """The side of OpenVINO: the graph of ONNX Runtime, or in int8 that of `write_openvino`."""
+    """The side of OpenVINO: the graph of ONNX Runtime or, in int8, that of `write_openvino`."""
     import openvino as ov
     from transformers import AutoTokenizer
 
@@ -269,7 +269,7 @@ def openvino(settings: dict) -> None:
             "CPU",
             {
                 "PERFORMANCE_HINT": "LATENCY",
-                # What is not int8 is faster in bfloat16.
+                # operations that are not int8 are faster in bfloat16
                 "INFERENCE_PRECISION_HINT": "f32" if mode == "float32" else "bf16",
                 "NUM_STREAMS": at_once,
                 "INFERENCE_NUM_THREADS": settings["threads"] * at_once,
@@ -315,7 +315,7 @@ def ctranslate(settings: dict) -> None:
         weights = load_file(f"{folder}/huggingface/model.safetensors")
         kernel, bias = weights["classifier.weight"].T, weights["classifier.bias"]
 
-        def predict_ids(rows):  # which the encoder pads
+        def predict_ids(rows):  # the encoder pads the rows
             return softmax(np.array(encoder.forward_batch(rows).pooler_output) @ kernel + bias)
 
         def predict_texts(texts):
@@ -327,11 +327,11 @@ def ctranslate(settings: dict) -> None:
 
 
 def write(settings: dict) -> None:
-    """Writes the models that are served, as users of transformers and ONNX Runtime do.
+    """Writes the models to serve, with the usual functions of transformers and ONNX Runtime.
 
-    A classifier with random weights, large enough that texts differ in their answers: a folder
-    `huggingface` and, of the same weights of a BERT, `float32.onnx` and `int8.onnx` (dynamic
-    quantization).
+    The model is a classifier with random weights that are large enough for different answers to
+    different texts: a folder `huggingface` and, for a BERT, `float32.onnx` and `int8.onnx` (dynamic
+    quantization) with the same weights.
     """
     import torch
     from transformers import (
@@ -379,7 +379,7 @@ def _write_onnx(model, folder: str) -> None:
 
     ids = torch.ones((2, 16), dtype=torch.long)
     axes = {0: "batch", 1: "length"}
-    # ONNX Runtime fuses the graph of eager attention.
+    # ONNX Runtime can fuse the graph of eager attention only.
     model.config._attn_implementation = "eager"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -397,9 +397,9 @@ def _write_onnx(model, folder: str) -> None:
 
 
 def write_openvino(settings: dict) -> None:
-    """Writes `openvino_int8.xml`, quantized after training by NNCF.
+    """Writes `openvino_int8.xml` by post-training quantization of NNCF.
 
-    Its ranges of activations are those of the texts of mixed lengths.
+    Ranges of activations are calibrated on the texts of mixed lengths.
     """
     import nncf
     import openvino as ov
@@ -416,7 +416,7 @@ def write_openvino(settings: dict) -> None:
 
 
 def write_ctranslate(settings: dict) -> None:
-    """Writes the folder `ctranslate2` in float32, which becomes int8 when it is loaded."""
+    """Writes the folder `ctranslate2` in float32; int8 is made when it is loaded."""
     from ctranslate2.converters import TransformersConverter
 
     folder = settings["folder"]

@@ -1,7 +1,7 @@
-"""What all sides of `benchmarks.train_step` share: batches, and the answers to requests.
+"""Common code of all sides of `benchmarks.train_step`: batches, and answers to requests.
 
-For each request, a number, a side makes that many steps. This file needs only numpy, so that it
-runs in every environment.
+A request is a number of steps, which the side makes. This file needs only NumPy, so that it runs in
+every environment.
 
 Shapes: B batch, T length, P predictions, U targets.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import server
 
-NUM_BATCHES = 4  # Used in turn.
+NUM_BATCHES = 4  # used in turn
 
 
 def batches(size: dict) -> list[dict[str, np.ndarray]]:
@@ -38,7 +38,7 @@ def batches(size: dict) -> list[dict[str, np.ndarray]]:
 
 
 def serve(run: Callable[[int], float]) -> None:
-    """Answers requests; `run` makes a number of steps and returns the loss of the last one."""
+    """Answers requests; `run` makes a number of steps and returns the last loss."""
 
     def answer(steps: int) -> dict:
         seconds, loss = server.timed(run, steps)

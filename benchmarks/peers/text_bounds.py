@@ -1,4 +1,4 @@
-"""The side of `benchmarks.text_bounds`: it encodes texts, and measures itself."""
+"""The side of `benchmarks.text_bounds`: encodes texts, and measures its own time and memory."""
 
 import time
 from pathlib import Path
@@ -7,9 +7,9 @@ import server
 
 
 def encode(settings: dict) -> None:
-    """Encodes the text of each file that it is asked for, with the tokenizer of a folder.
+    """Encodes the text of each requested file with the tokenizer of a folder.
 
-    `side` is `python`, or a graph: `graph`, `offsets`, or `special`, which reads special tokens.
+    `side` is `python`, or one of the graphs `graph`, `offsets` and `special` (with special tokens).
     """
     import functools
 
@@ -40,7 +40,7 @@ def encode(settings: dict) -> None:
 
     def measured(file: str) -> dict:
         text = Path(file).read_bytes().decode()
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before, began = server.mib("VmRSS"), time.process_time()
         tokens(text)
         seconds = time.process_time() - began

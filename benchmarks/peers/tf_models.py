@@ -1,9 +1,10 @@
 """The sides of tf-models-official in `benchmarks.train_step` and `benchmarks.finetune_epoch`.
 
-All code is theirs. A step of pretraining: `MaskedLMTask` with its encoder, losses and `train_step`,
-and the optimizer of their recipe (`adamw`, clipping by the global norm). Fine-tuning: the records,
-the data loader, `SentencePredictionTask` with its classifier and `train_step`, and the optimizer of
-their experiment `bert/sentence_prediction`. One graph call makes several steps.
+All code is from tf-models-official. A step of pretraining: `MaskedLMTask` with its encoder, losses
+and `train_step`, and the optimizer of their recipe (`adamw`, clipping by the global norm).
+Fine-tuning: the records, the data loader, `SentencePredictionTask` with its classifier and
+`train_step`, and the optimizer of their experiment `bert/sentence_prediction`. One graph call makes
+several steps.
 
 Their `create_finetuning_data` downloads SST-2 and cannot read local files. `records` runs the same
 code with their processor of the task, and reads the rows from files.
@@ -29,7 +30,7 @@ from official.nlp.tools import tokenization
 from official.modeling import optimization, performance
 
 UNDECAYED = ["LayerNorm", "layer_norm", "bias"]
-# Their names → ours, of variables that exist once and of those that each layer has.
+# {their name: our name}, for variables that exist once and for those of each layer.
 ONCE = {
     "word_embeddings/embeddings": "embeddings/token_embedding/table",
     "position_embedding/embeddings": "embeddings/position_embedding/table",
@@ -47,7 +48,7 @@ IN_LAYERS = {
     "output_layer_norm": "feed_forward_norm",
 }
 LAST = {"kernel": "kernel", "bias": "bias", "gamma": "scale", "beta": "offset"}
-PARTS = ("query", "key", "value")  # In our model, these are one kernel.
+PARTS = ("query", "key", "value")  # one kernel in our model
 
 
 def step(size: dict) -> None:
@@ -97,7 +98,7 @@ def _pretraining_task(size: dict) -> masked_lm.MaskedLMTask:
             model=bert.PretrainerConfig(
                 encoder=encoders.EncoderConfig(type="bert", bert=encoder), cls_heads=[head]
             ),
-            # The task reads only from these that there are next-sentence labels.
+            # the task uses this config only to see that there are next-sentence labels
             train_data=pretrain_dataloader.BertPretrainDataConfig(use_next_sentence_label=True),
         )
     )
@@ -141,7 +142,7 @@ def records(settings: dict) -> None:
 def _optimizer(
     adamw: Mapping[str, float], learning_rate: float, steps: int, warmup_steps: int
 ) -> tf.keras.optimizers.Optimizer:
-    """Returns their AdamW with a warmup and a linear decay to 0 in so many steps."""
+    """Returns their AdamW with a warm-up and a linear decay to 0 at step `steps`."""
     factory = optimization.OptimizerFactory(
         optimization.OptimizationConfig(
             {
@@ -194,7 +195,7 @@ def _ours(name: str, weights: dict):
 
 
 def _prediction_task(settings: dict) -> sentence_prediction.SentencePredictionTask:
-    """Returns their task, with an encoder of the size of ours."""
+    """Returns their task, with an encoder of the same size as ours."""
     folder, size = settings["folder"], settings["encoder"]
     encoder = encoders.BertEncoderConfig(
         vocab_size=size["vocab_size"],
@@ -267,7 +268,7 @@ def _evaluation(task, model) -> Callable[[], dict]:
 
 
 class Processor(classifier_data_lib.SstProcessor):
-    """SST-2 from train.tsv and dev.tsv."""
+    """Reads SST-2 from train.tsv and dev.tsv."""
 
     def get_train_examples(self, data_dir):
         """Returns the rows of train.tsv."""

@@ -11,19 +11,19 @@ import server
 
 
 def timed(settings: dict) -> None:
-    """The `package` tokenizers, nanotoken or gigatoken, with a tokenizer.json, the `file`.
+    """The side of a `package`: tokenizers, nanotoken or gigatoken, with a tokenizer.json `file`.
 
-    For each list of texts it answers with the seconds of all processors, the ids of all texts, and
-    the number of ids of each.
+    For each list of texts it answers with the CPU seconds, the ids of all texts, and the number of
+    ids of each text.
     """
-    # One thread, like one worker of ours.
+    # one thread, as in one of our workers
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     package, file = importlib.import_module(settings["package"]), settings["file"]
 
     def encoder() -> Callable[[list[str]], Any]:
         if settings["package"] == "tokenizers":
             hugging_face = package.Tokenizer.from_file(file)
-            # `encode_batch` finds the offsets too, which the other sides do not.
+            # `encode_batch` would also compute offsets, which the other sides do not.
             return lambda texts: [
                 each.ids for each in hugging_face.encode_batch_fast(texts, add_special_tokens=False)
             ]
@@ -50,7 +50,7 @@ def timed(settings: dict) -> None:
 
 
 def slow(settings: dict) -> None:
-    """A slow tokenizer of transformers, which answers lists of texts with their ids.
+    """A slow tokenizer of transformers; answers lists of texts with their ids.
 
     The settings are `class`, AlbertTokenizer or XLNetTokenizer, and `model`, the path of a
     SentencePiece model.

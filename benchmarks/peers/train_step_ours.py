@@ -1,4 +1,4 @@
-"""Our sides of `benchmarks.train_step`: the step of the training loop, and its matrix products.
+"""Our sides of `benchmarks.train_step`: the training step, and only its matrix products.
 
 Shapes: R rows, I input size, O output size, G batch rows times heads.
 """
@@ -14,11 +14,11 @@ from official.training import optimizers, train_step
 
 import tensorflow as tf  # isort: skip
 
-# The differences of the other systems from BERT. ALBERT: shared layers, a narrow token table, LAMB;
-# its sentence-order head is a next-sentence head with other labels. ELECTRA: a generator of a
-# quarter of the size, and replaced-token detection. XLNet: relative attention of two streams, the
-# second one for the predicted positions only, without memory. T5: an encoder-decoder. DeBERTa: v3,
-# with a masked LM. ModernBERT: its own settings, and AdamW as the others.
+# The differences of other systems to BERT. ALBERT: shared layers, a narrow token table, LAMB; its
+# sentence-order head is a next-sentence head with other labels. ELECTRA: a generator of a quarter
+# of the size, and replaced-token detection. XLNet: relative attention of two streams, the second
+# one for the predicted positions only, without memory. T5: an encoder-decoder. DeBERTa: v3, with a
+# masked LM. ModernBERT: the settings of its paper, but AdamW as for the others.
 ENCODERS = {
     "BERT": {"type": "transformer"},
     "ALBERT": {"type": "transformer", "embedding_size": 128, "layer_groups": 1},
@@ -123,7 +123,7 @@ def _batch(batch, system):
 
 
 def products(size: dict) -> None:
-    """Serves the matrix products of BERT's step alone: the least time that it can take."""
+    """Serves only the matrix products of BERT's step: a lower bound of its time."""
     dtype = tf.as_dtype(size["precision"])
     draw = lambda *shape: tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype)  # noqa: E731
     maps = [(draw(r, i), draw(i, o), draw(r, o)) for r, i, o in _maps(size)]
@@ -132,9 +132,9 @@ def products(size: dict) -> None:
     @tf.function(autograph=False)
     def multiply(maps, heads):
         results = []
-        for x, kernel, y in maps:  # forward, and the gradients of x and of the kernel
+        for x, kernel, y in maps:  # forward; gradients of x and of the kernel
             results += [tf.matmul(x, kernel), times_transposed(y, kernel), transposed_times(x, y)]
-        for query, key, scores in heads:  # scores and context, and two gradients of each
+        for query, key, scores in heads:  # scores and context; two gradients of each
             results += [times_transposed(query, key), tf.matmul(scores, key)]
             results += [tf.matmul(scores, key), transposed_times(scores, query)]
             results += [transposed_times(scores, query), times_transposed(query, key)]
@@ -144,10 +144,10 @@ def products(size: dict) -> None:
 
 
 def _maps(size: dict) -> list[tuple[int, int, int]]:
-    """Returns R, I and O of the affine maps of our BERT, whose last layer computes what is read."""
+    """Returns R, I and O of the affine maps of our BERT; the last layer computes only rows read."""
     batch, length, hidden = size["batch"], size["length"], size["hidden"]
     tokens, predictions = batch * length, batch * size["predictions"]
-    read = batch * (size["predictions"] + 1)  # The pooler reads one more.
+    read = batch * (size["predictions"] + 1)  # the pooler reads one more row
     inner = size["intermediate"]
     whole = [(tokens, hidden, 3 * hidden), (tokens, hidden, hidden)]
     whole += [(tokens, hidden, inner), (tokens, inner, hidden)]
@@ -158,7 +158,7 @@ def _maps(size: dict) -> list[tuple[int, int, int]]:
 
 
 def _attention(size: dict) -> list[tuple[int, int, int, int]]:
-    """Returns G, the number of queries, that of keys, and the size of a head, of each layer."""
+    """Returns (G, number of queries, number of keys, head size) of each layer."""
     heads, length = size["heads"], size["length"]
     queries = [length] * (size["layers"] - 1) + [size["predictions"] + 1]
     return [(size["batch"] * heads, n, length, size["hidden"] // heads) for n in queries]

@@ -1,8 +1,8 @@
 """A BERT written by hand in PyTorch, as a side of `benchmarks.train_step`.
 
-It does what makes a step fast there: one projection to queries, keys and values, SDPA, the masked
-LM at the predicted positions alone, and fused AdamW. Losses, dropout, clipping and update are those
-of the other sides.
+It uses everything that makes a step fast in PyTorch: one projection to queries, keys and values,
+SDPA, the masked LM only at the predicted positions, and fused AdamW. Losses, dropout, clipping and
+update equal those of the other sides.
 
 Shapes: B batch, T length, D hidden, N heads, P predictions.
 """
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _DROPOUT = 0.1
-_EPSILON = 1e-12  # of the norms
+_EPSILON = 1e-12  # epsilon of the norms
 
 
 class Block(nn.Module):
-    """A layer of the encoder, with the norms after the sums."""
+    """A layer of the encoder, with norms after the residual sums (post-norm)."""
 
     def __init__(self, hidden: int, heads: int, inner: int):
         super().__init__()
@@ -45,7 +45,7 @@ class Block(nn.Module):
 
 
 class Bert(nn.Module):
-    """The encoder with the heads of masked LM and next sentence, which returns the loss."""
+    """The encoder with the heads of masked LM and next sentence; returns the loss."""
 
     def __init__(self, size: Mapping[str, int]):
         super().__init__()
@@ -93,7 +93,7 @@ def step(size: dict) -> None:
 
 
 def adamw(model: nn.Module) -> torch.optim.Optimizer:
-    """Returns fused AdamW, which decays matrices alone."""
+    """Returns fused AdamW with weight decay only for matrices."""
     decayed = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
     return torch.optim.AdamW(
@@ -116,7 +116,7 @@ def serve(
     Args:
       model: the model.
       optimizer: its optimizer.
-      batch_of: makes tensors of a batch of `steps`.
+      batch_of: converts a batch of `steps` to tensors.
       loss_of: calls the model, which may be compiled, and returns the loss.
       size: the sizes of the benchmark.
     """

@@ -68,7 +68,7 @@ def deberta(size: dict) -> None:
 
 
 def modernbert(size: dict) -> None:
-    """Serves the steps of `ModernBertForMaskedLM`, which predicts the masked tokens alone."""
+    """Serves the steps of `ModernBertForMaskedLM`, which predicts only the masked tokens."""
     torch.manual_seed(0)
     model = ModernBertForMaskedLM(
         ModernBertConfig(

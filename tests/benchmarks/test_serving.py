@@ -158,7 +158,7 @@ def test_sides_must_agree_in_float32(capsys):
     assert "ONNX Runtime, int8: differs by 1.0e-01 from ids, 1.0e-01 from text" in (
         capsys.readouterr().out
     )
-    with pytest.raises(SystemExit, match=f"{OURS} says something else than PyTorch"):
+    with pytest.raises(SystemExit, match=f"the answers of {OURS} differ from those of PyTorch"):
         serving.compare({first.name: [first], OURS: [Answers(OURS, 0.5), Answers(OURS, 0.5002)]})
 
 
