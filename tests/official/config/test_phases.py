@@ -72,11 +72,11 @@ def test_a_schedule_may_be_longer_than_all_phases():
         ([{"share": 1.0, "chance": {}}], {}, "phases.0.chance: unknown key (did you mean 'change'"),
         (
             [{"share": 0.5}, {"share": 0.01}, {"share": 0.5}], {},
-            "phases.1.share: 0.01 of 6 steps is no step: raise it or recipe.steps, or remove",
+            "phases.1.share: 0.01 of 6 steps is less than a step: raise it or recipe.steps",
         ),
         (
             PHASES, {"recipe__patience": 2, "recipe__eval_every": 1},
-            "phases.0: recipe.patience: 2: the next phase begins at the last step, so only the",
+            "phases.0: recipe.patience: 2: the next phase begins after the last step",
         ),
         ([{"share": 1.0, "data_shares": [0, 0]}], {}, "data_shares: 0.0, 0.0: none may be neg"),
         ([{"share": 1.0, "data_shares": [2, -1]}], {}, "data_shares: 2.0, -1.0: none may be"),

@@ -169,6 +169,6 @@ def test_errors_of_objectives_beside_it():
     )
     refused(
         [{"type": "distillation", "relation": 1.0}],
-        "encoder.type: transformer_xl does not give its attention scores",
+        "encoder.type: transformer_xl does not return its attention",
         encoder={"type": "transformer_xl"},
     )

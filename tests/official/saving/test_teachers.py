@@ -114,13 +114,13 @@ def test_teachers_are_loaded_beside_the_student(masked):
         (
             {"scores": 1.0}, {"num_layers": 2, "local_attention": {"window": 5, "global_every": 2}},
             "distillation.scores: layer 2 of the student attends to those at a distance of at most "
-            "2, and layer 4 of the teacher to all tokens: name a layer that attends to the same "
+            "2, but layer 4 of the teacher to all tokens: name a layer that attends to the same "
             "tokens (layers)",
         ),
         (
             {"relation": 1.0}, {"num_layers": 2, "local_attention": {"window": 4}},
             "distillation.relation: layer 2 of the student attends to those at a distance of at "
-            "most 2, and layer 4 of the teacher to all tokens: name a layer that attends to the "
+            "most 2, but layer 4 of the teacher to all tokens: name a layer that attends to the "
             "same tokens (relation_layer), or relations: [query, key, value]",
         ),
         (

@@ -445,7 +445,7 @@ def test_what_helps_where_splitting_does_not(tmp_path, tokenizer, capsys):
     stream = {"corruption": None, "objectives": [], "segments": {"format": "stream", "rows": 20}}
     stream["segments"]["max_length"] = 12
     build(tokenizer, tmp_path / "a.txt", tmp_path / "a", small.config(**stream))
-    assert "the text is short for 20 rows of 12 tokens: lower seg" in capsys.readouterr().err
+    assert "the text is too short for 20 rows of 12 tokens: low" in capsys.readouterr().err
     settings = small.config(segments__max_length=8)
     build(tokenizer, tmp_path / "a.txt", tmp_path / "b", settings, split_sentences=True)
     assert "sentences are too long for segments.max_length: 8: raise" in capsys.readouterr().err

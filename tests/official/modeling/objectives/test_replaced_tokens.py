@@ -633,7 +633,7 @@ def test_errors_of_adversarial_training():
         )
     assert THIRD.gives() == {"original_ids", "masked", "replaced"}
     frozen = {"type": "generator", "frozen": True, "size": 1.0, "sharing": "none"}
-    with pytest.raises(UserError, match="recipe.init_weights: encoder, and a generator is frozen"):
+    with pytest.raises(UserError, match="recipe.init_weights: encoder, but a generator is frozen"):
         small.config(objectives=[frozen], corruption=CORRUPTION)
     with pytest.raises(UserError, match="recipe.init_weights: generator, and no generator is fro"):
         small.config(recipe__init_weights="generator")

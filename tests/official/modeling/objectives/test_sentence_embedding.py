@@ -367,7 +367,7 @@ def test_an_example_of_weight_0_changes_nothing():
         (2, {"loss": "margin_mse"}, "takes three texts and a score, but an example has 2"),
         (3, {"loss": "margin_mse"}, "needs a score, but the examples have none"),
         (3, {"loss": "softmax", "labels": ("a", "b")}, "takes two texts and a label, but"),
-        (2, {"loss": "softmax", "labels": ("a", "b")}, "needs a label, and the examples have"),
+        (2, {"loss": "softmax", "labels": ("a", "b")}, "needs a label, but the examples have"),
     ],
 )
 def test_examples_without_the_texts_of_the_loss(count, options, message):
