@@ -635,6 +635,6 @@ def test_errors_of_adversarial_training():
     frozen = {"type": "generator", "frozen": True, "size": 1.0, "sharing": "none"}
     with pytest.raises(UserError, match="recipe.init_weights: encoder, but a generator is frozen"):
         small.config(objectives=[frozen], corruption=CORRUPTION)
-    with pytest.raises(UserError, match="recipe.init_weights: generator, and no generator is fro"):
+    with pytest.raises(UserError, match="recipe.init_weights: generator, but no generator is fro"):
         small.config(recipe__init_weights="generator")
     assert BASELINE.type == "generator"
