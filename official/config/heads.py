@@ -114,9 +114,9 @@ class PooledConfig(ReaderConfig):
         the last output of each direction; 'first' = the first position; 'mean' = the mean over
         positions.
       activation: the activation of the vector: 'relu' (TinyBERT's release); None = none.
-      dense: where there is a linear layer and the erf form of GELU, in the place of `transform`:
-        'vector' = on the vector; 'states' = on each position, before their mean (EuroBERT's late
-        pooling); None = nowhere.
+      dense: a linear layer with the erf form of GELU instead of `transform`: 'vector' = applied to
+        the pooled vector; 'states' = applied to each position, before their mean (EuroBERT's late
+        pooling); None = no such layer.
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 

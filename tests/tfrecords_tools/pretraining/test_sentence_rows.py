@@ -70,7 +70,7 @@ def test_settings_that_are_refused(settings, message):
 
 
 def test_text_that_is_too_short(tmp_path):
-    with pytest.raises(UserError, match="8 words and marks give 1 rows of 8, and segments.rows: 4"):
+    with pytest.raises(UserError, match="8 words and marks give 1 rows of 8, but segments.rows: 4"):
         build(tmp_path, "out", sentences.config(), [["a b c"], ["d e f"]])
 
 

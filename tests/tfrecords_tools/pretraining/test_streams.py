@@ -246,7 +246,7 @@ def test_elsewhere_reaches_every_place_and_no_other():
 def test_texts_that_are_too_short_are_refused(tmp_path):
     documents, words = marked((20, 5))
     for name, settings, message in (
-        ("a", {"reuse_length": 5}, r"27 tokens of text give 3 sequences of 16, and segments.rows: "
+        ("a", {"reuse_length": 5}, r"27 tokens of text give 3 sequences of 16, but segments.rows: "
          r"4 needs 4: lower segments.rows or max_length, or use more text"),
         ("b", {"reuse_length": 5, "short_documents": "drop"},
          r"20 tokens of text, without 1 short documents, give 2 seq.* needs 4: lower"),
