@@ -11,6 +11,8 @@ size.
 import dataclasses
 from typing import Any, ClassVar, Self
 
+from typing_extensions import override
+
 from official.utils.strict import at_least
 
 
@@ -127,8 +129,8 @@ class Learned(Positions):
     offset: int = 0
 
     @classmethod
+    @override
     def of(cls, config: Any) -> Self:
-        """See the class."""
         return cls(config.max_positions + config.position_offset, config.position_offset)
 
 
@@ -146,8 +148,8 @@ class Sinusoidal(Positions):
     offset: int = 0
 
     @classmethod
+    @override
     def of(cls, config: Any) -> Self:
-        """See the class."""
         key = "hidden_size" if config.embedding_size is None else "embedding_size"
         if getattr(config, key) % 2:
             raise ValueError(
@@ -172,8 +174,8 @@ class Rotary(Positions):
     local_theta: float = 10000.0
 
     @classmethod
+    @override
     def of(cls, config: Any) -> Self:
-        """See the class."""
         size = config.hidden_size // config.num_heads
         if size % 2:
             raise ValueError(
@@ -204,8 +206,8 @@ class RelativeKeys(Positions):
     keys: bool = False
 
     @classmethod
+    @override
     def of(cls, config: Any) -> Self:
-        """See the class."""
         if config.disentangled is not None:
             raise ValueError(
                 f"positions: {config.positions} is not supported with disentangled: take none"
@@ -234,8 +236,8 @@ class RelativeBuckets(Positions):
     bidirectional: bool = True
 
     @classmethod
+    @override
     def of(cls, config: Any) -> Self | None:
-        """See the class."""
         at_least(config, 4, "relative_buckets")
         return _for_all_pairs(config, cls.key) and cls(config.relative_buckets)
 
@@ -280,8 +282,8 @@ class Disentangled(Positions):
             )
 
     @classmethod
+    @override
     def of(cls, config: Any) -> Self | None:
-        """See the class."""
         if config.disentangled is not None and config.heads.grouped:
             raise ValueError(
                 "num_key_value_heads: not supported with disentangled: remove one of them"

@@ -15,6 +15,8 @@ import struct
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+from typing_extensions import override
+
 from official.config.parts import CorruptionConfig
 from official.config.segments import TEXT_FORMATS, Segments
 from official.tokenizers.word_starts import RULES as WORD_START_RULES
@@ -430,8 +432,8 @@ class SentinelsConfig(TextToTextConfig):
         spans = max(1, round(_float32(noise / _float32(self.mean_span_length))))
         return noise, min(spans, noise, raw - noise)
 
+    @override
     def lengths(self, max_length: int) -> Lengths:
-        """See `TextToTextConfig`."""
         if self.masks == "tokens":
             return self._lengths_of_tokens(max_length)
         raw = max_length - 1
@@ -452,8 +454,8 @@ class SentinelsConfig(TextToTextConfig):
             )
         return lengths
 
+    @override
     def lengths_of_row(self, raw: int) -> Lengths:
-        """See `TextToTextConfig`."""
         return self._spans(raw) if self.masks == "spans" else self._lengths_of_tokens(raw + 1)
 
     def _released(self, raw: int) -> Lengths:
@@ -528,12 +530,12 @@ class DenoisingConfig(TextToTextConfig):
         """The number of sentinels that are used."""
         return 1 if self.method.endswith("_style") else 0
 
+    @override
     def lengths(self, max_length: int) -> Lengths:
-        """See `TextToTextConfig`."""
         return self.lengths_of_row(max_length - 1)
 
+    @override
     def lengths_of_row(self, raw: int) -> Lengths:
-        """See `TextToTextConfig`."""
         if self.method == "prefix_lm":
             return Lengths(raw, raw, raw)
         return Lengths(raw, 1 if self.method == "lm" else raw + 1, raw + 1)

@@ -6,6 +6,8 @@ encoder-decoder (T5) and the bidirectional language model of ELMo.
 
 import dataclasses
 
+from typing_extensions import override
+
 from official.config import blocks
 from official.config.blocks import Disentangled
 from official.config.parts import EncoderConfig
@@ -256,13 +258,13 @@ class TransformerConfig(EncoderConfig):
             )
 
     @property
+    @override
     def hidden_bias(self) -> bool:  # type: ignore[override]  # a constant of other encoders
-        """See `EncoderConfig`."""
         return self.use_bias
 
     @property
+    @override
     def decodes_masks(self) -> bool:
-        """See `EncoderConfig`."""
         return self.norm == "post" and not self.causal
 
     @property
@@ -314,8 +316,8 @@ class TransformerConfig(EncoderConfig):
             positions=blocks.position_schemes(self),
         )
 
+    @override
     def reach(self, layer: int) -> int | None:
-        """See `EncoderConfig`."""
         local = self.local_attention
         return None if local is None or layer % local.global_every == 0 else local.reach
 
@@ -324,11 +326,13 @@ class TransformerConfig(EncoderConfig):
         return self.reach(layer) is not None
 
     @property
+    @override
     def num_states(self) -> int:
         """See `EncoderConfig`; a group has `inner_layers` layers."""
         return self.num_layers * self.inner_layers + 1
 
     @property
+    @override
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`; layers that share weights are trained together."""
         apart = {"layers", "unfreeze_every"} if self.layer_groups is None else set()
@@ -475,8 +479,8 @@ class TransformerXLConfig(EncoderConfig):
         return self.attention == "uni"
 
     @property
+    @override
     def trainable_parts(self) -> frozenset[str]:
-        """See `EncoderConfig`."""
         return frozenset({"layers", "embeddings", "unfreeze_every", "adapters", "lora"})
 
     @property
@@ -656,6 +660,7 @@ class EncoderDecoderConfig(EncoderConfig):
         )
 
     @property
+    @override
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`; the last layers of both stacks are trained together."""
         return frozenset({"layers", "embeddings", "unfreeze_every", "lora"})
@@ -750,6 +755,7 @@ class BilmConfig(EncoderConfig):
         one_of("initializer", self.initializer, INITIALIZERS)
 
     @property
+    @override
     def trainable_parts(self) -> frozenset[str]:
         """See `EncoderConfig`; a layer has one LSTM for each direction."""
         return frozenset({"layers", "embeddings", "unfreeze_every"})
@@ -765,6 +771,7 @@ class BilmConfig(EncoderConfig):
         return 0
 
     @property
+    @override
     def reads_characters(self) -> bool:
         """See `EncoderConfig`; false with a table of words."""
         return self.tokens == "characters"

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official import config as configs
 from official.config.encoders import TransformerConfig
@@ -288,10 +289,11 @@ class _RelativeKeys(LazyTensors):
 class Bert(System):
     """A BERT, with the three kinds of positions of transformers 4."""
 
+    @override
     def keeps_positions(self, encoder: Any) -> bool:
-        """See `System`."""
         return encoder.positions in _POSITION_TYPES.values()
 
+    @override
     def written(
         self, encoder: Any, heads: Collection[str], variables: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
@@ -375,8 +377,8 @@ _ROBERTA_SETTINGS = FineTuning("roberta")
 class Roberta(System):
     """A RoBERTa; its kinds differ in the file of the vocabulary and in `unused_piece`."""
 
+    @override
     def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
-        """See `System`."""
         pieces = tokenizer.pieces if isinstance(tokenizer, SentencePiece) else None
         file = ROBERTA.vocabulary if pieces is None else FAIRSEQ_FILE
         unused = pieces is not None and "<s>NOTUSED" in pieces
@@ -434,6 +436,7 @@ def _mpnet_rows(encoder: TransformerConfig) -> list[Row]:
 class Mpnet(System):
     """MPNet, whose releases have the special tokens of RoBERTa and the pieces of BERT."""
 
+    @override
     def tokenizer_defaults(self, folder: AnyPath) -> dict[str, Any]:
         """See `System`.
 

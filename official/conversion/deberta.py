@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official.config.corruptions import TokenMasksConfig
 from official.config.encoders import TransformerConfig
@@ -92,18 +93,18 @@ class HeadByHead(Row):
 
     heads: int = 1
 
+    @override
     def part_shape(self, shape: Shape) -> Shape:
-        """See `Row`."""
         return shape[::-1]
 
+    @override
     def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
-        """See `Row`."""
         (part,) = parts
         blocks = part.reshape(self.heads, 3, -1, shape[0])
         return np.ascontiguousarray(blocks.transpose(3, 1, 0, 2)).reshape(shape)
 
+    @override
     def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
-        """See `Row`."""
         blocks = variable.reshape(len(variable), 3, self.heads, -1).transpose(2, 1, 3, 0)
         part = np.ascontiguousarray(blocks).reshape(variable.shape[::-1])
         return {self.names[0]: part}
@@ -112,17 +113,18 @@ class HeadByHead(Row):
 class Taps(Row):
     """The kernel [W * in, out] of a convolution that a file stores as [out, in, W]."""
 
+    @override
     def part_shape(self, shape: Shape) -> Shape:
         """See `Row`; inputs and outputs have the same size."""
         return (shape[1], shape[1], shape[0] // shape[1])
 
+    @override
     def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
-        """See `Row`."""
         (part,) = parts
         return np.ascontiguousarray(part.transpose(2, 1, 0)).reshape(shape)
 
+    @override
     def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
-        """See `Row`."""
         size = variable.shape[1]
         part = variable.reshape(-1, size, size).transpose(2, 1, 0)
         return {self.names[0]: np.ascontiguousarray(part)}
@@ -280,12 +282,12 @@ def _v2_keys(encoder: TransformerConfig) -> dict[str, Any]:
 class _NamedMaskedLM(MaskedLM):
     """The masked LM, if config.json names its class; files of bare encoders may contain it."""
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         return has_tensors and self._is_named(config)
 
+    @override
     def keys(self, objective: Any, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         # The output layer is always the token table. In transformers 4, `true` would tie the hidden
         # layer.
         also = {"legacy": False, "tie_word_embeddings": False}
@@ -300,18 +302,18 @@ def _released(head: Any, config: Mapping[str, Any], has_tensors: bool) -> bool:
 class _EnhancedMaskedLM(EnhancedMaskedLM, _NamedMaskedLM):
     """The masked LM of a release, which is recognized by its position table."""
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         return _released(self, config, has_tensors)
 
+    @override
     def rows_of(self, encoder: Any) -> Sequence[Row]:
-        """See `Head`."""
         return [*_MASKED_LM, *self.rows]
 
 
 class _ReplacedTokens(NormedReplacedTokens):
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         return _released(self, config, has_tensors)
 
 
@@ -319,6 +321,7 @@ class _ReplacedTokens(NormedReplacedTokens):
 class Deberta(System):
     """A version of DeBERTa; its generator is a file in the folder of the discriminator."""
 
+    @override
     def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
         """See `System`; ignores old parts of a masked LM in the file of a discriminator.
 
@@ -331,6 +334,7 @@ class Deberta(System):
         whole = f"{_HEAD}.bias" in names and NormedReplacedTokens.name not in heads
         return (enhanced,) if whole else tuple(head for head in heads if head != enhanced)
 
+    @override
     def network_config(
         self,
         config: dict[str, Any],
@@ -359,6 +363,7 @@ class Deberta(System):
         whole = {**config, "num_hidden_layers": count, **keys, **named}
         return whole, own if keys else source
 
+    @override
     def with_generator(
         self,
         converted: converted_model.Converted,
@@ -385,10 +390,10 @@ class Deberta(System):
             both, config=dataclasses.replace(both.config, corruption=masks), leftover=leftover
         )
 
+    @override
     def in_one_folder(
         self, networks: dict[str, Network], variables: Mapping[str, np.ndarray]
     ) -> dict[str, dict[str, np.ndarray]]:
-        """See `System`."""
         described, tensors = networks[""]
         if generators.DELTA in variables:
             tensors[DELTA] = variables[generators.DELTA]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official import config as configs
 from official.config.encoders import TransformerConfig
@@ -56,8 +57,8 @@ class _SummaryChoice(MultipleChoice):
 
     poolings = ("pooled", "first")
 
+    @override
     def activation(self, config: Mapping[str, Any]) -> str:
-        """See `TaskHead`."""
         kind = config.get("summary_type", "first")
         if kind != "first":
             raise ValueError(f"summary_type: {kind!r} is not supported, only 'first'")
@@ -71,8 +72,8 @@ class _SummaryChoice(MultipleChoice):
             )
         return names[name] if projected else "gelu"
 
+    @override
     def pooler_keys(self, objective: Any, encoder: TransformerConfig) -> dict[str, Any]:
-        """See `Head`."""
         pooled = objective.pooling == "pooled"
         name = encoder.pooler_activation
         name = ACTIVATIONS[name][0] if name in ACTIVATIONS else name
@@ -94,6 +95,7 @@ def _is_pretrained(config: configs.ResolvedConfig) -> bool:
 class Electra(System):
     """ELECTRA; its generator is a folder inside the discriminator's."""
 
+    @override
     def matches(self, config: configs.ResolvedConfig, tokenizer: Tokenizer | None = None) -> bool:
         """See `System`; recognized by an objective of ELECTRA, or a projection that no BERT has."""
         if super().matches(config, tokenizer):
@@ -104,6 +106,7 @@ class Electra(System):
         heads = bare or own or bool(config.of_types(generators.GENERATOR))
         return heads and self.encoder.takes(config.encoder)
 
+    @override
     def with_generator(
         self,
         converted: converted_model.Converted,
@@ -111,7 +114,6 @@ class Electra(System):
         tensors: Mapping[str, np.ndarray],
         read: Callable[..., tuple[converted_model.Converted, System]],
     ) -> converted_model.Converted:
-        """See `System`."""
         del tensors
         small = folder / generators.GENERATOR
         if not small.is_dir():

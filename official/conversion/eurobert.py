@@ -16,6 +16,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from official.config.encoders import TransformerConfig
 from official.conversion import heads
 from official.conversion.mapping import Row, layer_rows, linear, norm
@@ -53,6 +55,7 @@ class _TextHead(heads.TaskHead):
     poolings = ("first", "mean")
     denses: ClassVar[tuple[str | None, ...]] = ("vector", "states")
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> Any:
         """See `Head`; the head of transformers has no dropout."""
         del dropout
@@ -65,8 +68,8 @@ class _TextHead(heads.TaskHead):
         pooling, dense = _POOLINGS[named]
         return dataclasses.replace(made, pooling=pooling, dense=dense)
 
+    @override
     def pooler_keys(self, objective: Any, encoder: Any) -> dict[str, Any]:
-        """See `Head`."""
         del encoder
         names = {ours: theirs for theirs, ours in _POOLINGS.items()}
         named = names.get((objective.pooling, objective.dense))
@@ -86,6 +89,7 @@ class _Regression(_TextHead, heads.Regression):
 
 
 class _TokenClassification(heads.TokenClassification):
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> Any:
         """See `Head`; the head of transformers has no dropout."""
         del dropout

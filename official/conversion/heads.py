@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from official.config.heads import (
     ClassificationConfig,
     MultiLabelConfig,
@@ -247,8 +249,8 @@ class NormedReplacedTokens(ReplacedTokens):
     name = "normed_replaced_tokens"
     settings: ClassVar = {"form": "deberta"}
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> ReplacedTokensConfig:
-        """See `Head`."""
         return dataclasses.replace(super().objective(config, dropout), weight=10.0)
 
 
@@ -258,21 +260,22 @@ class Seq2SeqLM(Head):
     name = "seq2seq_lm"
     objective_type = Seq2SeqLMConfig
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`; a tied output layer has no tensors."""
         return has_tensors or self._is_named(config)
 
+    @override
     def rows_of(self, encoder: Any) -> Sequence[Row]:
-        """See `Head`."""
         return () if encoder.tied_output else self.rows
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> Seq2SeqLMConfig:
-        """See `Head`."""
         del dropout
         return Seq2SeqLMConfig(start_id=config.get("decoder_start_token_id", 0))
 
+    @override
     def keys(self, objective: Seq2SeqLMConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         del dropout_key
         return {"decoder_start_token_id": objective.start_id}
 
@@ -299,8 +302,8 @@ class TaskHead(Head):
 
     pools: ClassVar[bool] = True
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         return has_tensors and (self._is_named(config) or not config.get("architectures"))
 
     def pooler_rows(self, shared: list[Row]) -> list[Row]:
@@ -329,17 +332,17 @@ class Classification(TaskHead):
     name = "classification"
     objective_type = ClassificationConfig
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         several = config.get("problem_type") == _SEVERAL
         return _num_labels(config) != 1 and not several and super().is_in(config, has_tensors)
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> ClassificationConfig:
-        """See `Head`."""
         return ClassificationConfig(labels=_labels(config), dropout=dropout)
 
+    @override
     def keys(self, objective: ClassificationConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         return {
             **_label_keys(objective),
             dropout_key: objective.dropout,
@@ -353,16 +356,16 @@ class MultiLabel(TaskHead):
     name = "multi_label"
     objective_type = MultiLabelConfig
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         return config.get("problem_type") == _SEVERAL and super().is_in(config, has_tensors)
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> MultiLabelConfig:
-        """See `Head`."""
         return MultiLabelConfig(labels=_labels(config, _SEVERAL), dropout=dropout)
 
+    @override
     def keys(self, objective: MultiLabelConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         return {
             **_label_keys(objective),
             dropout_key: objective.dropout,
@@ -376,17 +379,17 @@ class Regression(TaskHead):
     name = "regression"
     objective_type = RegressionConfig
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        """See `Head`."""
         several = config.get("problem_type") == _SEVERAL
         return _num_labels(config) == 1 and not several and super().is_in(config, has_tensors)
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> RegressionConfig:
-        """See `Head`."""
         return RegressionConfig(dropout=dropout)
 
+    @override
     def keys(self, objective: RegressionConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         return {
             "id2label": {"0": "score"},
             "label2id": {"score": 0},
@@ -401,18 +404,19 @@ class MultipleChoice(TaskHead):
     name = "multiple_choice"
     objective_type = MultipleChoiceConfig
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`; without a class in config.json, the head is read as a classification."""
         return has_tensors and self._is_named(config)
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> MultipleChoiceConfig:
-        """See `Head`."""
         pooling = "pooled" if config.get("summary_use_proj", True) else "first"
         dropout = config.get("summary_last_dropout", dropout)
         return MultipleChoiceConfig(dropout=dropout, pooling=pooling)
 
+    @override
     def keys(self, objective: MultipleChoiceConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         return {dropout_key: objective.dropout}
 
 
@@ -432,14 +436,16 @@ class TokenClassification(TaskHead):
     objective_type = TokenClassificationConfig
     pools = False
 
+    @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """See `Head`; without a class in config.json, the head is read as a classification."""
         return has_tensors and self._is_named(config)
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> TokenClassificationConfig:
-        """See `Head`."""
         return TokenClassificationConfig(labels=_labels(config), dropout=dropout)
 
+    @override
     def check(self, objective: TokenClassificationConfig, encoder: Any, title: str) -> None:
         """See `Head`; classes of transformers have no CRF."""
         super().check(objective, encoder, title)
@@ -448,8 +454,8 @@ class TokenClassification(TaskHead):
                 f"objectives: {objective.type}.crf: {title} of transformers does not have it"
             )
 
+    @override
     def keys(self, objective: TokenClassificationConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         return {**_label_keys(objective), dropout_key: objective.dropout}
 
 
@@ -461,14 +467,14 @@ class ConditionalSpanAnswer(TaskHead):
     settings: ClassVar = {"form": "conditional"}
     pools = False
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> SpanAnswerConfig:
-        """See `Head`."""
         del dropout
         beams = {ours: config[theirs] for ours, theirs in _BEAMS.items() if theirs in config}
         return SpanAnswerConfig(**self.settings, **beams)
 
+    @override
     def keys(self, objective: SpanAnswerConfig, dropout_key: str) -> dict[str, Any]:
-        """See `Head`."""
         del dropout_key
         return {theirs: getattr(objective, ours) for ours, theirs in _BEAMS.items()}
 

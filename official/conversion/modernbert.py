@@ -15,6 +15,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from official.config.encoders import LocalAttention, TransformerConfig
 from official.conversion import heads
 from official.conversion.mapping import Row, linear, norm
@@ -74,8 +76,8 @@ class _Hidden(heads.Head):
 
     transform = True
 
+    @override
     def rows_of(self, encoder: TransformerConfig) -> Sequence[Row]:
-        """See `Head`."""
         path = self.rows[0].path.partition("/")[0]
         hidden = [*linear(f"{path}/transform", "head.dense"), *norm(f"{path}/norm", "head.norm")]
         return [*_present(hidden, encoder), *self.rows]
@@ -90,6 +92,7 @@ class _MaskedLM(_Hidden, heads.MaskedLM):
 class _TaskHead(_Hidden, heads.TaskHead):
     """A head of a task."""
 
+    @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> Any:
         """See `Head`; without `classifier_dropout`, dropout is 0."""
         del dropout
@@ -103,8 +106,8 @@ class _TaskHead(_Hidden, heads.TaskHead):
             changes["pooling"] = names[pooling]
         return dataclasses.replace(objective, **changes)
 
+    @override
     def pooler_keys(self, objective: Any, encoder: Any) -> dict[str, Any]:
-        """See `Head`."""
         del encoder
         return {"classifier_pooling": _POOLINGS[objective.pooling]} if self.pools else {}
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official.config.encoders import EncoderDecoderConfig
 from official.conversion.heads import Seq2SeqLM, table
@@ -49,12 +50,13 @@ class T5(System):
 
     decodes: bool = True
 
+    @override
     def describes(self, config: Mapping[str, Any]) -> bool:
-        """See `System`."""
         named = ENCODER_CLASS in (config.get("architectures") or ())
         decodes = config.get("is_encoder_decoder", True) is not False and not named
         return super().describes(config) and decodes == self.decodes
 
+    @override
     def network_config(
         self,
         config: dict[str, Any],
@@ -74,6 +76,7 @@ class T5(System):
         untied = _OUTPUT in weights and not np.array_equal(weights[_OUTPUT], weights[_TABLE])
         return {**config, "tie_word_embeddings": not untied}, source
 
+    @override
     def written(
         self,
         encoder: EncoderDecoderConfig,

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official.config.encoders import TransformerXLConfig
 from official.conversion.bert import task_heads
@@ -217,8 +218,8 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
 class Xlnet(System):
     """XLNet; its tokenizer names `bos_token` and `eos_token` differently from config.json."""
 
+    @override
     def ends_of(self, tokenizer: Tokenizer) -> dict[str, str]:
-        """See `System`."""
         pieces = {"bos_token": "<s>", "eos_token": "</s>"}
         return {key: piece for key, piece in pieces.items() if piece in tokenizer.pieces}
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from typing_extensions import override
 
 from official import config as configs
 from official import tokenizers
@@ -126,15 +127,15 @@ class Tokens(FieldMaker):
     apart: bool = False
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         needed = {"token_ids", "segment_lengths"}
         needed |= set(windows.POSITIONS) if self.windows else set()
         return frozenset(needed | ({"sequence_lengths"} if self.sequences else set()))
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         names = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
         names |= {"context_start"} if self.windows else set()
         return frozenset(names | ({"text_mask"} if self.sequences else set()))
@@ -158,8 +159,8 @@ class Tokens(FieldMaker):
             )
         return split
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         parsed = examples.parsed
         count = examples.size * (self.sequences or 1)
         lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [N]
@@ -202,15 +203,16 @@ class Numbers(FieldMaker):
     names: frozenset[str]
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return self.names
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return self.names
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
         """See `FieldMaker`; the first row of a stream continues none."""
         made = {name: examples.parsed[name] for name in sorted(self.names)}
@@ -235,17 +237,18 @@ class SharedRows(FieldMaker):
     parts: int
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return frozenset({"part_lengths", "example_weights"})
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
         """See `FieldMaker`; segment ids and labels are made again, for each part."""
         return PART_FIELDS
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         made = shared_rows.fields(
             examples.parsed, examples.segment_numbers, batch["example_weights"], self.parts
         )
@@ -267,17 +270,18 @@ class Targets(FieldMaker):
     known: bool
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return frozenset({"target_ids"}) if self.known else frozenset()
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
         """See `FieldMaker`; empty if there is only padding, which no objective can learn from."""
         return frozenset({"target_ids", "target_mask"}) if self.known else frozenset()
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         shape = [examples.size, self.length]
         if not self.known:
             return {"target_ids": tf.zeros(shape, tf.int32), "target_mask": tf.zeros(shape, bool)}
@@ -298,8 +302,8 @@ class TextHashes(FieldMaker):
     sequences: int
     needs = gives = frozenset({"text_hashes"})
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         shape = [examples.size, self.sequences]
         return {"text_hashes": tf.reshape(examples.parsed["text_hashes"].flat_values, shape)}
 
@@ -315,8 +319,8 @@ class LabelFlags(FieldMaker):
     labels: int
     needs = gives = frozenset({"label_flags"})
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         shape = [examples.size, self.labels or None]
         return {"label_flags": examples.parsed["label_flags"].to_tensor(shape=shape)}
 
@@ -334,17 +338,17 @@ class Tags(FieldMaker):
     layout: str
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return self.names | {"padding_mask"}
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return self.names
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         return padded_tags(examples.parsed, batch["padding_mask"], self.layout)
 
 
@@ -364,8 +368,8 @@ class WordCharacters(FieldMaker):
     needs = frozenset({"token_ids", "word_lengths", "word_bytes"})
     gives = frozenset({"character_ids"})
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         parsed = examples.parsed
         lengths = parsed["word_lengths"]
         words = word_characters.of_bytes(parsed["word_bytes"], lengths)
@@ -445,8 +449,8 @@ class Heads(FieldMaker):
     needs = frozenset({"example_weights"})
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return frozenset(
             name
             for task, names in self.heads.items()
@@ -454,8 +458,8 @@ class Heads(FieldMaker):
             if task != self.task or name.removeprefix(f"{task}/") in self.known
         )
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         made = {}
         for task, names in self.heads.items():
             for name in sorted(self.gives.intersection(names)):
@@ -474,8 +478,8 @@ class RowSeeds(FieldMaker):
 
     gives = frozenset({"row_seeds"})
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         return {"row_seeds": seeding.network_seeds(examples.seeds)}
 
 
@@ -490,8 +494,8 @@ class TeacherLogits(FieldMaker):
     outputs: tf.Tensor
     gives = frozenset({TEACHER_LOGITS})
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         return {TEACHER_LOGITS: tf.gather(self.outputs, tf.maximum(examples.index, 0))}
 
 
@@ -501,8 +505,8 @@ class ExampleNumbers(FieldMaker):
 
     gives = frozenset()
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         return {"example_number": examples.index}
 
 
@@ -518,8 +522,8 @@ class LayerStates(FieldMaker):
     needs = frozenset({"padding_mask"})
     gives = frozenset({layer_states.FIELD})
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
-        """See `FieldMaker`."""
         index, padding_mask, shape = examples.index, batch["padding_mask"], self.states.shape
         rows = tf.numpy_function(self.states.rows, [tf.boolean_mask(index, index >= 0)], tf.float32)
         cells = tf.where(padding_mask & (index >= 0)[:, None])
@@ -541,15 +545,16 @@ class DrawnMasks(FieldMaker):
     vocabulary: Vocabulary
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return self.corruption.needs() | {"token_ids", "padding_mask", "example_weights"}
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         return self.corruption.gives()
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
         """See `FieldMaker`; the corruption changes the tokens."""
         parsed, shape = examples.parsed, batch["token_ids"].shape
@@ -583,16 +588,16 @@ class ListedMasks(FieldMaker):
     parts: int = 0
 
     @property
+    @override
     def needs(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         read = STATIC_MASKS
         if self.corruption is not None and self.parts:
             read = self.corruption.needs() | {"part_lengths"}
         return read | {"token_ids", "example_weights"}
 
     @property
+    @override
     def gives(self) -> frozenset[str]:
-        """See `FieldMaker`."""
         others = frozenset() if self.corruption is None else self.corruption.gives()
         return STATIC_MASKS | {"masked_weights"} | others
 
@@ -608,6 +613,7 @@ class ListedMasks(FieldMaker):
             self.corruption, self.vocabulary, parsed, flags, examples.seeds, self.parts
         )
 
+    @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
         """See `FieldMaker`; a position may be listed several times."""
         positions, token_ids = examples.parsed["masked_positions"], batch["token_ids"]

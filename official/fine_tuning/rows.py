@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from typing_extensions import override
 
 from official import tasks
 from official.saving import served_model
@@ -93,20 +94,20 @@ class Labeled(Examples):
     by_family = True
     kind: ClassVar[str]  # that of the task
 
+    @override
     def task(self, *others: Self) -> Task:
-        """See `Examples`."""
         labels = [label.strip() for label in self.counts(*others)]
         pair = "text_b" if "text_b" in self.columns else None
         return tasks.generic(self.kind, "text", pair, "label", labels)
 
+    @override
     def rows(self, task: Task, split: str) -> list[labelled_text.UsableRow]:
-        """See `Examples`."""
         targets = self._targets({label: i for i, label in enumerate(task.labels)})
         pairs = zip(self, targets, strict=True)
         return [(number, list(texts), target) for number, ((*texts, _), target) in enumerate(pairs)]
 
+    @override
     def counts(self, *others: Self) -> dict[str, int]:
-        """See `Examples`."""
         labels = [label for each in (self, *others) for label in each._labels()]
         if len(set(map(type, labels))) > 1:
             labels = list(map(str, labels))
@@ -127,8 +128,8 @@ class Classes(Labeled):
     kind = "classification"
 
     @classmethod
+    @override
     def of(cls, columns: Mapping[str, list]) -> Self:
-        """See `Examples`."""
         _check_present(columns["label"])
         labels = [
             int(label) if isinstance(label, float) and label.is_integer() else label
@@ -140,8 +141,8 @@ class Classes(Labeled):
         _check_minus_one(labels)
         return cls({**columns, "label": labels})
 
+    @override
     def task(self, *others: Self) -> Task:
-        """See `Examples`."""
         if len(self.counts(*others)) < 2:
             label = self.columns["label"][0]
             raise UserError(f"label: all are {label!r}: expected at least two classes")
@@ -160,8 +161,8 @@ class LabelLists(Labeled):
     kind = "multi_label"
 
     @classmethod
+    @override
     def of(cls, columns: Mapping[str, list]) -> Self:
-        """See `Examples`."""
         labels = columns["label"]
         _check_present(labels)
         for number, names in enumerate(labels):
@@ -186,8 +187,8 @@ class LabelLists(Labeled):
                 raise UserError(f"label {number}: {list(names)!r} contains a label twice")
         return cls(columns)
 
+    @override
     def task(self, *others: Self) -> Task:
-        """See `Examples`."""
         if not self.counts(*others):
             raise UserError("label: no text has a label")
         return super().task(*others)
@@ -207,8 +208,8 @@ class Scores(Labeled):
     kind = "regression"
 
     @classmethod
+    @override
     def of(cls, columns: Mapping[str, list]) -> Self:
-        """See `Examples`."""
         scores = columns["label"]
         _check_present(scores)
         for number, score in enumerate(scores):
@@ -232,8 +233,8 @@ class Tags(Examples):
     """Sentences as words, with a tag for each."""
 
     @classmethod
+    @override
     def of(cls, columns: Mapping[str, list]) -> Self:
-        """See `Examples`."""
         cleaned: dict[str, list] = {name: [] for name in columns}
         for number, row in enumerate(cls(columns)):
             for name, values in zip(columns, row, strict=True):
@@ -251,13 +252,13 @@ class Tags(Examples):
                 raise UserError(fault.args[1]) from None
         return cls(cleaned)
 
+    @override
     def task(self, *others: Self) -> Task:
-        """See `Examples`."""
         columns = named_tasks.CONLL_COLUMNS
         return tasks.generic("tagging", columns.text, label=columns.label)
 
+    @override
     def rows(self, task: Task, split: str) -> list[TaggedWords]:
-        """See `Examples`."""
         return [
             TaggedWords(words, tags, f"{split} {number}", ())
             for number, (words, tags) in enumerate(self)
@@ -275,13 +276,13 @@ class Questions(Examples):
     answer_rule: str = ""
 
     @classmethod
+    @override
     def of(cls, columns: Mapping[str, list]) -> Self:
-        """See `Examples`."""
         answers = [_with_start(n, *row) for n, (_, *row) in enumerate(cls(columns))]
         return cls({**columns, "answer": answers})
 
+    @override
     def check_held_out(self, other: Self) -> None:
-        """See `Examples`."""
         answers = other.columns["answer"]
         if None in answers and None not in self.columns["answer"]:
             raise UserError(
@@ -289,14 +290,14 @@ class Questions(Examples):
                 "training has one"
             )
 
+    @override
     def task(self, *others: Self) -> Task:
-        """See `Examples`."""
         missing = any(None in each.columns["answer"] for each in (self, *others))
         task = tasks.find("squad2" if missing else "squad1")
         return dataclasses.replace(task, answer_rule=self.answer_rule)
 
+    @override
     def rows(self, task: Task, split: str) -> list[span.FileQuestion]:
-        """See `Examples`."""
         result = []
         for number, (question, context, answer) in enumerate(self):
             texts, starts = ((), ()) if answer is None else ((answer[0],), (answer[1],))
@@ -304,8 +305,8 @@ class Questions(Examples):
             result.append(span.FileQuestion(row, starts, f"{split} {number}"))
         return result
 
+    @override
     def sizes(self, max_length: int) -> dict[str, int]:
-        """See `Examples`."""
         third = max_length // 3
         return {
             "doc_stride": max(min(span.Builder.doc_stride, third), 1),

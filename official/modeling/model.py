@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 from keras import ops
+from typing_extensions import override
 
 from official.config.parts import ResolvedConfig
 from official.config.registry import layer_of, module_of
@@ -65,8 +66,8 @@ class Model(keras.Layer):
             self.encoder.token_table.add_to(None)
         self.build()
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.encoder.build()
         for objective in self.objectives:
             objective.build()

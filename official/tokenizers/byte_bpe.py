@@ -38,6 +38,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
+from typing_extensions import override
 
 from official.tokenizers import added_tokens, composition, offsets, word_starts
 from official.tokenizers.added_tokens import SPACE
@@ -209,6 +210,7 @@ class ByteBPESplitter(Splitter):
         ends = tf.gather(pieces.row_splits, text_words.row_splits)
         return tf.RaggedTensor.from_row_splits(pieces.values, ends, validate=False)
 
+    @override
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`. The pieces of a text have the same bytes as the composed text."""
         ids = self.split(texts)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from official.tokenizers import added_tokens, offsets, text_steps, word_models, word_starts
 from official.tokenizers.added_tokens import Parts
@@ -51,28 +52,28 @@ class ComponentSplitter(Splitter):
         """Returns the ids of string [N], int32 [N, None]."""
         return self._split(texts)
 
+    @override
     def split_parts(self, parts: Parts) -> tf.RaggedTensor:
-        """See `Splitter`."""
         return self._split(parts.texts, parts.begins())
 
+    @override
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """See `Splitter`."""
         return self._split_with_offsets(texts)
 
+    @override
     def split_parts_with_offsets(self, parts: Parts) -> offsets.Tokens:
-        """See `Splitter`."""
         return self._split_with_offsets(parts.texts, parts.begins())
 
+    @override
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Splitter`."""
         for step in self._normalizers:
             texts = step.apply(texts)
         return texts
 
+    @override
     def normalized_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """See `Splitter`."""
         attached = tf.zeros(tf.shape(characters.values), tf.bool)
         for step in self._normalizers:
             characters, attached = step.by_character(characters, attached)

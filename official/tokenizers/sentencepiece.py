@@ -31,6 +31,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
+from typing_extensions import override
 
 from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import Splitter, Tokenizer, sentinels
@@ -146,8 +147,8 @@ class SentencePieceSplitter(Splitter):
         """Returns the ids of string [N], int32 [N, None]."""
         return self._split(texts)
 
+    @override
     def split_parts(self, parts: added_tokens.Parts) -> tf.RaggedTensor:
-        """See `Splitter`."""
         return self._split(parts.texts, parts.begins())
 
     def _split(self, texts: tf.Tensor, first: tf.Tensor | None = None) -> tf.RaggedTensor:
@@ -176,14 +177,14 @@ class SentencePieceSplitter(Splitter):
         )
         return tf.concat([rows, last], 1)
 
+    @override
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Splitter`."""
         return self._replaced(self.rules.apply(texts))
 
+    @override
     def normalized_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """See `Splitter`."""
         cleaned, attached = self.rules.apply_by_character(characters)
         return cleaned.with_values(self._replaced(cleaned.values)), attached
 
@@ -197,12 +198,13 @@ class SentencePieceSplitter(Splitter):
                 )
         return offsets.joined(self._replacements.tokenize(texts))
 
+    @override
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; the model maps the text that it has normalized to its input."""
         return self._split_with_offsets(texts)
 
+    @override
     def split_parts_with_offsets(self, parts: added_tokens.Parts) -> offsets.Tokens:
-        """See `Splitter`."""
         return self._split_with_offsets(parts.texts, parts.begins())
 
     def _split_with_offsets(

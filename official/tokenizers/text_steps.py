@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 import tensorflow_text as tf_text
+from typing_extensions import override
 
 from official.tokenizers import charsmap, composition, offsets, patterns, wordpiece
 from official.tokenizers.added_tokens import SPACE
@@ -90,16 +91,16 @@ class Form(_ByCharacter):
     def __init__(self, name: str):
         self._name = name
 
+    @override
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Step`."""
         if "K" in self._name:  # a character of 2019 (Unicode 12.1) that TensorFlow's tables lack
             texts = tf.strings.regex_replace(texts, "\u32ff", "令和")
         return tf_text.normalize_utf8(texts, self._name)
 
+    @override
     def by_character(
         self, characters: tf.RaggedTensor, attached: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """See `Step`."""
         if self._name == "NFKC":
             characters, attached = Form("NFKD").by_character(characters, attached)
         if self._name in ("NFC", "NFKC"):
@@ -111,8 +112,8 @@ class Form(_ByCharacter):
 class LowerCase(_ByCharacter):
     """Lower case, one character at a time: a capital sigma at the end of a word is "σ"."""
 
+    @override
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Step`."""
         return _lower(texts)
 
 
@@ -137,8 +138,8 @@ class Characters(_ByCharacter):
         self._replacements = dict(replacements)
         self.marks = marks
 
+    @override
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Step`."""
         for characters, replacement in self._replacements.items():
             texts = tf.strings.regex_replace(texts, f"[{characters}]", replacement)
         return texts
@@ -153,8 +154,8 @@ class Bert(_ByCharacter):
         self._clean, self._ideographs = clean, ideographs
         self._accents, self._lower_case = accents, lower_case
 
+    @override
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Step`."""
         if self._clean:
             texts = tf.strings.regex_replace(texts, f"[{_CONTROL}]+", "")
             texts = tf.strings.regex_replace(texts, f"[{wordpiece.BLANK}]", " ")
@@ -192,8 +193,8 @@ class Bytes(_ByCharacter):
     def __init__(self) -> None:
         self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
 
+    @override
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Step`."""
         split = tf.strings.bytes_split(texts)
         values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
         spelled = tf.gather(self._characters, tf.cast(values, tf.int32))

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from official.tokenizers import file_formats, offsets, wordpiece
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
@@ -169,6 +170,7 @@ class CharacterSplitter(Splitter):
         """Returns the ids of words, string [N, None]: int32 [N, None]."""
         return words.with_values(self._numbers.lookup(words.values))
 
+    @override
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; a word has the offsets of its characters."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
@@ -243,8 +245,8 @@ class Characters(Tokenizer):
         splits = bool(switch(settings, _SPLITS, False))
         return cls(read_words(path), splits, settings, str(path))
 
+    @override
     def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """See `Tokenizer`."""
         values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         spelled = [np.zeros(0, object)]
         with tf.device("/CPU:0"):
@@ -256,12 +258,12 @@ class Characters(Tokenizer):
                 spelled.append(words.values.numpy())
         return np.concatenate(values), np.cumsum(np.concatenate(lengths)), np.concatenate(spelled)
 
+    @override
     def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """See `Tokenizer`."""
         return self._splitter.words(texts)
 
+    @override
     def numbers(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """See `Tokenizer`."""
         return self._splitter.allowed(self._splitter.numbers(words))
 
     def character_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
+from typing_extensions import override
 
 from official.tokenizers import byte_bpe, byte_vocabulary, offsets, wordpiece
 from official.utils.errors import UserError
@@ -321,12 +322,12 @@ class WordPieces(wordpiece.PartedWords):
         """Makes a model; `ids` is {piece: id}, ordered by id."""
         super().__init__(list(ids), unk, max_characters, "", r"\s", prefix)
 
+    @override
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """See `Model`."""
         return self.of_words(words)
 
+    @override
     def ids_with_offsets(self, words: tf.Tensor) -> Offsets:
-        """See `Model`."""
         return self.of_words_with_offsets(words)
 
 

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from typing_extensions import override
 
 from official.tokenizers import added_tokens, composition, file_formats, offsets
 from official.tokenizers.base import Splitter, Tokenizer
@@ -317,6 +318,7 @@ class WordPieceSplitter(Splitter):
         lines = [line for text in cleaned.numpy() for line in text.split(b"\n")]
         return self._words_to_ids.tokenize(tf.constant(lines))
 
+    @override
     def normalized(self, texts: tf.Tensor) -> tf.Tensor:
         """See `Splitter`. Chinese characters get blanks around them, as in `tokenizers`."""
         return self._normalized(self.composed(texts))
@@ -330,14 +332,15 @@ class WordPieceSplitter(Splitter):
             return cleaned
         return tf.strings.regex_replace(cleaned, f"[{IDEOGRAPHS}]", r" \0 ")
 
+    @override
     def normalized_characters(
         self, characters: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """See `Splitter`."""
         composed, parts = self._composed_characters(characters)
         cleaned = characters.with_values(self._normalized(composed.values))
         return cleaned, parts | _accents(characters.values, cleaned.values)
 
+    @override
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; a removed accent belongs to its letter."""
         characters = tf.strings.unicode_split(texts, "UTF-8")

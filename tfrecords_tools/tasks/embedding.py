@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official.shards.features import HASH_BITS
 from official.tasks import Description, Task, embeddings
@@ -43,6 +44,7 @@ Located = tuple[labelled_text.UsableRow, str]
 class Builder(builder.Builder["Row", SplitCounts]):
     """Builds the shards of texts whose vectors are compared."""
 
+    @override
     def prepare(self) -> None:
         """See `builder.Builder`; without labels they are those of the train file."""
         self.check_max_length(1)
@@ -63,14 +65,14 @@ class Builder(builder.Builder["Row", SplitCounts]):
             embeddings.check_labels(self.task)
         self._texts: dict[str, int] = {}  # of an example, by split
 
+    @override
     def counts(self, split: str) -> SplitCounts:
-        """See `builder.Builder`."""
         counts = super().counts(split)
         counts.bad = BadRows(self.skip_bad_rows, {*counts.bad.known, TWICE, ALONE, NO_NEGATIVE})
         return counts
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Row"]:
-        """See `builder.Builder`."""
         path = self.files[split]
         located = labelled_text.located(self.task, split, path, self.format, counts.bad)
         progress = Progress(None, self.report, f"{split}: ", "rows")
@@ -118,8 +120,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
             return False
         return True
 
+    @override
     def examples(self) -> Make["Row", SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(_examples, max_length=self.max_length, targets=self._targets)
 
     @property
@@ -130,12 +132,13 @@ class Builder(builder.Builder["Row", SplitCounts]):
         return ("score",) if self.task.form in embeddings.SCORED else ()
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         names = "token_ids", "segment_lengths", "sequence_lengths", "row", "text_hashes"
         words = pair_packing.word_features(self.tokenizer)
         return (*names, *words, *self._targets)
 
+    @override
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
         """See `builder.Builder`; the examples of other forms than `labels` have no labels."""
         task = self.task
@@ -146,12 +149,12 @@ class Builder(builder.Builder["Row", SplitCounts]):
             described, sequences={split: self._texts[split] for split in counts}
         )
 
+    @override
     def settings(self) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {"form": self.task.form, "score_range": self.task.score_range}
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         texts = self._texts[split]
         return [
             f"{split}: {counts.examples:,} examples of {texts} text{'' if texts == 1 else 's'}",

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from official.tasks import KINDS, Columns, Task, missing_labels
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
@@ -43,8 +45,8 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
 
     unlabelled_train: bool = False
 
+    @override
     def prepare(self) -> None:
-        """See `builder.Builder`."""
         self.check_max_length(_parts(self.task))
         if self.task.kind == "regression" or self.task.labels:
             return
@@ -57,35 +59,35 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
             self.task, self.files, self.format, self.skip_bad_rows, self.report
         )
 
+    @override
     def parsed(self, split: str, counts: SplitCounts) -> Iterator["UsableRow"]:
-        """See `builder.Builder`."""
         labeled = split != "train" or not self.unlabelled_train
         return usable(self.task, split, self.files[split], self.format, counts.bad, labeled)
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
-        """See `builder.Builder`."""
         progress = Progress(None, self.report, f"{split}: ", "rows")
         for number, row in enumerate(self.source(split, counts), 1):
             yield row
             if number % 1000 == 0:
                 progress(1000)
 
+    @override
     def examples(self) -> Make["UsableRow", SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(_examples, task=self.task, max_length=self.max_length)
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         words = pair_packing.word_features(self.tokenizer)
         return "token_ids", "segment_lengths", "row", *words, *KINDS[self.task.kind].targets
 
+    @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {"labels": dict(counts.targets) if counts.labeled else {}}
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         parts = [
             f"{split}: {counts.examples:,} examples",
             f"{counts.tokens:,} tokens",

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from typing_extensions import override
 
 from official.tasks import LETTERS, Description, Task, annotations, choice_text
 from official.tokenizers import Tokenizer, pair_packing
@@ -388,17 +389,18 @@ class Builder(builder.Builder[Question, SplitCounts]):
     rows_at_once = 1024
     noun = "question"
 
+    @override
     def prepare(self) -> None:
         """See `builder.Builder`; without labels they are letters, as many as there are choices."""
         self.check_max_length(2)
         self.task = with_labels(self.task, self.files[self.splits[0]], self.skip_bad_rows)
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator[Question]:
-        """See `builder.Builder`."""
         return read(self.task, self.files[split], split.startswith("test"), counts.bad)
 
+    @override
     def examples(self) -> Make[Question, SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(
             _examples,
             task=self.task,
@@ -408,16 +410,16 @@ class Builder(builder.Builder[Question, SplitCounts]):
         )
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         return "token_ids", "segment_lengths", "sequence_lengths", "row", "answer"
 
+    @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {"answers": dict(counts.targets) if counts.labeled else {}}
 
+    @override
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        """See `builder.Builder`."""
         sequences = dict.fromkeys(counts, len(self.task.labels))
         return dataclasses.replace(
             self.task.description(),
@@ -426,8 +428,8 @@ class Builder(builder.Builder[Question, SplitCounts]):
             max_choice_length=self.max_choice_length,
         )
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         return [
             f"{split}: {counts.examples:,} questions",
             f"{counts.tokens:,} tokens",

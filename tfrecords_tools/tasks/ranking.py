@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from official.shards import side_texts
 from official.tasks import Description, Task, trec
@@ -74,8 +75,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
 
     counts_type = SplitCounts
 
+    @override
     def prepare(self) -> None:
-        """See `builder.Builder`."""
         bad = BadRows(self.skip_bad_rows)
         self._collection = read_collection(
             self._path(self.queries),
@@ -94,14 +95,15 @@ class Builder(builder.Builder["Row", SplitCounts]):
         self._texts = Texts(self._collection.queries, self._collection.documents, self.max_length)
 
     @property
+    @override
     def inputs(self) -> Iterable[str | os.PathLike]:
-        """See `builder.Builder`."""
         names = self.queries, self.documents, self.qrels
         return *self.files.values(), *(self._path(name) for name in names if name)
 
     def _path(self, name: str | os.PathLike) -> AnyPath:
         return paths.join(self.input, name)
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Row"]:
         """See `builder.Builder`; the candidates of a split are written beside the shards."""
         qrels = self._collection.qrels
@@ -119,21 +121,21 @@ class Builder(builder.Builder["Row", SplitCounts]):
             self._digests |= written
         return self._texts.rows(wanted, writer)
 
+    @override
     def settings(self) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {"candidates": self._digests, "negatives": self.negatives}
 
     @property
+    @override
     def skipped(self) -> Mapping[str, int]:
-        """See `builder.Builder`."""
         return self._skipped
 
+    @override
     def examples(self) -> Make["Row", SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(_examples, max_length=self.max_length)
 
+    @override
     def nothing(self, split: str, counts: SplitCounts) -> str:
-        """See `builder.Builder`."""
         reasons = {**counts.bad.counts, **counts.queries_left_out}
         return (
             f"{self.files[split]}: nothing to {'learn from' if split == 'train' else 'rank'}: "
@@ -141,21 +143,21 @@ class Builder(builder.Builder["Row", SplitCounts]):
         )
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         return "token_ids", "segment_lengths", "sequence_lengths", "row"
 
+    @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {"queries": counts.queries, "left_out": dict(counts.queries_left_out)}
 
+    @override
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        """See `builder.Builder`."""
         sequences = {split: 2 if split == "train" else 1 for split in counts}
         return dataclasses.replace(self.task.description(), sequences=sequences)
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         examples = "triples" if split == "train" else "candidates"
         return [
             f"{split}: {counts.queries:,} queries, {counts.examples:,} {examples}",

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from official.shards import side_texts
 from official.shards.side_texts import Question
@@ -302,27 +303,27 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
     rows_at_once = 512
     noun = "question"
 
+    @override
     def prepare(self) -> None:
-        """See `builder.Builder`."""
         windows.check(self.tokenizer, self.max_length, self.doc_stride, self.max_query_length)
         self._rows: dict[str, list[QuestionRow]] = {}
         self._first_answers: list[str] = []
 
+    @override
     def parsed(self, split: str, counts: SplitCounts) -> Iterator[FileQuestion]:
-        """See `builder.Builder`."""
         answered = not split.startswith("test")
         return read(self.files[split], self.task.no_answers, answered, counts.bad)
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> list[QuestionRow]:
-        """See `builder.Builder`."""
         self._rows[split] = list(enumerate(self.source(split, counts)))
         self._first_answers += [
             item.question.answers[0] for _, item in self._rows[split] if item.question.answers
         ]
         return self._rows[split]
 
+    @override
     def examples(self) -> Make[QuestionRow, SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(
             _examples,
             max_length=self.max_length,
@@ -331,26 +332,26 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             rule=self.task.answer_rule,
         )
 
+    @override
     def finish(self) -> None:
-        """See `builder.Builder`."""
         if note := rule_note(self.task.answer_rule, self._first_answers):
             self.report(note)
 
+    @override
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
-        """See `builder.Builder`."""
         unusable = set(counts.unusable)
         rows = self._rows.pop(split)
         usable = {row: item.question for row, item in rows if row not in unusable}
         return side_texts.write_questions(folder, split, usable)
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         positions = (*windows.POSITIONS, "answer_start", "answer_end")
         return "token_ids", "segment_lengths", "row", *positions
 
+    @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {
             "questions": counts.questions,
             "without_answer": counts.impossible,
@@ -359,8 +360,8 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             "cut_answers": counts.cut_answers or None,
         }
 
+    @override
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        """See `builder.Builder`."""
         return dataclasses.replace(
             self.task.description(),
             doc_stride=self.doc_stride,
@@ -368,16 +369,16 @@ class Builder(builder.Builder[QuestionRow, SplitCounts]):
             span_bounds=GRAPHEMES,
         )
 
+    @override
     def settings(self) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {
             "max_length": self.max_length,
             "doc_stride": self.doc_stride,
             "max_query_length": self.max_query_length,
         }
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         parts = [
             f"{split}: {counts.questions:,} questions in {counts.examples:,} windows",
             f"{counts.tokens:,} tokens",

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from official.shards import side_texts
 from official.tasks import Task, conllu, tag_files
@@ -87,6 +88,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
     rows_at_once = TEXTS_AT_ONCE
     noun = "text"
 
+    @override
     def prepare(self) -> None:
         """See `builder.Builder`; the labels need all files, so all are read here."""
         self._rule = self.task.split_words or word_rules.DEFAULT
@@ -122,8 +124,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
         counts = self._counts[split]
         return _alike(self.source(split, counts), counts)
 
+    @override
     def parsed(self, split: str, counts: SplitCounts) -> Iterator[TaggedWords]:
-        """See `builder.Builder`."""
         labeled = not split.startswith("test")
         records = tag_files.read(
             self.files[split], self.task.columns_for(split), self.format, labeled, counts.bad,
@@ -133,38 +135,38 @@ class Builder(builder.Builder["Row", SplitCounts]):
             records, self.tokenizer, self._rule, counts.bad, self.nested_spans, self.repair_tags
         )
 
+    @override
     def counts(self, split: str) -> SplitCounts:
-        """See `builder.Builder`."""
         return self._counts[split]
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterable[Row]:
-        """See `builder.Builder`."""
         return enumerate(self._texts[split])
 
+    @override
     def examples(self) -> Make[Row, SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(
             _examples, labels=self.task.labels, rule=self._rule, max_length=self.max_length
         )
 
+    @override
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
-        """See `builder.Builder`."""
         return side_texts.write_tagged(folder, split, self._texts[split])
 
+    @override
     def finish(self) -> None:
-        """See `builder.Builder`."""
         for split in self.splits:
             if note := _unknown_to_training(split, self._texts):
                 self.report(note)
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         words = pair_packing.word_features(self.tokenizer)
         return "token_ids", "segment_lengths", "row", "word_ids", *words, "tag_ids"
 
+    @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {
             "texts": counts.texts,
             "words": counts.words,
@@ -176,8 +178,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
             "widened_spans": counts.widened_spans or None,
         }
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         parts = [
             f"{split}: {counts.texts:,} texts in {counts.examples:,} windows",
             f"{counts.words:,} words",

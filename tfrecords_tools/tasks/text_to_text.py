@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from official.shards import side_texts
 from official.shards.side_texts import Reference
@@ -57,8 +58,8 @@ class Builder(builder.Builder["Pair", SplitCounts]):
 
     counts_type = SplitCounts
 
+    @override
     def prepare(self) -> None:
-        """See `builder.Builder`."""
         if self.max_length < 2:
             raise UserError(
                 f"--max_length={self.max_length} leaves no room for the input: the least is 2"
@@ -68,24 +69,24 @@ class Builder(builder.Builder["Pair", SplitCounts]):
         )
         self._first_answers: list[str] = []
 
+    @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["Pair"]:
-        """See `builder.Builder`."""
         return pairs(self.task, split, self.files[split], self.format, counts.bad)
 
+    @override
     def examples(self) -> Make["Pair", SplitCounts]:
-        """See `builder.Builder`."""
         return functools.partial(
             _examples, max_length=self.max_length, max_target_length=self.max_target_length
         )
 
+    @override
     def write_beside(self, folder: AnyPath, split: str, counts: SplitCounts) -> dict[str, str]:
-        """See `builder.Builder`."""
         if self.task.answers in ("span", "generation"):
             self._first_answers += [each.answers[0] for each in counts.references if each.answers]
         return side_texts.write_references(folder, split, counts.references)
 
+    @override
     def finish(self) -> None:
-        """See `builder.Builder`."""
         note = ""
         if self.task.answers == "span":
             note = span.rule_note(self.task.answer_rule, self._first_answers)
@@ -95,22 +96,22 @@ class Builder(builder.Builder["Pair", SplitCounts]):
             self.report(note)
 
     @property
+    @override
     def features(self) -> tuple[str, ...]:
-        """See `builder.Builder`."""
         return "token_ids", "segment_lengths", "row", "target_ids"
 
+    @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
-        """See `builder.Builder`."""
         return {"labels": dict(counts.targets) if counts.labeled else {}}
 
+    @override
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        """See `builder.Builder`."""
         longest = max(each.longest_target for each in counts.values())
         length = self.max_target_length or longest or 1
         return dataclasses.replace(self.task.description(), max_target_length=length)
 
+    @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        """See `builder.Builder`."""
         parts = [
             f"{split}: {counts.examples:,} examples",
             f"{counts.tokens:,} tokens of inputs",

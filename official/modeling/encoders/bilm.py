@@ -6,6 +6,7 @@ Shapes: B batch, T words, K characters of a word, L layers, C cells, P projectio
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.encoders import BilmConfig
 from official.modeling.encoders import base
@@ -94,13 +95,14 @@ class Encoder(base.Encoder, saved_as="BilmEncoder"):
             for direction in DIRECTIONS
         }
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.words.build()
         for stack in self.stacks.values():
             for lstm in stack:
                 lstm.build()
 
+    @override
     def by_depth(self):
         """See `base.Encoder`. The LSTMs of both directions are at one depth."""
         pairs = zip(*self.stacks.values(), strict=True)

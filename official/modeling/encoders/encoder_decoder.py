@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.encoders import base
@@ -66,12 +67,13 @@ class Encoder(base.Encoder, saved_as="EncoderDecoder"):
         if config.decoder_layers:
             self.decoder = Stack(config, initializers, decoder=True, name="decoder", dtype=dtype)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.token_table, self.encoder, self.decoder):
             if layer is not None:
                 layer.build()
 
+    @override
     def by_depth(self):
         """See `base.Encoder`. The last layers of both stacks are at one depth."""
         stacks = [stack for stack in (self.encoder, self.decoder) if stack is not None]

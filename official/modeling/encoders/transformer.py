@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.encoders import base
@@ -127,8 +128,8 @@ class Encoder(base.Encoder, saved_as="TransformerEncoder"):
         if config.pooler:
             self.pooler = Linear(size, size, initializer=kernels, name="pooler", dtype=dtype)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         of_schemes = [getattr(self, name) for name in self.of_schemes]
         others = (*of_schemes, self.convolution, self.final_norm, self.pooler)
         for layer in (self.embeddings, *self.blocks, *others):

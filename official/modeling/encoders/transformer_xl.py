@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.encoders import base
@@ -100,8 +101,8 @@ class Encoder(base.Encoder, saved_as="TransformerXLEncoder"):
         if config.pooler:
             self.pooler = Linear(size, size, initializer=weights, name="pooler", dtype=dtype)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.embeddings, self.biases, *self.blocks, self.pooler):
             if layer is not None:
                 layer.build()

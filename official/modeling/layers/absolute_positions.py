@@ -6,6 +6,7 @@ Shapes: B batch, T length, E embedding size.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.blocks import Sinusoidal
 from official.modeling.layers import schemes
@@ -28,8 +29,8 @@ class Scheme(schemes.Scheme):
         )
         return {"position": table}
 
+    @override
     def add(self, embeddings: Any, x: Tensor, positions: Tensor | None) -> Tensor:
-        """See the base class."""
         if positions is None:
             return x + embeddings.position.first(ops.shape(x)[1], self.part.offset)
         return x + embeddings.position(positions + self.part.offset)

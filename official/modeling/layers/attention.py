@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.layers import schemes
@@ -164,8 +165,8 @@ class Attention(_Heads):
         made = [scheme.of_attention(self, initializers.kernel) for scheme in self.schemes]
         self.of_schemes = schemes.attach(self, made)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for name in (*self.projections, *self.of_schemes, "output_projection"):
             getattr(self, name).build()
 
@@ -278,8 +279,8 @@ class CrossAttention(_Heads):
         self.query = self.projection("query")
         self.key_value = self.projection("key", "value")
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.query, self.key_value, self.output_projection):
             layer.build()
 

@@ -9,6 +9,7 @@ a stream, N heads, H head size, D hidden, F intermediate.
 from typing import Any, NamedTuple
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.blocks import FeedForwardParts
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
@@ -53,8 +54,8 @@ class FeedForward(Layer):
         outer = initializers.residual or initializers.kernel
         self.outer = Linear(parts.size, size, initializer=outer, name="outer", **options)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.inner, self.gate, self.outer):
             if layer is not None:
                 layer.build()
@@ -194,8 +195,8 @@ class Block(_Sublayers):
             self.cross_attention_norm = self.make_norm("cross_attention_norm")
         self.make_feed_forward()
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.build_parts(
             self.attention,
             self.attention_norm,
@@ -294,8 +295,8 @@ class RelativeBlock(_Sublayers):
         self.attention_norm = self.make_norm("attention_norm")
         self.make_feed_forward()
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.build_parts(
             self.attention, self.attention_norm, self.feed_forward, self.feed_forward_norm
         )

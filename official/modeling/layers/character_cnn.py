@@ -6,6 +6,7 @@ of a word's vector.
 
 import keras
 from keras import ops
+from typing_extensions import override
 
 from official.config.encoders import BilmConfig
 from official.modeling.layers.base import Layer
@@ -65,8 +66,8 @@ class CharacterCNN(Layer):
             dtype=dtype,
         )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         shape = NUM_CHARACTERS, self.config.character_size
         self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
         for layer in (*self.convolutions, *self.highways, self.projection):
@@ -114,8 +115,8 @@ class Convolution(Layer):
         else:
             self.initializer = RandomWeights("uniform", 0.05, rng)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.kernel = self.add_weight(self.shape, self.initializer, name="kernel")
         self.bias = self.add_weight((self.shape[-1],), "zeros", name="bias")
 
@@ -143,8 +144,8 @@ class Highway(Layer):
         )
         self.transform = Linear(size, size, initializer=normal, name="transform", dtype=dtype)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.gate.build()
         self.transform.build()
 

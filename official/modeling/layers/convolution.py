@@ -4,6 +4,7 @@ Shapes: B batch, T length, N heads, D hidden, W kernel size.
 """
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
 from official.modeling.layers.base import Layer
@@ -54,8 +55,8 @@ class TokenConvolution(Layer):
         )
         self.norm = LayerNorm(size, epsilon=epsilon, name="norm", dtype=dtype)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.taps.build()
         self.norm.build()
 

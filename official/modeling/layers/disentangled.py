@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
@@ -101,8 +102,8 @@ class DistanceTable(Layer):
         self.initializer = initializer
         self.norm = LayerNorm(size, epsilon=epsilon, name="norm", dtype=dtype) if norm else None
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         count = 2 * (self.rule["buckets"] or self.rule["max_distance"])
         self.table = self.add_weight(
             (count, self.size), self.initializer, name="table", autocast=False
@@ -177,10 +178,11 @@ class Scheme(schemes.Scheme):
             "distance_query": attention.projection("distance_query"),
         }
 
+    @override
     def prepare(self, encoder: Any, rows: schemes.Rows) -> Distances:
-        """See the class."""
         return encoder.distance_table.read(rows.length)
 
+    @override
     def scores(
         self,
         attention: Any,

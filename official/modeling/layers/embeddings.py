@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
@@ -52,8 +53,8 @@ class Table(Layer):
         self.size = size
         self.initializer = initializer
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         # The variable is not autocast: only the rows that are looked up are cast, not the whole
         # table.
         named = ("table", self.initializer) if self.base is None else ("delta", "zeros")
@@ -181,8 +182,8 @@ class Embeddings(Layer):
                 parts.size, parts.hidden_size, initializer=kernel, name="projection", dtype=dtype
             )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         of_schemes = (getattr(self, name) for name in self.of_schemes)
         for layer in (self.token, *of_schemes, self.segment, self.norm, self.projection):
             if layer is not None and not layer.built:
@@ -242,8 +243,8 @@ class StreamEmbeddings(Layer):
             vocab_size, size, initializer=initializer, name="token_embedding", dtype=dtype
         )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.token.build()
         if self.query_stream:
             self.query_start = self.add_weight((self.size,), self.initializer, name="query_start")

@@ -5,6 +5,7 @@ size, D hidden.
 """
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers.attention import Attention
 from official.modeling.types import Tensor
@@ -18,14 +19,14 @@ class GroupedAttention(Attention):
     and `key_value` in the place of `query_key_value`.
     """
 
+    @override
     def make_projections(self) -> tuple[str, ...]:
-        """See the base class."""
         self.query = self.projection("query")
         self.key_value = self.projection("key", "value", heads=self.parts.heads.key_values)
         return "query", "key_value"
 
+    @override
     def project(self, x: Tensor, queries: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """See the base class."""
         (query,) = self.split(self.query(x if queries is None else queries), 1)
         key, value = (self._repeated(each) for each in self.split(self.key_value(x), 2))
         return query, key, value

@@ -11,6 +11,7 @@ layers).
 from collections.abc import Sequence
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate
@@ -47,8 +48,8 @@ class LayerMix(Layer):
         self.count = count
         self.norm = norm
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
         self.layer_weights = self.add_weight((self.count,), "zeros", name="weights", **options)
         self.gamma = self.add_weight((), "ones", name="gamma", **options)

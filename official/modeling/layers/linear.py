@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import (
@@ -114,8 +115,8 @@ class Linear(Layer):
         self.bias_blocks = None if bias_blocks is None else tuple(bias_blocks)
         self._bias: Any = None
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self._kernel = self.add_weight(
             (self.input_size, self.output_size), self.initializer, name="kernel"
         )

@@ -9,6 +9,7 @@ Shapes: B batch, T positions, C tags.
 """
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import accurate, scan, with_gradient
@@ -26,8 +27,8 @@ class LinearChain(Layer):
         super().__init__(name=name, dtype=dtype)
         self.num_tags = num_tags
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         size, options = self.num_tags, {"autocast": False, "dtype": accurate(self.compute_dtype)}
         self.transitions = self.add_weight((size, size), "zeros", name="transitions", **options)
         self.first = self.add_weight((size,), "zeros", name="first", **options)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from keras import ops
+from typing_extensions import override
 
 from official.config.trainable import LoRA
 from official.modeling.layers.base import Layer
@@ -57,8 +58,8 @@ class LowRank(Layer):
         self.factor = factor
         self.initializer = initializer
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.a = self.add_weight(self.shapes[0], self.initializer, name="a")
         self.b = self.add_weight(self.shapes[1], "zeros", name="b")
 

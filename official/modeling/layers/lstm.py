@@ -16,6 +16,7 @@ Shapes: B batch, T length, I input size, C cells, P projection.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers.base import Layer
 from official.modeling.layers.kernels import (
@@ -65,8 +66,8 @@ class ProjectedLSTM(Layer):
         self.clips = {"cell_clip": cell_clip, "projection_clip": projection_clip}
         self.initializer = initializer
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         rows = self.input_size + self.projection_size
         self.kernel = self.add_weight((rows, 4 * self.cell_size), self.initializer, name="kernel")
         self.bias = self.add_weight((4 * self.cell_size,), "zeros", name="bias")
@@ -275,8 +276,8 @@ class BiLSTM(Layer):
             for direction in ("forward", "backward")
         ]
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for lstm in self.directions:
             lstm.build()
 

@@ -4,6 +4,7 @@ Shapes: D the normalized size, R rows.
 """
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.blocks import Norm
 from official.modeling.layers.base import Layer
@@ -32,8 +33,8 @@ class LayerNorm(Layer):
         self.epsilon = epsilon
         self.use_offset = use_offset
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
         self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
         self.offsets = []
@@ -109,8 +110,8 @@ class RMSNorm(Layer):
         self.size = size
         self.epsilon = epsilon
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variable."""
         self.scale = self.add_weight(
             (self.size,),
             "ones",

@@ -14,6 +14,7 @@ R distances, N heads, H head size, D hidden, G segment ids.
 from typing import Any, NamedTuple
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.layers.base import Layer
@@ -78,8 +79,8 @@ class RelativeBiases(Layer):
         self.segments = parts.positions[0].segments
         self.initializer = initializer
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.content_bias = self.add_weight(self.size, self.initializer, name="content_bias")
         self.position_bias = self.add_weight(self.size, self.initializer, name="position_bias")
         if self.segments:
@@ -134,8 +135,8 @@ class RelativeAttention(Layer):
         self.output_projection = Linear(inner, size, name="output", **options)
         self.biases = biases or RelativeBiases(parts, self.initializer, name="biases", dtype=dtype)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.query_key_value, self.position_key, self.output_projection, self.biases):
             if not layer.built:
                 layer.build()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.layers import schemes
@@ -73,8 +74,8 @@ class RelativeBias(Layer):
         }
         self.initializer = initializer
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variable."""
         shape = (self.rule["num_buckets"], self.num_heads)
         self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
 
@@ -113,10 +114,11 @@ class Scheme(schemes.Scheme):
         )
         return {"relative_bias": table}
 
+    @override
     def prepare(self, encoder: Any, rows: schemes.Rows) -> tuple[Tensor]:
-        """See the class."""
         return (encoder.relative_bias.scores(rows.length, rows.keys, rows.slot),)
 
+    @override
     def scores(
         self,
         attention: Any,
@@ -126,7 +128,6 @@ class Scheme(schemes.Scheme):
         positions: Tensor | None,
         rng: Draws | None,
     ) -> Tensor:
-        """See the base class."""
         del attention, query, key, rng
         (bias,) = prepared
         return bias if positions is None else masks.rows(bias, positions)

@@ -10,6 +10,7 @@ Shapes: B batch, T length, P query positions, R = 2 T distances, N heads, H head
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
@@ -44,6 +45,7 @@ class Scheme(schemes.Scheme):
         down, up = (ops.clip(each, -longest, longest) + longest for each in (-steps, steps))
         return down, up
 
+    @override
     def scores(
         self,
         attention: Any,
@@ -53,7 +55,6 @@ class Scheme(schemes.Scheme):
         positions: Tensor | None,
         rng: Draws | None,
     ) -> Tensor:
-        """See the base class."""
         del rng
         length, vectors = ops.shape(key)[2], attention.distance_embedding
         down, up = (ops.transpose(vectors(rows)) for rows in prepared)  # [H, R]

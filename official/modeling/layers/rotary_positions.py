@@ -6,6 +6,7 @@ Shapes: B batch, T length, P query positions, N heads, H head size.
 from typing import Any, NamedTuple
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.layers import schemes
@@ -73,15 +74,15 @@ def _products(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 class Scheme(schemes.Scheme):
     """Rotates queries and keys; `prepare` returns a `Rotation`."""
 
+    @override
     def prepare(self, encoder: Any, rows: schemes.Rows) -> Rotation:
-        """See the class."""
         theta = self.part.local_theta if rows.local else self.part.theta
         return Rotation.of(rows.numbers(), encoder.parts.heads.size, theta, encoder.compute_dtype)
 
+    @override
     def turn(
         self, query: Tensor, key: Tensor, prepared: Any, positions: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         whole = Rotation(*prepared)
         own = whole if positions is None else whole.rows(positions)
         return own.turn(query), whole.turn(key)

@@ -7,6 +7,7 @@ N heads, H head size, D hidden, L layers.
 from typing import Any, NamedTuple
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.layers import schemes
 from official.modeling.layers.base import Layer
@@ -62,8 +63,8 @@ class Stack(Layer):
                 self.parts.norm, config.hidden_size, name="final_norm", dtype=dtype
             )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         of_schemes = (getattr(self, name) for name in self.of_schemes)
         for layer in (*self.blocks, *of_schemes, self.final_norm):
             if layer is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 from keras import ops
+from typing_extensions import override
 
 from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.modeling.encoders.base import Encoder
@@ -328,6 +329,7 @@ class LanguageModel(Objective):
             dtype=self.dtype_policy,
         )
 
+    @override
     def attach(self, encoder: Encoder) -> None:
         """See `Objective`; gives the output projection the compute dtype of the encoder."""
         if self.output_projection is not None:

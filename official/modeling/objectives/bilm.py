@@ -15,6 +15,7 @@ import math
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.encoders import BilmConfig
 from official.config.objectives import BidirectionalLMConfig
@@ -64,16 +65,18 @@ class Objective(base.Objective):
         """The factor of each term in the loss: {term: float}."""
         return {f"{self.name}_{direction}": self.config.weight / 2 for direction in DIRECTIONS}
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         total = ops.sum(self._weights(batch))
         return dict.fromkeys(self.term_weights, total)
 
+    @override
     def text_targets(self, batch: Batch) -> dict[str, Any]:
         """See `base.Objective`: [B, T] of each direction."""
         weights = self._weights(batch)
         return {f"{self.name}_{name}": (batch[ids], weights) for name, ids in DIRECTIONS.items()}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:

@@ -21,6 +21,7 @@ V vocabulary, R = B * T rows.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling import masks
 from official.modeling.encoders.base import Encoder
@@ -65,25 +66,27 @@ class Objective(base.Objective):
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         return self.as_loss(encoder.token_table.scores(hidden))
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         weights = batch.get("causal_weights")
         if weights is None:
             weights = self._weights(with_next_token(batch))
         return {self.name: ops.sum(weights)}
 
+    @override
     def text_targets(self, batch: Batch) -> dict[str, Any]:
         """See `base.Objective`: [B, T]."""
         return {self.name: (batch["causal_ids"], batch["causal_weights"])}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         logits = self.matched_outputs(batch, encoded, encoder)
         targets = ops.reshape(batch["causal_ids"], (-1,))  # [R]
         return base.token_terms(self.name, logits, targets, self.matched_weights(batch))
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -97,6 +100,7 @@ class Objective(base.Objective):
         rows = ops.reshape(encoded["sequence_output"], (-1, self.encoder_config.hidden_size))
         return self.logits(rows, encoder)
 
+    @override
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: [R], of a batch after `prepare`."""
         del positions

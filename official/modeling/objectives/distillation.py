@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.distillation import EXAMPLE_HEADS, TEACHER_LOGITS, DistillationConfig
 from official.config.parts import EncoderConfig
@@ -74,8 +75,8 @@ class Objective(base.Objective):
             )
             self.projections.append(projection)
 
+    @override
     def join(self, objectives) -> None:
-        """See `base.Objective`."""
         self._references.others = [objective for objective in objectives if objective is not self]
         if self.config.matches_outputs:
             heads = {id(objective.config): objective for objective in objectives}
@@ -84,8 +85,8 @@ class Objective(base.Objective):
             except ValueError as error:
                 raise UserError(f"{self.name}.{error}") from None
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for projection in self.projections:
             projection.build()
 
@@ -113,16 +114,17 @@ class Objective(base.Objective):
         self._references.teachers = teachers
 
     @property
+    @override
     def teachers(self):
-        """See `base.Objective`."""
         return tuple(model for model, _ in self._references.teachers)
 
     @property
+    @override
     def term_weights(self) -> dict[str, float]:
-        """See `base.Objective`."""
         weights = self.config.term_weights
         return {f"{self.name}_{term}": w * self.config.weight for term, w in weights.items()}
 
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         """See `base.Objective`; the positions of its head are listed by the head."""
         if not self._has_teachers(batch):
@@ -132,8 +134,8 @@ class Objective(base.Objective):
         return () if self._references.head.positions_read(batch) is not None else None
 
     @property
+    @override
     def uses_all_layers(self) -> bool:
-        """See `base.Objective`."""
         return bool(self._references.teachers) and self.config.matches_layers
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
@@ -149,6 +151,7 @@ class Objective(base.Objective):
         results = [self._run(model, head, read) for model, head in self._references.teachers]
         return {**batch, _TEACHER_OUTPUTS: results}
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`; without teachers there are no terms."""
         if not self._has_teachers(batch):
@@ -173,6 +176,7 @@ class Objective(base.Objective):
                 sums[term] = tokens
         return {f"{self.name}_{term}": total for term, total in sums.items()}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:

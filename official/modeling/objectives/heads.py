@@ -12,6 +12,7 @@ hidden, W width of what a head reads, O outputs.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.heads import (
     ClassificationConfig,
@@ -89,11 +90,12 @@ class Reader(base.Objective):
                 layer.build()
 
     @property
+    @override
     def uses_all_layers(self) -> bool:
-        """See `base.Objective`."""
         return self.mix is not None
 
     @property
+    @override
     def term_weights(self) -> dict[str, float]:
         """See `base.Objective`; the weight of the head is not a factor of the penalty."""
         return super().term_weights | ({self._penalty_name: 1.0} if self._has_penalty else {})
@@ -195,21 +197,22 @@ class Head(Reader):
         """O."""
         return 1
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         super().build(input_shape)
         if self.dense is not None:
             self.dense.build()
         self.output_projection.build()
 
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
-        """See `base.Objective`."""
         if self.uses_all_layers or self.bilstm is not None or self.config.pooling == "mean":
             return None
         if self.config.pooling == "pooled":
             return ()
         return (ops.zeros((ops.shape(batch["token_ids"])[0], 1), "int32"),)
 
+    @override
     def pool(self, encoded: Encoded) -> Tensor:
         """See `base.Objective`; with a BiLSTM, 'pooled' is the last output of each direction."""
         if self.bilstm is not None and self.config.pooling == "pooled":
@@ -235,6 +238,7 @@ class Head(Reader):
         """Maps x [..., W] by the layer `dense` and GELU."""
         return ACTIVATIONS["gelu"](self.dense(x))
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -255,8 +259,8 @@ class Head(Reader):
         """Returns whether a head of weight 0 has no targets in a batch."""
         return not self.config.weight and self.config.field(target) not in batch
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
 
@@ -280,6 +284,7 @@ class Classification(LabelsHead):
 
     link = "softmax"
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
@@ -306,6 +311,7 @@ class Regression(Head):
         """Returns the predicted numbers: [B]."""
         return self.outputs(encoded, rng)[:, 0]
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
@@ -335,10 +341,10 @@ class MultiLabel(LabelsHead):
 
     link = "sigmoid"
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         logits, weights = self.logits(encoded, rng), self.example_weights(batch)
         flags = self.as_loss(batch["label_flags"])
         losses = ops.mean(ops.softplus(logits) - flags * logits, axis=-1)  # [B]
@@ -376,6 +382,7 @@ class MultipleChoice(Head):
         scores = self.outputs(encoded, rng)  # [N, 1]
         return ops.reshape(scores, (ops.shape(batch["example_weights"])[0], -1))
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -388,10 +395,10 @@ class MultipleChoice(Head):
         del encoder, positions
         return self.logits(batch, encoded, rng)
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         logits = self.logits(batch, encoded, rng)
         weights = self.example_weights(batch)
         terms = base.class_terms(self.name, logits, batch["answer"], weights)

@@ -12,6 +12,7 @@ B * T of all positions.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.config.parts import EncoderConfig
@@ -57,8 +58,8 @@ class MaskedLM(base.LanguageModel):
                 dtype=self.dtype_policy,
             )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         if self.output_projection is None:
             self.transform.build()
             self.norm.build()
@@ -80,12 +81,12 @@ class MaskedLM(base.LanguageModel):
             return self.as_loss(scores)
         return plus_bias(scores, self.output_bias)
 
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...]:
-        """See `base.Objective`."""
         return (batch["masked_positions"],)
 
+    @override
     def read_offsets(self, batch: Batch) -> Tensor | None:
-        """See `base.Objective`."""
         if self.position_table is None:
             return None
         (positions,) = self.positions_read(batch)
@@ -107,14 +108,14 @@ class MaskedLM(base.LanguageModel):
             positions = ops.take_along_axis(batch["positions"], positions, axis=1)
         return self.position_table(positions)
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         (hidden,) = self.states_read(batch, encoded)  # [B, P, D]
         hidden = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
         return self.terms_of(batch, self.logits(hidden, encoder))
@@ -125,6 +126,7 @@ class MaskedLM(base.LanguageModel):
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -143,6 +145,7 @@ class MaskedLM(base.LanguageModel):
             hidden = flat_positions(hidden, batch["masked_positions"])
         return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
 
+    @override
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: [B * T], or [B * P]."""
         weights = self.as_loss(batch["masked_weights" if positions == "masked" else "padding_mask"])
@@ -166,15 +169,16 @@ class AllTokensLM(MaskedLM):
             dtype=self.dtype_policy,
         )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         super().build(input_shape)
         self.copy.build()
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:

@@ -9,6 +9,7 @@ Shapes: B batch, P targets, D hidden, V vocabulary, R = B * P rows.
 """
 
 from keras import ops
+from typing_extensions import override
 
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.random import Draws
@@ -19,8 +20,8 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(base.Objective):
     """An output tied to the token table for the query stream; its only variable is a bias."""
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.output_bias = self.add_weight(
             (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
         )
@@ -29,14 +30,14 @@ class Objective(base.Objective):
         """Returns the scores of the vocabulary for query states [R, D]: [R, V]."""
         return encoder.token_table.scores(hidden, self.output_bias)
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         query = encoded["query_output"]  # [B, P, D]
         logits = self.logits(ops.reshape(query, (-1, query.shape[-1])), encoder)
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]

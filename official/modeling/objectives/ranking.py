@@ -20,6 +20,7 @@ Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K ker
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.heads import KernelRankingConfig
 from official.config.parts import EncoderConfig
@@ -67,10 +68,11 @@ class Ranker(base.Objective):
             return ops.sparse_categorical_crossentropy(first, scores, from_logits=True)
         return ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / scores.shape[1]
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self.example_weights(batch))}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
@@ -87,6 +89,7 @@ class Ranker(base.Objective):
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -111,17 +114,17 @@ class Ranker(base.Objective):
 class Ranking(heads.Head, Ranker):
     """Dropout and an affine map of the pooled output to the score."""
 
+    @override
     def scores(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> Tensor:
-        """See `Ranker`."""
         del batch, encoder
         return self.outputs(encoded, rng)[:, 0]
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `Ranker`."""
         terms = super().terms(batch, encoded, encoder, rng)
         return self.with_penalty(terms, batch) if terms.losses else terms
 
@@ -137,13 +140,13 @@ class KernelRanking(Ranker):
             config.kernels, 1, initializer=self.initializer, name="output", dtype=self.dtype_policy
         )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.output_projection.build()
 
     @property
+    @override
     def encoder_frozen(self) -> bool:
-        """See `base.Objective`."""
         return True
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
@@ -180,9 +183,9 @@ class KernelRanking(Ranker):
             features.append(ops.sum(logarithms, axis=-1))  # [N]
         return _SCALE * ops.stack(features, axis=-1)
 
+    @override
     def scores(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> Tensor:
-        """See `Ranker`."""
         del encoder, rng
         return self.as_loss(self.output_projection(self.features(batch, encoded)))[:, 0]

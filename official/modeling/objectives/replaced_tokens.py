@@ -14,6 +14,7 @@ import zlib
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.objectives import SHARED, GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.config.parts import EncoderConfig
@@ -76,8 +77,8 @@ class Generator(base.Objective):
                 dtype=self.dtype_policy,
             )
 
+    @override
     def attach(self, encoder: Encoder) -> None:
-        """See `base.Objective`."""
         shared = SHARED[self.config.sharing]
         if shared is None:
             self.generator = encoder
@@ -92,8 +93,8 @@ class Generator(base.Objective):
         if self.config.sharing == "gdes":
             encoder.token_table.add_to(self.generator.token_table)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         if not self.generator.built:
             self.generator.build()
         self.head.build()
@@ -103,8 +104,8 @@ class Generator(base.Objective):
             self.trainable = False
 
     @property
+    @override
     def term_weights(self) -> dict[str, float]:
-        """See `base.Objective`."""
         return {self.name: 0.0 if self.config.frozen else self.config.weight}
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
@@ -152,14 +153,14 @@ class Generator(base.Objective):
             "generator_logits": logits,
         }
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: self.head.weight_sums(batch)["masked_lm"]}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         terms = self.head.terms_of(batch, batch["generator_logits"])
         return base.Terms(
             losses={self.name: terms.losses["masked_lm"]},
@@ -200,8 +201,8 @@ class ReplacedTokens(base.Objective):
         self.transform = linear(encoder_config.hidden_size, "transform")
         self.output_projection = linear(1, "output")
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.norm, self.transform, self.output_projection):
             if layer is not None:
                 layer.build()
@@ -225,15 +226,15 @@ class ReplacedTokens(base.Objective):
         return self.as_loss(self.output_projection(hidden))[..., 0]
 
     @property
+    @override
     def term_weights(self) -> dict[str, float]:
-        """See `base.Objective`."""
         weights = {self.name: self.config.weight}
         if weight := self.config.adversarial_weight:
             weights |= {"adversarial": weight, "adversarial_baseline": weight}
         return weights
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         counted = "padding_mask" if self.config.tokens == "all" else "masked_weights"
         sums = {self.name: ops.sum(self._weights(batch, counted))}
         if self.config.adversarial_weight:
@@ -241,10 +242,10 @@ class ReplacedTokens(base.Objective):
             sums |= {"adversarial": masked, "adversarial_baseline": masked}
         return sums
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         logits = self.logits(encoded["sequence_output"], batch)
         counted = "padding_mask" if self.config.tokens == "all" else "masked"
         weights = self._weights(batch, counted)  # [B, T]

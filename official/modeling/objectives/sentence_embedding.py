@@ -12,6 +12,7 @@ a vector.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.parts import EncoderConfig
 from official.config.sentence_embedding import TARGETS, SentenceEmbeddingConfig
@@ -68,16 +69,16 @@ class Objective(heads.Reader):
                 dtype=self.dtype_policy,
             )
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         super().build(input_shape)
         for layer in (self.projection, self.classifier):
             if layer is not None:
                 layer.build()
 
     @property
+    @override
     def compares_rows(self) -> bool:
-        """See `base.Objective`."""
         return self.config.compares_rows
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
@@ -86,8 +87,8 @@ class Objective(heads.Reader):
             batch = base.repeated(batch, 2) if batch["token_ids"].shape[1] == 1 else batch
         return base.sequences_apart(batch)
 
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
-        """See `base.Objective`."""
         if self.uses_all_layers or set(self.config.poolings) - {*_OF_TOKENS, "pooled"}:
             return None
         names = [name for name in self.config.poolings if name in _OF_TOKENS]
@@ -124,6 +125,7 @@ class Objective(heads.Reader):
         kept = self.config.kept_projection is not None
         return self.projected(pooled) if kept else self.as_loss(pooled)
 
+    @override
     def vectors(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """See `base.Objective`: [B, C, V]."""
         return self._of_texts(self.projected(self._pooled(batch, encoded, rng)), batch)
@@ -135,18 +137,19 @@ class Objective(heads.Reader):
         """Returns vectors of rows by example: [B, C, V]."""
         return ops.reshape(vectors, (*ops.shape(batch["example_rows"]), vectors.shape[-1]))
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         return self.terms_of_vectors(
             self.vectors(batch, encoded, rng), batch, training=rng is not None
         )
 
+    @override
     def terms_of_vectors(self, vectors: Tensor, batch: Batch, training: bool = True) -> base.Terms:
         """See `base.Objective`.
 
@@ -178,6 +181,7 @@ class Objective(heads.Reader):
         """Returns `vectors` [B, C, V], as the trained model serves them."""
         return {"vectors": self._of_texts(self.matched_outputs(batch, encoded, encoder), batch)}
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -191,6 +195,7 @@ class Objective(heads.Reader):
         vectors = self.served(self._pooled(batch, encoded, rng))
         return pooling.normalized(vectors) if self.config.normalize else vectors
 
+    @override
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`; the texts of an example share its weight: [B * C]."""
         del positions

@@ -7,6 +7,7 @@ Shapes: B batch, D hidden, K parts of a row (see `terms`).
 """
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.objectives import LABELS
 from official.modeling.encoders.base import Encoder
@@ -19,8 +20,8 @@ from official.modeling.types import Batch, Encoded, Tensor
 class Objective(base.Objective):
     """Two classes from the pooled output, without dropout."""
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         self.kernel = self.add_weight(
             (self.encoder_config.hidden_size, 2), self.initializer, name="kernel"
         )
@@ -30,13 +31,13 @@ class Objective(base.Objective):
         """Returns the scores of the classes: [B, 2], or [B, K, 2] for a batch with parts."""
         return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
 
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
-        """See `base.Objective`."""
         del batch
         return ()
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
     def _weights(self, batch: Batch) -> Tensor:
@@ -46,6 +47,7 @@ class Objective(base.Objective):
             return weights
         return weights[:, None] * self.as_loss(batch["part_weights"])
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:

@@ -10,6 +10,7 @@ Shapes: B batch, U targets of a row, D hidden, V vocabulary, R = B * U rows.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.encoders import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
@@ -32,8 +33,8 @@ class Objective(base.LanguageModel):
         if not encoder_config.tied_output:
             self.make_output()
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables: none if the output is tied."""
         if self.output_projection is not None:
             self.output_projection.build()
 
@@ -60,10 +61,11 @@ class Objective(base.LanguageModel):
             hidden = hidden * self.encoder_config.hidden_size**-0.5
         return self.as_loss(encoder.token_table.scores(hidden))
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
@@ -73,6 +75,7 @@ class Objective(base.LanguageModel):
         z_loss = 0.0 if rng is None else self.config.z_loss
         return base.token_terms(self.name, logits, targets, weights, z_loss)
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -86,11 +89,13 @@ class Objective(base.LanguageModel):
         hidden = encoded["decoder_output"]
         return self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
 
+    @override
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: [R]."""
         del positions
         return ops.reshape(self._weights(batch), (-1,))
 
+    @override
     def text_targets(self, batch: Batch) -> dict[str, Any]:
         """See `base.Objective`: [B, U]."""
         return {self.name: (batch["target_ids"], self._weights(batch))}

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.heads import SpanAnswerConfig
 from official.config.parts import EncoderConfig
@@ -69,8 +70,8 @@ class Objective(heads.Reader):
         self.answerable_hidden = linear(2 * size, size, "answerable_hidden")
         self.answerable_projection = linear(size, 1, "answerable", use_bias=False)
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in keras_private.sublayers(self, include_self=False, recursive=False):
             layer.build()
 
@@ -106,14 +107,14 @@ class Objective(heads.Reader):
         hidden = dropout(ops.tanh(self.answerable_hidden(pooled)), self.config.dropout, rng)
         return self.as_loss(self.answerable_projection(hidden))[:, 0]
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         del encoder
         states = self.states(encoded, rng)
         weights = self.example_weights(batch)
@@ -146,6 +147,7 @@ class Objective(heads.Reader):
         terms = base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
         return self.with_penalty(terms, batch)
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
@@ -160,6 +162,7 @@ class Objective(heads.Reader):
         allowed = self.allowed(batch)
         return ops.where(ops.concatenate([allowed, allowed], axis=0), boundaries, NEVER)
 
+    @override
     def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
         """See `base.Objective`: half of the example's weight for starts and ends each, [2 B]."""
         examples = super().matched_weights(batch, positions)

@@ -7,6 +7,7 @@ O size of the embedding of an offset in a span.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.objectives import SpanBoundaryConfig
 from official.config.parts import EncoderConfig
@@ -54,26 +55,26 @@ class Objective(base.Objective):
             for i in range(2)
         ]
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         for layer in (self.offset_embedding, *self.transforms, *self.norms):
             layer.build()
         self.output_bias = self.add_weight(
             (self.encoder_config.known_vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
-        """See `base.Objective`."""
         return batch["span_left"], batch["span_right"]
 
+    @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`."""
         size = self.encoder_config.hidden_size
         left, right = (ops.reshape(x, (-1, size)) for x in self.states_read(batch, encoded))
         offsets = ops.minimum(batch["span_offset"], self.config.max_targets - 1)

@@ -10,6 +10,7 @@ Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
 from typing import Any
 
 from keras import ops
+from typing_extensions import override
 
 from official.config.heads import TokenClassificationConfig
 from official.config.parts import EncoderConfig
@@ -50,8 +51,8 @@ class Objective(heads.Reader):
         )
         self.crf = LinearChain(self.num_labels, dtype=self.dtype_policy) if config.crf else None
 
+    @override
     def build(self, input_shape=None):
-        """Creates the variables."""
         super().build(input_shape)
         if self.output_mix is not None:
             self.output_mix.build()
@@ -60,13 +61,13 @@ class Objective(heads.Reader):
             self.crf.build()
 
     @property
+    @override
     def uses_all_layers(self) -> bool:
-        """See `base.Objective`."""
         return super().uses_all_layers or self.output_mix is not None
 
     @property
+    @override
     def mixes(self):
-        """See `heads.Reader`."""
         output = [] if self.output_mix is None else [(self.config.output_mix, self.output_mix)]
         return super().mixes + output
 
@@ -84,6 +85,7 @@ class Objective(heads.Reader):
         """Returns the number of labeled words: losses are means over words, as in transformers."""
         return self.with_penalty_weight({self.name: ops.sum(self._weights(batch))})
 
+    @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
@@ -110,6 +112,7 @@ class Objective(heads.Reader):
         )
         return self.with_penalty(terms, batch)
 
+    @override
     def matched_outputs(
         self,
         batch: Batch,
