@@ -20,7 +20,7 @@ def main(*sides: Callable[[dict], None]) -> None:
 
 def serve(answer: Callable[[Any], Any]) -> None:
     """Answers requests until stdin ends; `answer` takes and returns JSON values."""
-    # Libraries may print to stdout, so answers use a copy of it, and stdout becomes stderr.
+    # Libraries may print to stdout, so prints go to stderr, and only answers to stdout.
     answers = sys.stdout
     sys.stdout = sys.stderr
     for line in sys.stdin:

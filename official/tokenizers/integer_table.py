@@ -45,7 +45,7 @@ class IntegerTable:
         return numbers
 
     def add(self, rows: np.ndarray) -> np.ndarray:
-        """Adds rows that are not in the table, uint64 [K, C], with repetitions.
+        """Adds rows that are not in the table, uint64 [K, C]; rows may be repeated.
 
         The capacity must suffice for all K.
 
