@@ -104,6 +104,13 @@ def test_git_ignores_what_the_commands_of_the_readme_make():
     assert {"env", "run"} <= set(paths) <= ignored | {"predictions.tsv"}
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_the_first_pages_name_what_integration_runs(name):
+    targets = re.findall(r"^step make ([a-z][\w-]*)", text_of(ROOT / ".ci" / "run"), re.MULTILINE)
+    text = text_of(ROOT / name)
+    assert len(targets) > 4 and [each for each in targets if f"`make {each}`" not in text] == []
+
+
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text_of(page))):
         if link.startswith(("http://", "https://")):
