@@ -44,8 +44,9 @@ from official import config as configs
 from official.modeling import weight_counts
 from official.saving import metrics_log
 from official.shards import manifest
+from official.training.commands import Commands, diverged
 from official.utils import atomic, checksums, packed_files, strict
-from official.utils.errors import Diverged, UserError
+from official.utils.errors import UserError
 from tfrecords_tools.pretraining.settings import Settings
 
 RESULTS = "results.jsonl"
@@ -210,8 +211,7 @@ class Runner:
         self._flops: dict[tuple[str, int], float] = {}
         self._folders: dict[tuple[str, int], Path] = {}  # of fine-tuned runs
         self._hashes: dict[Path, str] = {}
-        self._processes: set[subprocess.Popen] = set()
-        self._stopped = threading.Event()
+        self._commands = Commands()
         self._lock = threading.Lock()
         first = {variant: self.plan(variant, 0, self._rates()[0]) for variant in study.variants}
         self.pretrained_as = _shared_pretraining(first)
@@ -361,19 +361,13 @@ class Runner:
                 for future in concurrent.futures.as_completed(futures):
                     future.result()
             except BaseException:
-                self.stop()
+                self._commands.stop()
                 pool.shutdown(cancel_futures=True)
                 raise
         found = [result for name in self.study.variants for result in results[name]]
         with atomic.file(self.options.output / RESULTS) as stream:
             stream.writelines(json.dumps(dataclasses.asdict(result)) + "\n" for result in found)
         return found
-
-    def stop(self) -> None:
-        """Ends the commands that are running; each saves a checkpoint first."""
-        self._stopped.set()
-        for process in list(self._processes):
-            process.send_signal(signal.SIGTERM)
 
     def _variant(self, name: str, cores: frozenset[int] | None) -> list[Result]:
         """Makes the runs of a variant: its rates with seed 0, then its seeds with the best rate."""
@@ -687,36 +681,22 @@ class Runner:
         Raises:
           UserError: it failed for another reason, or the study is stopped.
         """
-        if self._stopped.is_set():
-            raise UserError("stopped: the same command goes on")
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "ab") as stream:
             begin = stream.tell()
             stream.write(f"$ python -m {module} {' '.join(arguments)}\n".encode())
             stream.flush()
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
+            status = self._commands.run(
+                [sys.executable, "-m", module, *arguments], cores, cwd=ROOT,
+                stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
                 env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-            )
-            if cores is not None:
-                os.sched_setaffinity(process.pid, cores)
-            self._processes.add(process)
-            try:
-                status = process.wait()
-            finally:
-                self._processes.discard(process)
-        if not status:
-            return True
-        if status == Diverged.status:
-            return False
+            )  # fmt: skip
+        if status == 0 or diverged(status):
+            return status == 0
+        if self._commands.stopped or status in (-signal.SIGTERM, 128 + signal.SIGTERM):
+            raise UserError("stopped: the same command goes on")
         text = log.read_bytes()[begin:].decode("utf-8", "replace")
         last = "\n  ".join(text.splitlines()[-3:])
-        if self._stopped.is_set() or status in (-signal.SIGTERM, 128 + signal.SIGTERM):
-            raise UserError("stopped: the same command goes on")
         raise UserError(f"{module} ended with {status}; see {log}:\n  {last}")
 
 

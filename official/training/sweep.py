@@ -20,7 +20,6 @@ import json
 import math
 import re
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,6 +30,7 @@ from official import config as configs
 from official.data import mixture
 from official.saving import checkpoints, metrics_log, run_lock, task_file
 from official.training import run as training
+from official.training.commands import Commands, diverged
 from official.training.hooks import best_metric, rank
 from official.utils import atomic, signals
 from official.utils.errors import UserError
@@ -177,7 +177,7 @@ def run(
       UserError: the folder belongs to another sweep, or another process runs this one; two runs
         would have the same folder; a run ended before it began to train.
     """
-    result = result or best_result
+    result, commands = result or best_result, Commands()
     folders = [model_dir / sweep.name(settings) for settings in sweep.runs()]
     if len(set(folders)) < len(folders):
         raise UserError("--sweep: two combinations would have the same folder: name plain values")
@@ -189,7 +189,10 @@ def run(
                 report(f"{folder}: run already")
                 continue
             report(f"{folder}:")
-            status = _process(command(folder, overrides(settings)))
+            with signals.handled(commands.stop):
+                status = commands.run(command(folder, overrides(settings)))
+            if commands.stopped is not None:
+                sys.exit(128 + commands.stopped)
             entry: dict[str, Any] = {"settings": settings, "folder": folder.name}
             if status and not (folder / "config.yaml").exists():
                 raise UserError(
@@ -268,7 +271,11 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 def table(sweep: Sweep, summary: Sequence[Record], runs: Sequence[Record]) -> list[str]:
     """Returns lines to print: the spread of each setting, the best one, and the failed runs."""
-    failed = [run["folder"] for run in runs if "failed" in run]
+    failed = [
+        run["folder"] + (" (diverged)" if diverged(run["failed"]) else "")
+        for run in runs
+        if "failed" in run
+    ]
     lines = [f"failed, and not counted: {', '.join(failed)}"] if failed else []
     if not summary:
         return lines
@@ -334,23 +341,6 @@ def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{'; ...' if len(changed) > 4 else ''}). Name another --model_dir"
         )
     return record
-
-
-def _process(command: Sequence[str]) -> int:
-    """Runs a command and returns its status. A signal is passed on and then ends this process."""
-    received: list[int] = []
-    child = subprocess.Popen(command)
-
-    def stop(number: int, frame: object) -> None:
-        del frame
-        received.append(number)
-        child.send_signal(number)
-
-    with signals.handled(stop):
-        status = child.wait()
-    if received:
-        sys.exit(128 + received[0])
-    return status
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -179,14 +179,14 @@ def test_a_run_that_fails_is_not_counted_and_is_tried_again(tmp_path):
     results, lines = {(0,): 0.5, (1,): -1, (2,): 0.7}, []
     (actual,) = _run(Sweep.parse(["seed=0,1,2"]), tmp_path, results, lines)
     assert actual["runs"] == 2 and actual["spread"]["f1"]["median"] == pytest.approx(0.6)
-    assert "failed, and not counted: seed=1" in lines
+    assert "failed, and not counted: seed=1 (diverged)" in lines
     (actual,) = _run(Sweep.parse(["seed=0,1,2"]), tmp_path, {**results, (1,): 0.9})
     assert actual["runs"] == 3
     assert (tmp_path / "seed=1" / "started").read_text() == "xx"
     alone = tmp_path / "alone"
     lines = []
     assert _run(Sweep.parse(["seed=1"]), alone, results, lines) == []
-    assert lines[-1] == "failed, and not counted: seed=1"
+    assert lines[-1] == "failed, and not counted: seed=1 (diverged)"
 
 
 def test_a_run_that_cannot_begin_ends_the_sweep(tmp_path):
