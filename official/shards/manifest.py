@@ -337,7 +337,10 @@ def read(folder: str | os.PathLike) -> Manifest:
     """
     path = paths.path(folder) / FILE
     if not path.exists() and not path.parent.is_dir():
-        raise UserError(f"{folder}: no such folder; name a folder that build_shards has made")
+        raise UserError(
+            f"{folder}: no such folder; name a folder that build_shards or build_task_shards has "
+            "made"
+        )
     values = json_files.read(
         path,
         f"{folder} is not a complete shard folder; make it with tfrecords_tools.build_shards "

@@ -141,7 +141,7 @@ def test_a_damaged_end_of_a_phase_is_made_again(shards, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "folder", "message"),
     [
-        ({}, "nowhere", "nowhere: no such folder; name a folder that build_shards has made"),
+        ({}, "nowhere", "nowhere: no such folder; name a folder that build_shards or build_task"),
         ({"recipe.accumulation": 3}, None, "a batch of 8 cannot be shared by 1 replicas × 3 accum"),
         ({"encoder.activation": "relu"}, None, "encoder.activation: relu in the config and gelu_t"),
         (
