@@ -1,15 +1,15 @@
 """EuroBERT: the names of its tensors in Hugging Face's files.
 
-The network is Llama's with attention in both directions. Its masked LM has one kernel without a
-bias, which is not tied to the token table. The head of a text has a linear layer with the erf form
-of GELU, whatever the activation of the encoder is: on one vector (`bos`, `mean`), or on all
-positions before their mean (`late`; the scores of transformers are the mean of those of the
-positions, which is the same, since what maps to them is affine).
+The network is Llama's with bidirectional attention. Its masked LM has one kernel without a bias,
+which is not tied to the token table. The head of texts has a linear layer with the erf form of
+GELU, whatever the activation of the encoder: on one vector (`bos`, `mean`), or on all positions
+before their mean (`late`: transformers computes scores of all positions and then their mean, which
+is the same, since the output layer is affine).
 
 config.json of the releases has `rope_theta` and `clf_pooling`, that of transformers 5
 `rope_parameters` and `classifier_pooling`. Both are read. `rope_theta` and `classifier_pooling` are
-written, which transformers 5 reads. It has a rate of dropout for the weights of attention alone.
-The encoder's other rates are not written: they are for training.
+written, which transformers 5 reads. It has a dropout rate only for the attention weights. The
+encoder's other rates, which matter only in training, are not written.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ from official.conversion import heads
 from official.conversion.mapping import Row, layer_rows, linear, norm
 from official.conversion.system import BOUNDS, FORM, EncoderKeys, FineTuning, System
 
-# `classifier_pooling`: `pooling` and `dense` of the objective.
+# {`classifier_pooling`: (`pooling`, `dense`) of the objective}.
 _POOLINGS = {"bos": ("first", "vector"), "mean": ("mean", "vector"), "late": ("mean", "states")}
-_THETA = 10000.0  # where no key says it, as in transformers
+_THETA = 10000.0  # the default of transformers
 
 
 def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
@@ -50,7 +50,7 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
 
 
 class _TextHead(heads.TaskHead):
-    """A head that reads one vector of a text."""
+    """A head that reads one vector for each text."""
 
     poolings = ("first", "mean")
     denses: ClassVar[tuple[str | None, ...]] = ("vector", "states")
@@ -145,7 +145,7 @@ def _more_keys(encoder: TransformerConfig) -> dict[str, Any]:
 
 
 def _is_one(encoder: TransformerConfig) -> bool:
-    """Returns whether an encoder has norms that no system before has, beside rotary positions."""
+    """Returns whether an encoder has rotary positions and norms that no earlier system has."""
     rms = encoder.norm_type == "rms" and not encoder.norm_embeddings
     return rms and encoder.positions == "rotary" and not encoder.causal
 

@@ -1,4 +1,4 @@
-"""Attention whose keys and values have fewer heads than its queries (Ainslie et al. 2023).
+"""Grouped-query attention: fewer heads of keys and values than of queries (Ainslie et al. 2023).
 
 Shapes: B batch, T length, P query positions, N heads of queries, K heads of keys and values, H head
 size, D hidden.
@@ -12,11 +12,11 @@ from official.modeling.types import Tensor
 
 
 class GroupedAttention(Attention):
-    """Attention where N / K heads of queries, which follow one another, share keys and values.
+    """Attention in which N / K consecutive heads of queries share keys and values.
 
-    Its keys and values are repeated for the heads that share them as soon as they are made, so that
-    position schemes, caches and all that reads `Attended` find N heads. The variables are `query`
-    and `key_value` in the place of `query_key_value`.
+    Keys and values are repeated for the heads that share them right after the projection, so that
+    position schemes, caches and readers of `Attended` see N heads. The variables are `query` and
+    `key_value` instead of `query_key_value`.
     """
 
     @override
@@ -32,7 +32,7 @@ class GroupedAttention(Attention):
         return query, key, value
 
     def _repeated(self, x: Tensor) -> Tensor:
-        """Returns x [B, K, T, H] with each head as often as it is read: [B, N, T, H]."""
+        """Repeats each head of x [B, K, T, H] for all queries that read it: [B, N, T, H]."""
         batch, heads, length, size = ops.shape(x)
         shape = (batch, heads, self.num_heads // heads, length, size)
         copies = ops.broadcast_to(ops.expand_dims(x, 2), shape)
