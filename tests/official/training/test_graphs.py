@@ -68,8 +68,9 @@ SELF = SIZES | {
 BERT = TransformerConfig(**SELF, max_positions=T, initializer_range=0.3)
 ALBERT = dataclasses.replace(BERT, layer_groups=1, embedding_size=6)
 GPT2 = dataclasses.replace(
-    BERT, norm="pre", causal=True, pooled_position="last", pooler=False, positions="sinusoidal"
-)
+    BERT, norm="pre", causal=True, pooled_position="last", pooler=False, positions="sinusoidal",
+    num_key_value_heads=1,
+)  # fmt: skip
 DEBERTA = dataclasses.replace(
     BERT, num_layers=2, positions="none", disentangled=Disentangled(4, 5),
     convolution=Convolution(),
@@ -79,7 +80,6 @@ MODERN = dataclasses.replace(
     BERT, num_layers=4, norm="pre", positions="rotary", local_attention=LocalAttention(window=2),
     gated=True, activation="gelu", use_bias=False, norm_bias=False, norm_embeddings=True,
     first_norm=False, attention_output_dropout=0.2, segment_types=0, pooler=False,
-    num_key_value_heads=1,
 )  # fmt: skip
 XLNET = TransformerXLConfig(**SELF, inner_dropout=0.1, pooler=True, initializer_range=0.3)
 STREAM = dataclasses.replace(XLNET, memory_length=SLOTS, num_layers=2, pooler=False)
