@@ -160,7 +160,7 @@ def test_flags_that_stand_alone_are_of_some_command(page):
         "experiments.downstream",
         "experiments.study",
         "benchmarks.preprocess",
-        "benchmarks.torture",
+        "benchmarks.torture.conftest",
     ]
     for code in code_of(text_of(page)):
         if code.startswith("--"):

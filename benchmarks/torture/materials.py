@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,16 +53,10 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 
 
 class Materials:
-    """The folder of materials.
+    """The folder of materials."""
 
-    Args:
-      folder: where they are kept.
-      say: takes a line for each that is made.
-    """
-
-    def __init__(self, folder: Path, say: Callable[[str], None] = lambda line: None):
+    def __init__(self, folder: Path):
         self.folder = folder.resolve()
-        self._say = say
 
     @contextlib.contextmanager
     def _made(self, name: str) -> Iterator[Path | None]:
@@ -74,7 +68,6 @@ class Materials:
             if (self.folder / name).exists():
                 yield None
                 return
-            self._say(f"making {name}")
             yield self.folder / name
 
     def text(self) -> Path:

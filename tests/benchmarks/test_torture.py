@@ -34,7 +34,7 @@ from official.shards import manifest
 from official.shards import shard_folder as shard_folder
 from official.training import resolve
 from official.utils.errors import UserError
-from tests import commands, small
+from tests import ROOT, small
 
 
 @pytest.fixture(scope="module")
@@ -67,70 +67,101 @@ def program(folder, monkeypatch, name, text):
     return name
 
 
-class Counting(parts.Part):
-    name, things, promise, whole, quick = "counting", "numbers", "they are even", 6, 2
+# A part of six cases: 1 fails, 3 kills its process, and 5 breaks.
+COUNTING = """
+import os
+import pytest
+@pytest.mark.parametrize("case", [pytest.param(i, id=f"counting-{i}") for i in range(6)])
+def test_case(case, record_property):
+    if case == 3 and not os.path.exists("survives"):
+        os._exit(1)
+    assert case != 5, "five"
+    failures = ["1 is odd"] if case == 1 else []
+    kinds = {"failed" if failures else "even": 1}
+    about = ["numbers", "they are even"]
+    record_property(
+        "outcome", {"done": 1, "kinds": kinds, "failures": failures, "about": about}
+    )
+    assert not failures
+"""
 
-    def run(self, case):
-        outcome = parts.Outcome()
-        if case == 5:
-            raise RuntimeError("five")
-        outcome.fail(f"{case} is odd") if case % 2 else outcome.add("even", 2)
-        return outcome
 
+@pytest.mark.slow
+def test_a_run_goes_on_with_what_has_not_passed_and_tells_of_a_case_that_killed_it(tmp_path):
+    (tmp_path / "test_counting.py").write_text(COUNTING)
 
-def test_a_run_goes_on_where_it_was_stopped_and_tells_of_a_case_that_killed_it(tmp_path):
-    said = []
-    first = parts.run(Counting(0), range(2), tmp_path, said.append)
-    assert [first[0].done, first[0].kinds["even"], first[1].failures] == [2, 2, ["1 is odd"]]
-    (tmp_path / "counting-0.begun").write_text("3")
-    actual = parts.run(Counting(0), range(6), tmp_path, said.append)
-    assert "counting: 3 of 6 cases are done already" in said
-    assert actual[0] == first[0] and actual[3].failures == ["the process died in this case"]
-    assert actual[5].failures[0].startswith("RuntimeError: five (")
-    summed = parts.total(actual.values())
-    assert summed.done == 9 and summed.kinds["failed"] == 3 and len(summed.failures) == 3
+    def run():
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-n", "1", "-p", "benchmarks.torture.conftest"),
+                *("-p", "no:cacheprovider", f"--work={tmp_path / 'work'}", f"--rootdir={tmp_path}"),
+                tmp_path / "test_counting.py",
+            ],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+            text=True,
+        )  # fmt: skip
+        (journal,) = tmp_path.glob("work/*/journal-0.jsonl")
+        lines = [json.loads(line)[0] for line in journal.read_text().splitlines()]
+        return done, [int(name.removeprefix("counting-")) for name in lines]
+
+    done, cases = run()
+    assert done.returncode == 1 and sorted(cases) == list(range(6)), done.stdout
+    assert "| numbers | 6 | they are even | 3 even | 3 | 0:00:0" in done.stdout
+    (tmp_path / "survives").touch()
+    done, cases = run()
+    assert done.returncode == 1 and sorted(cases[6:]) == [1, 3, 5]
+    assert "| numbers | 6 | they are even | 4 even | 2 | 0:00:0" in done.stdout
 
 
 def test_a_case_is_a_function_of_its_number():
-    draws = [Counting(seed).rng(case).integers(2**32) for seed, case in ((0, 1), (0, 1), (1, 1))]
+    draws = [
+        configs.Typos(seed).rng(case).integers(2**32) for seed, case in ((0, 1), (0, 1), (1, 1))
+    ]
     assert draws[0] == draws[1] != draws[2]
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_table_has_a_row_for_each_part_and_the_command_repeats_a_failure():
-    done = commands.run("benchmarks.torture", "--parts=configs", "--share=0.02", status=0)
-    assert "| typing errors and wrong types in published configs | 10 |" in done.stdout
-    assert "| 10 refused | 0 |" in done.stdout
+def bench(*options, **how):
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "benchmarks/torture"]
+    return subprocess.Popen([*command, *map(str, options)], cwd=ROOT, text=True, **how)
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_sigterm_ends_the_bench_and_its_processes_at_once_and_the_case_is_run_again(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.torture", "--parts=flips,nan"]
-    process = subprocess.Popen(
-        [*command, f"--work={tmp_path / 'work'}"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_the_table_has_a_row_for_each_part():
+    process = bench("-k", "configs", "--share=0.02", stdout=subprocess.PIPE)
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    assert "| typing errors and wrong types in published configs | 10 |" in output
+    assert "| 10 refused | 0 |" in output
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_sigterm_ends_the_bench_and_its_processes_at_once(tmp_path):
+    process = bench(
+        "-n2", "--dist=loadgroup", "-k", "flips or nan", f"--work={tmp_path / 'work'}",
+        env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+    def running():
+        words = ["ps", "-eo", "args"]
+        listed = subprocess.run(words, capture_output=True, text=True).stdout.splitlines()
+        return [line for line in listed if str(tmp_path / "work") in line]
+
     try:
-        limit = time.monotonic() + 300
-        while not list(tmp_path.glob("work/*/journal/nan-0.begun")):
+        limit = time.monotonic() + 500
+        while not any("benchmarks.torture.nan" in line for line in running()):
             assert process.poll() is None and time.monotonic() < limit
             time.sleep(0.1)
         process.terminate()
         stopped = time.monotonic()
-        errors = process.communicate(timeout=60)[1]
+        process.wait(60)
     finally:
         process.kill()
-    assert time.monotonic() - stopped < 10
-    assert process.returncode == 130 and "stopped; the same command goes on" in errors
-    assert not list(tmp_path.glob("work/*/journal/*.begun"))
+    assert time.monotonic() - stopped < 30
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert [path.name for path in tmp_path.iterdir()] == ["work"]  # no scratch is left
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert str(tmp_path) not in running
+    assert not running()
 
 
 def reader(folder, read):
