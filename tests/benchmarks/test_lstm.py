@@ -15,5 +15,5 @@ def test_other_results_end_the_benchmark():
     means[lstm.OURS]["outputs"] = 1.0005
     lstm.compare(means)
     means[lstm.XLA]["of the bias"] = 2.01
-    with pytest.raises(SystemExit, match="XLA, of the bias: mean 2.01, where PyTorch has 2"):
+    with pytest.raises(SystemExit, match="XLA, of the bias: mean 2.01, but PyTorch has 2"):
         lstm.compare(means)

@@ -133,7 +133,7 @@ def test_settings_that_are_given_come_first(golden, tmp_path):
     changed = np.abs(model.encode(texts, max_length=20) - model.encode(texts)).max(axis=1) > 1e-3
     assert changed.tolist() == [False, False, False, True, False]
     for options, message in (
-        ({"pooling": "maen"}, "pooling: 'maen' is not one of .* did you mean 'mean'"),
+        ({"pooling": "maen"}, "pooling: 'maen' is not one of .* .did you mean 'mean'"),
         ({"prompt": "qeury"}, "prompt: 'qeury' is not a prompt of this model.*known: query"),
         ({"max_length": 99}, "max_length: 99 is not from 4 to 24"),
     ):

@@ -87,7 +87,7 @@ def _config(**objective):
         encoder=None,
         segments=None,
         recipe=types.SimpleNamespace(eval_batch_size=0, batch_size=4),
-        objectives=(types.SimpleNamespace(**{"task": "", **objective}),),
+        objectives=(types.SimpleNamespace(**{"task": "", "labels": (), **objective}),),
     )
 
 
