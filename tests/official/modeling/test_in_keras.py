@@ -25,6 +25,7 @@ from official.modeling.layers.block import FeedForward, RelativeBlock
 from official.modeling.layers.character_cnn import CharacterCNN, Convolution, Highway
 from official.modeling.layers.convolution import TokenConvolution
 from official.modeling.layers.disentangled import DistanceTable
+from official.modeling.layers.grouped_attention import GroupedAttention
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.layers.linear_chain import LinearChain
 from official.modeling.layers.lstm import BiLSTM, ProjectedLSTM
@@ -182,6 +183,7 @@ def layers():
     """Each layer, and the arguments of a call; None = it has no `call`."""
     biases = relative_attention.RelativeBiases(RELATIVE, **WEIGHTS)
     t5_heads = dataclasses.replace(BLOCK, heads=blocks.Heads(3, 4, scale=False))
+    grouped = dataclasses.replace(BLOCK, heads=blocks.Heads(3, 4, key_values=1))
     pre_norm = dataclasses.replace(BLOCK, pre_norm=True, adapter_size=3)
     distances = dataclasses.replace(BLOCK, positions=(blocks.Disentangled(4, 8, True),))
     return [
@@ -191,6 +193,7 @@ def layers():
         (FeedForward(12, blocks.FeedForwardParts(20, "silu", dropout=0.5), **MADE), [X]),
         (attention.Attention(t5_heads, **MADE), [X]),
         (attention.CrossAttention(BLOCK, **MADE), [X, *KEYS]),
+        (GroupedAttention(grouped, **MADE), [X]),
         (block.Block(BLOCK, **MADE), [X]),
         (block.Block(pre_norm, **MADE), [X]),
         (block.Block(distances, **MADE), [X]),
