@@ -117,7 +117,7 @@ def test_words_are_bounded(tmp_path, monkeypatch):
     said = []
     built = phrases.build(str(tmp_path / "a.txt"), tmp_path / "out", report=said.append)
     assert built == ["of it", "one of", "one of it"]
-    assert "150 words, 4 different, 3 of them frequent" in said
+    assert "150 words, 4 distinct, 3 of them frequent" in said
 
 
 @pytest.mark.parametrize("forget", [False, True])
@@ -135,7 +135,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, forge
         output = tmp_path / f"{workers}"
         phrases.build(str(path), output, 15, 0.3, execution=Execution(workers), report=lines.append)
         assert output.read_bytes() == (tmp_path / "0").read_bytes()
-    assert any("forgetting" in line for line in said[0]) == forget
+    assert any("dropping" in line for line in said[0]) == forget
     assert said[0][0].startswith("pass 1 of 4: 0.0 of 0.0 MB (100%), ")
     assert said[4][0].endswith("MB/s, 30 documents")
     assert [line for line in said[0] if "frequent" in line] == [
