@@ -19,7 +19,7 @@ from official.conversion.any_folder import open_folder
 from official.modeling.layers.random import PACKAGE
 from official.saving import named_arrays
 from official.saving.served_model import check_max_length
-from official.tokenizers import pair_packing, word_characters
+from official.tokenizers import pair_packing, utf8, word_characters
 from official.tokenizers.pair_packing import PAD_SEGMENT
 from official.utils import keras_private
 from official.utils.errors import UserError
@@ -146,11 +146,7 @@ class TextPreprocessor(keras.Layer):
 
     def call(self, texts: tf.Tensor, second: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Packs texts [B]: see the class."""
-        given = [
-            tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
-            for text in (texts, second)
-            if text is not None
-        ]
+        given = [utf8.valid(text) for text in (texts, second) if text is not None]
         batch = pair_packing.pack_texts(given, self.tokenizer, self.max_length, self.layout)
         return self._padded(batch) if self.pad else batch
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from official.tokenizers import file_formats, offsets
+from official.tokenizers import file_formats, offsets, utf8
 from official.utils import json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -341,7 +341,7 @@ class Finder(tf.Module):
 
     def cut(self, texts: tf.Tensor) -> Parts:
         """Cuts strings [N], whose bytes that are not UTF-8 become U+FFFD, into parts."""
-        raw = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        raw = utf8.valid(texts)
         splits = tf.range(tf.size(raw, tf.int64) + 1)
         numbers = tf.fill(tf.shape(raw), -1)
         for search in self._searches:

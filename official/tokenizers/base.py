@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import added_tokens, composition, file_formats, offsets, word_starts
+from official.tokenizers import added_tokens, composition, file_formats, offsets, utf8, word_starts
 from official.tokenizers.added_tokens import AddedToken, Finder, Parts
 from official.tokenizers.pair_forms import ODD_TOKEN, PairForm
 from official.tokenizers.word_ids import WordIds
@@ -167,7 +167,7 @@ class Splitter(tf.Module):
         """Returns the ids of `tokenize`, and the characters of string [N] that each comes from."""
         finder = self.finder(special)
         if finder is None:
-            texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+            texts = utf8.valid(texts)
             tokens = self.split_with_offsets(texts)
             return tokens._replace(ids=self.allowed(tokens.ids))
         parts = finder.cut(texts)

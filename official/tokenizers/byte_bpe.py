@@ -40,7 +40,7 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 from typing_extensions import override
 
-from official.tokenizers import added_tokens, composition, offsets, word_starts
+from official.tokenizers import added_tokens, composition, offsets, utf8, word_starts
 from official.tokenizers.added_tokens import SPACE
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.byte_vocabulary import (
@@ -128,7 +128,7 @@ def words(texts: tf.Tensor, add_prefix_space: bool = False, pattern: str = GPT2)
     Returns:
       Strings [N, None], some of which may be empty. Concatenated, they equal the text.
     """
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    texts = utf8.valid(texts)
     if add_prefix_space:
         texts = tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
     texts = tf.strings.regex_replace(texts, _LAST_BLANK, rb"\1" + _CUT + rb"\2")
@@ -361,7 +361,7 @@ class ByteBPE(Tokenizer):
         try:
             words.decode()
         except UnicodeDecodeError:
-            texts = tf.strings.unicode_transcode(_cut(words, lengths), "UTF-8", "UTF-8").numpy()
+            texts = utf8.valid(_cut(words, lengths)).numpy()
             words, lengths = b"".join(texts), np.array(list(map(len, texts)))
         begins = np.cumsum(lengths) - lengths
         kinds = np.frombuffer(words.translate(_KINDS), np.uint8).copy()
@@ -495,7 +495,7 @@ class ByteBPE(Tokenizer):
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
         joined = offsets.joined(tf.gather(tf.constant(self.spellings), ids))
-        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+        return utf8.valid(joined)
 
     def _spelled(self, piece: str) -> bytes:
         return spelling(piece)

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from official.tokenizers import added_tokens, offsets, text_steps, word_models, word_starts
+from official.tokenizers import added_tokens, offsets, text_steps, utf8, word_models, word_starts
 from official.tokenizers.added_tokens import Parts
 from official.tokenizers.base import Splitter, Tokenizer
 from official.tokenizers.byte_vocabulary import spelling
@@ -81,7 +81,7 @@ class ComponentSplitter(Splitter):
 
     def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of strings [N] as the model reads them, string [N, None]."""
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        texts = utf8.valid(texts)
         words = self._words(self.normalized(texts), None)
         return tf.RaggedTensor.from_row_splits(words.texts, words.splits, validate=False)
 
@@ -101,7 +101,7 @@ class ComponentSplitter(Splitter):
         return words
 
     def _split(self, texts: tf.Tensor, begins: tf.Tensor | None = None) -> tf.RaggedTensor:
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        texts = utf8.valid(texts)
         words = self._words(self.normalized(texts), begins)
         unique, numbers = tf.unique(words.texts)
         ids = tf.gather(self._model.ids(unique), numbers)  # [W, None]
@@ -215,7 +215,7 @@ class Components(Tokenizer):
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
         joined = offsets.joined(tf.gather(tf.constant(self.spellings), ids))
-        joined = tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+        joined = utf8.valid(joined)
         if self.style == "bytes":
             return joined
         joined = tf.strings.regex_replace(joined, f"{offsets.WHITE_SPACE}+", " ")

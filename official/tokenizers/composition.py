@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from official.tokenizers import utf8
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -33,7 +34,7 @@ def is_named(settings: Mapping[str, Any], path: AnyPath) -> bool:
 
 def composed(texts: tf.Tensor) -> tf.Tensor:
     """Returns strings [N] in the form NFC."""
-    return tf_text.normalize_utf8(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), NFC)
+    return tf_text.normalize_utf8(utf8.valid(texts), NFC)
 
 
 def composed_by_character(characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:

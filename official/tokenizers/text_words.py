@@ -32,7 +32,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import base, offsets, wordpiece
+from official.tokenizers import base, offsets, utf8, wordpiece
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.offsets import WHITE_SPACE
 from official.utils import unicode_tables as unicode
@@ -124,7 +124,7 @@ def whole_graphemes(
     """
 
     def moved() -> tuple[tf.Tensor, tf.Tensor]:
-        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        valid = utf8.valid(texts)
         characters = tf.strings.unicode_split(valid, "UTF-8")
         inside, begins = _graphemes(_Characters(characters))
         first = begins | ~inside

@@ -35,7 +35,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from official.tokenizers import file_formats, offsets, wordpiece
+from official.tokenizers import file_formats, offsets, utf8, wordpiece
 from official.tokenizers.base import Splitter, Tokenizer, chunks, strings
 from official.tokenizers.file_formats import find_specials, switch
 from official.tokenizers.offsets import WHITE_SPACE
@@ -135,7 +135,7 @@ def read_words(path: AnyPath) -> list[str]:
 
 def split_words(texts: tf.Tensor, split_punctuation: bool = False) -> tf.RaggedTensor:
     """Splits strings [N] into words, string [N, None]; bytes that are not UTF-8 become U+FFFD."""
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    texts = utf8.valid(texts)
     if split_punctuation:
         texts = wordpiece.space_words(texts)
     return tf.strings.split(tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " "))

@@ -29,6 +29,7 @@ from official.saving.served_model import ServedModel
 from official.serving.compute import length_groups
 from official.serving.compute.precision import Weights
 from official.serving.generation.mask_filler import MaskFiller
+from official.tokenizers import utf8
 from official.utils.errors import UserError
 
 Signature: TypeAlias = tf.types.experimental.PolymorphicFunction
@@ -122,7 +123,7 @@ def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signatur
     """
 
     def entered(*given: tf.Tensor) -> dict[str, tf.Tensor]:
-        return function(*(text(t) if t.dtype == tf.string else t for t in given))
+        return function(*(utf8.valid(t) if t.dtype == tf.string else t for t in given))
 
     return tf.function(entered, input_signature=inputs, autograph=False)
 
@@ -171,11 +172,6 @@ def records(function: Callable[[tf.Tensor], dict]) -> Signature:
     """Makes a signature that takes serialized `tf.train.Example`s: `examples` string [B]."""
     spec = tf.TensorSpec([None], tf.string, "examples")
     return tf.function(function, input_signature=[spec], autograph=False)
-
-
-def text(raw: tf.Tensor) -> tf.Tensor:
-    """Replaces bytes that are not UTF-8."""
-    return tf.strings.unicode_transcode(raw, "UTF-8", "UTF-8")
 
 
 def texts(*names: str) -> list[tf.TensorSpec]:
@@ -256,7 +252,7 @@ def garden_signatures(
         names = ("text", "text_b") if context.task.get("pair") else ("text",)
         one = tf.io.FixedLenFeature([], tf.string)
         parsed = tf.io.parse_example(examples, dict.fromkeys(names, one))
-        return of_texts(*(text(parsed[name]) for name in names))
+        return of_texts(*(utf8.valid(parsed[name]) for name in names))
 
     by_name = {
         "serve": of_ids(context, of_batch),
