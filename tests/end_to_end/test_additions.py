@@ -16,7 +16,7 @@ PLACES = {
     "config": "PARTS = (",
     "config/blocks.py": "NAMED = (",
     "conversion": "# `model_type` of config.json",
-    "config/recipe.py": "# Settings that have",
+    "config/recipe.py": "# Settings that must keep",
     "training/optimizers": "def make(",
     "tokenizers": "def load(",
     "tasks": "GENERIC = ",
