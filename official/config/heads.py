@@ -6,6 +6,8 @@ over either.
 
 import dataclasses
 
+from typing_extensions import override
+
 from official.config.parts import EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, keys, labels_agree, omitted, one_of
@@ -173,6 +175,11 @@ class LabelsConfig(ObjectiveConfig):
 
     labels: tuple[str, ...] = ()
     num_labels: int | None = None
+
+    @property
+    @override
+    def takes_labels(self) -> bool:
+        return True
 
     @property
     def label_count(self) -> int:

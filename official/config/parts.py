@@ -323,7 +323,7 @@ class ObjectiveConfig(Part):
     @property
     def takes_labels(self) -> bool:
         """Whether the labels of the data are those of the objective."""
-        return True
+        return False
 
     def optional(self) -> frozenset[str]:
         """Returns the fields of `needs` that an evaluation may lack; it then has no term."""

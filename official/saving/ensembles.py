@@ -154,8 +154,7 @@ def _check_head(member: Member) -> None:
 def _values(member: Member) -> dict[str, Any]:
     """Returns the settings of the head that decide predictions, and the dtype of the weights."""
     found = {key: getattr(member.head, key) for key in _HEAD_KEYS if hasattr(member.head, key)}
-    if "num_labels" in found:
-        found["num_labels"] = found["num_labels"] or len(found["labels"])
+    found["num_labels"] = member.head.num_outputs
     return {**found, "recipe.weights_dtype": member.config.recipe.weights_dtype}
 
 

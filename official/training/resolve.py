@@ -195,9 +195,9 @@ def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
     return dataclasses.replace(initial, **changes)
 
 
-def _labeled(objective: ObjectiveConfig, labels: tuple[str, ...] | None) -> ObjectiveConfig:
-    """Returns the objective with the labels of the data, if it has labels."""
-    if not hasattr(objective, "labels") or not labels:
+def _labeled(objective: ObjectiveConfig, labels: tuple[str, ...]) -> ObjectiveConfig:
+    """Returns the objective with the labels of the data, if there are any for it."""
+    if not labels:
         return objective
     if objective.labels and objective.labels != labels:
         raise UserError(

@@ -148,8 +148,9 @@ def write_labels(context: ServingContext, folder: AnyPath) -> None:
 
     A model whose head has none gets no file.
     """
-    if labels := getattr(context.head and context.head.config, "labels", ()):
-        (folder / LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
+    if context.head is not None and context.head.config.labels:
+        lines = (f"{label}\n" for label in context.head.config.labels)
+        (folder / LABELS).write_text("".join(lines), "utf-8")
 
 
 def restore(

@@ -44,6 +44,15 @@ def test_the_encoder_comes_from_init_and_the_labels_from_the_data():
     assert actual.encoder == initial.encoder and actual.objectives[0].labels == ("bad", "good")
 
 
+def test_only_objectives_with_labels_get_those_of_the_data():
+    heads = [{"type": "classification"}, {"type": "distillation", "cross_entropy": 1.0}]
+    config = configs.from_dict({"name": "x", "objectives": heads, "recipe": {"steps": 1}})
+    config = dataclasses.replace(config, encoder=small.config().encoder)
+    head, distillation = resolve.fill_in(config, 30, {"": ("a", "b")}).objectives
+    assert head.labels == ("a", "b")
+    assert distillation == config.objectives[1]
+
+
 def test_the_config_may_change_the_dropout_of_init():
     initial = small.config()
     encoder = {**configs.to_dict(initial)["encoder"], "dropout": 0.5}
