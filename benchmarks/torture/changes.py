@@ -123,7 +123,6 @@ class Changes(parts.Part):
     things = "inputs that change while they are read"
     promise = "refused by name, or the output is that of the file as it was"
     whole, quick = 10 * POINTS, 3
-    in_children = True
 
     def __init__(
         self,
@@ -183,10 +182,8 @@ class _Child:
     def __init__(self, words: Sequence[str], folder: Path, file: Path):
         words = [word.replace("OUT", str(folder / "out")) for word in words]
         self._file = str(file.resolve())
-        self._log = open(folder / "log", "w+")
-        self._process = children.start(
-            children.command(*words), stdout=self._log, start_new_session=True
-        )
+        self._log = folder / "log"
+        self._process = children.Fork(words, self._log)
 
     def runs(self) -> bool:
         """Whether it has not ended."""
@@ -219,8 +216,7 @@ class _Child:
         finally:
             if self.runs():
                 os.killpg(self._process.pid, signal.SIGKILL)
-        self._log.seek(0)
-        return status, self._log.read()
+        return status, self._log.read_text(errors="replace")
 
 
 def _files(folder: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ A child process in that namespace, this module as a command, runs the commands: 
 JSON (`command`, `fault`, `share`). It answers with the `kind` of its end, or the `problem`.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -98,7 +99,6 @@ class FullDisks(parts.Part):
     things = "writes to a disk that is full or read-only"
     promise = "an error in words, nothing half-written, the same command then succeeds"
     whole, quick = 12 * len(FAULTS), 3
-    in_children = True
 
     def __init__(
         self,
@@ -185,22 +185,17 @@ class Disk:
             _run("mount", "-o", options, str(self.path))
             (self.path / ".filler").unlink(missing_ok=True)
 
-    def run(self, command: list[str]) -> subprocess.CompletedProcess:
-        """Runs a command that writes to this disk."""
+    def run(self, command: list[str]) -> tuple[int, str]:
+        """Runs a command that writes to this disk; returns its status and its output."""
         words = [word.replace("OUT", str(self.path / "out")) for word in command]
-
-        def limited() -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit, resource.RLIM_INFINITY))
-
-        return subprocess.run(
-            [sys.executable, "-m", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            preexec_fn=limited,
-        )
+        limits = self._limit, resource.RLIM_INFINITY
+        with tempfile.TemporaryDirectory(prefix="log-") as scratch:
+            log = Path(scratch, "log")
+            os.mkfifo(log)  # which has no limit on its size
+            with open(os.open(log, os.O_RDONLY | os.O_NONBLOCK), errors="replace") as stream:
+                limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+                status = children.Fork(words, log, before=limit).wait(_SECONDS)
+                return status, stream.read()
 
     def files(self) -> dict[str, str]:
         """The SHA-256 of each file, by name; logs are left out."""
@@ -231,9 +226,9 @@ def _whole(kind: str, command: list[str]) -> tuple[dict[str, int], dict[str, str
     key = " ".join(command)
     if key not in _WHOLE:
         disk = Disk(kind)
-        done = disk.run(command)
-        if done.returncode:
-            raise RuntimeError(f"{key}: {done.stderr[-500:]}")
+        status, output = disk.run(command)
+        if status:
+            raise RuntimeError(f"{key}: {output[-500:]}")
         _WHOLE[key] = disk.used(), disk.files()
         disk.close()
     return _WHOLE[key]
@@ -247,26 +242,26 @@ def answer(kind: str, command: list[str], fault: str, share: float) -> dict[str,
     disk = Disk(kind)
     try:
         disk.shrink(fault, int(share * needed.get(fault, 0)))
-        done = disk.run(command)
-        if problem := find_problem(done, disk, files):
+        status, output = disk.run(command)
+        if problem := find_problem(status, output, disk, files):
             return {"problem": problem}
         disk.grow()
-        again = disk.run(command)
-        if again.returncode:
-            return {"problem": f"the same command fails afterwards: {again.stderr[-300:]}"}
+        again, output = disk.run(command)
+        if again:
+            return {"problem": f"the same command fails afterwards: {output[-300:]}"}
         if problem := _other_files(disk.files(), files, command):
             return {"problem": f"afterwards: {problem}"}
-        return {"kind": "succeeded all the same" if done.returncode == 0 else "refused"}
+        return {"kind": "succeeded all the same" if status == 0 else "refused"}
     finally:
         disk.close()
 
 
-def find_problem(done: Any, disk: Disk, files: dict[str, str]) -> str | None:
+def find_problem(status: int, output: str, disk: Disk, files: dict[str, str]) -> str | None:
     """What is wrong with the end of a command and with what it left."""
-    if done.returncode not in (0, 2) or "Traceback" in done.stderr:
-        return f"status {done.returncode}: {done.stderr[-400:]}"
-    if done.returncode == 2 and not done.stderr.rpartition("error: ")[2].strip():
-        return f"no message: {done.stderr[-300:]}"
+    if status not in (0, 2) or "Traceback" in output:
+        return f"status {status}: {output[-400:]}"
+    if status == 2 and not output.rpartition("error: ")[2].strip():
+        return f"no message: {output[-300:]}"
     for name, digest in disk.files().items():
         if any(part.startswith(atomic.PREFIX) for part in Path(name).parts):
             return f"left behind: {name}"
@@ -310,7 +305,7 @@ def main(kind: str) -> None:
     for line in sys.stdin:
         try:
             result = answer(kind, **json.loads(line))
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
+        except (RuntimeError, TimeoutError) as error:
             result = {"problem": f"not tried: {error}"}
         print(json.dumps(result), flush=True)
 

@@ -5,7 +5,6 @@ bytes of the pieces are those of the text. SentencePiece: what the package `sent
 WordPiece: pieces are spelled with the characters of their slices, by Python's tables.
 """
 
-import bisect
 import dataclasses
 import itertools
 import json
@@ -36,7 +35,7 @@ from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
 
-_LINES = 4000  # of a case
+_LINES = 8000  # of a case
 _DOCUMENT = 8  # lines, more or less
 _SHOWN = 3  # failures of a kind and case
 _TOLERANCE = 1e-4
@@ -48,7 +47,7 @@ class Fuzz(parts.Part):
     name = "fuzz"
     things = "fuzzed lines"
     promise = "no crash, each drop counted, tokens are slices, graph and Python agree"
-    whole, quick = 250, 4
+    whole, quick = 125, 4
 
     def __init__(self, seed: int, materials: Materials, load: Any = tokenizers.load):
         super().__init__(seed)
@@ -369,13 +368,16 @@ def _byte_bpe(tokenizer: ByteBPE, text: str, ids: list[int], starts: Any, ends: 
 
 def _characters(text: str, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The characters that places in bytes are of, without white space at their ends."""
-    begins = list(itertools.accumulate((len(c.encode()) for c in text), initial=0))
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    sizes = 1 + (points > 0x7F) + (points > 0x7FF).astype(int) + (points > 0xFFFF)
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    bounds = np.asarray(places, int).reshape(-1, 2)
+    firsts = np.searchsorted(begins, bounds[:, 0], "right") - 1
+    lasts = np.searchsorted(begins, bounds[:, 1] - 1, "right")
     actual = []
-    for first, last in places:
-        first = bisect.bisect_right(begins, first) - 1
-        last = bisect.bisect_right(begins, last - 1)
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         part = text[first:last]
-        if part.strip(_BLANKS):
+        if (bare := part.strip(_BLANKS)) and bare != part:
             last = first + len(part.rstrip(_BLANKS))
             first += len(part) - len(part.lstrip(_BLANKS))
         actual.append((first, last))
@@ -398,7 +400,11 @@ def _sentencepiece(
     for piece, place, start, end in zip(
         wanted, places, starts.tolist(), ends.tolist(), strict=True
     ):
-        if piece.begin < piece.end and (start, end) != place:
+        # A blank and a part of the next character: the package says that it is the blank.
+        joint = piece.piece.startswith("▁") and piece.piece.strip("▁")
+        joint = joint and not text[slice(*place)].strip(_BLANKS)
+        allowed = [place, (place[1], place[1] + 1)] if joint else [place]
+        if piece.begin < piece.end and (start, end) not in allowed:
             return f"a token at {start}:{end} that the package has at {place[0]}:{place[1]}"
     return None
 

@@ -69,7 +69,6 @@ class Hostile(parts.Part):
     things = "hostile folders"
     promise = f"refused in words, within {_MAX_MIB} MiB; no code runs"
     whole = quick = len(CASES)
-    in_children = True
 
     def __init__(
         self,

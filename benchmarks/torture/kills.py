@@ -21,12 +21,12 @@ from official.saving import checkpoints
 from official.utils import atomic, checksums
 
 KILLS = 5  # of a run
-STEPS = 150
-_START = 10.0  # seconds; a kill of a process that starts comes within them
+STEPS = 90
+_START = 5.0  # seconds; a kill of a process that starts comes within them
 _AFTER = 1.0  # seconds after a new checkpoint; other kills come within them
 _WAIT = 600.0  # the most seconds to a new checkpoint, or to the end
 _OVERRIDES = {
-    "steps": STEPS, "save_every": 2, "report_every": 25, "eval_every": 50, "eval_batches": 1,
+    "steps": STEPS, "save_every": 2, "report_every": 15, "eval_every": 30, "eval_batches": 1,
 }  # fmt: skip
 COPIES = 300  # of the text, so that a build takes some seconds
 _BUILDS = ("bert", "spanbert", "gpt2", "xlnet")
@@ -40,7 +40,6 @@ class Trainings(parts.Part):
     things = "SIGKILLs of trainings"
     promise = "the run ends with the bits of one that nobody killed"
     whole, quick = 300 // KILLS, 1
-    in_children = True
 
     def __init__(
         self,
@@ -120,7 +119,7 @@ class Run:
         shards = materials.shards(system)
         self.count, self.model_dir = count, model_dir
         self._checkpoints = model_dir / "checkpoints"
-        self.command = children.command(
+        self.words = [
             "official.main",
             "--mode=train_and_eval",
             f"--config={smoke_config(system)}",
@@ -128,19 +127,19 @@ class Run:
             f"--validation_data={shards}",
             f"--model_dir={model_dir}",
             *(f"--override=recipe.{key}={value}" for key, value in _OVERRIDES.items()),
-        )
+        ]
         if count > 1:
-            self.command.append("--distribution_strategy=multi_worker")
-        self._processes: list[subprocess.Popen] = []
+            self.words.append("--distribution_strategy=multi_worker")
+        self._log = model_dir.with_suffix(".log")
+        self._processes: list[children.Fork] = []
 
     def start(self) -> None:
         """Starts the same command, as ever."""
         self.model_dir.parent.mkdir(parents=True, exist_ok=True)
-        self._log = open(self.model_dir.with_suffix(".log"), "w+")
+        self._log.write_text("")
         self._newest = checkpoints.last_step(self.model_dir) or 0
         self._processes = [
-            children.start(self.command, worker, stdout=self._log, stderr=self._log)
-            for worker in children.workers(self.count)
+            children.Fork(self.words, self._log, worker) for worker in children.workers(self.count)
         ]
 
     def wait(self, rng: np.random.Generator, inside: bool) -> str:
@@ -188,20 +187,19 @@ class Run:
         try:
             for process in self._processes:
                 process.wait(_WAIT)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             return f"no end after {_WAIT:.0f} s: {self._said()}"
         finally:
             self.kill()
-        if any(process.returncode for process in self._processes):
-            return f"status {[p.returncode for p in self._processes]}: {self._said()}"
+        if any(statuses := [process.poll() for process in self._processes]):
+            return f"status {statuses}: {self._said()}"
         return "something half-written is left" if self.in_a_save() else None
 
     def _runs(self) -> bool:
         return all(process.poll() is None for process in self._processes)
 
     def _said(self) -> str:
-        self._log.seek(0)
-        return self._log.read()[-600:]
+        return self._log.read_text(errors="replace")[-600:]
 
 
 def unlike(whole: Path, killed: Path) -> str | None:
@@ -228,7 +226,6 @@ class Builds(parts.Part):
     things = "SIGKILLs of builds of shards"
     promise = "the same command ends with the bytes of a build that nobody killed"
     whole, quick = 100 // KILLS, 1
-    in_children = True
 
     def __init__(self, seed: int, materials: Materials):
         super().__init__(seed)

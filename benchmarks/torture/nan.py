@@ -41,7 +41,6 @@ class Nans(parts.Part):
     things = "steps with a NaN on one of two replicas"
     promise = "left out by all replicas, no weight touched"
     whole, quick = len(SYSTEMS) * len(_WAYS), 2
-    in_children = True
 
     def __init__(self, seed: int, materials: Materials, child: str = "benchmarks.torture.nan"):
         super().__init__(seed)

@@ -50,7 +50,6 @@ class Part(abc.ABC):
       promise: what must hold for each of them.
       whole: the cases of a whole run.
       quick: the cases of a slice.
-      in_children: whether child processes do the work; such a part runs beside the others.
     """
 
     name: str
@@ -58,7 +57,6 @@ class Part(abc.ABC):
     promise: str
     whole: int
     quick: int
-    in_children: bool = False
 
     def __init__(self, seed: int):
         self.seed = seed

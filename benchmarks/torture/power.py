@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.torture import children, kills, parts
+from benchmarks.torture import children, kills, parts, power_disk
 from benchmarks.torture.materials import SYSTEMS, Materials, smoke_config
 from benchmarks.torture.power_disk import Disk
 from official.saving import metrics_log
@@ -37,7 +36,6 @@ class PowerCuts(parts.Part):
     things = "power cuts of builds and trainings"
     promise = "the same command ends with the bytes of one without a cut"
     whole, quick = 100 // CUTS, 1
-    in_children = True
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class PowerCuts(parts.Part):
                 shutil.rmtree(root)
                 shutil.rmtree(_store(root))
             if problem:
-                outcome.fail(f"{' '.join(self._work(case, whole)[0][2:4])}: {problem}", 0)
+                outcome.fail(f"{' '.join(self._work(case, whole)[0][:2])}: {problem}", 0)
         return outcome
 
     def _torment(
@@ -98,16 +96,16 @@ class PowerCuts(parts.Part):
         if case % 2:
             system = _TRAININGS[case // 2 % len(_TRAININGS)]
             run = kills.Run(self._materials, system, 1, root / "model")
-            return run.command, _unlike_trainings
+            return run.words, _unlike_trainings
         system = _BUILDS[case // 2 % len(_BUILDS)]
         text = self._materials.folder / "power.txt"
         if not text.exists():
             text.write_bytes(b"\n".join([self._materials.text().read_bytes()] * COPIES))
-        words = children.command(
+        words = [
             "tfrecords_tools.build_shards", f"--config={smoke_config(system)}", f"--input={text}",
             f"--tokenizer={self._materials.tokenizer(SYSTEMS[system][0])}", f"--output={root}/out",
             "--workers=2",
-        )  # fmt: skip
+        ]  # fmt: skip
         return words, unlike_files
 
 
@@ -150,15 +148,16 @@ def _problem(status: int, output: str) -> str:
 
 def _run(words: Sequence[str], disk: Disk, limit: int) -> tuple[int, str]:
     """Runs a command to its end, or to the call whose number is `limit`."""
-    process = children.start(words, disk.environment(limit), start_new_session=True)
-    try:
-        output = process.communicate(timeout=_WAIT)[0]
-    finally:
-        _end_group(process)
-    return process.returncode, output
+    with tempfile.NamedTemporaryFile(prefix="power-", suffix=".log") as log:
+        process = children.Fork(words, Path(log.name), disk.environment(limit), power_disk.install)
+        try:
+            status = process.wait(_WAIT)
+        finally:
+            _end_group(process)
+        return status, log.read().decode(errors="replace")
 
 
-def _end_group(process: subprocess.Popen) -> None:
+def _end_group(process: children.Fork) -> None:
     """Kills what is left of the processes of a command, and waits until none runs."""
     limit = time.monotonic() + 10
     try:

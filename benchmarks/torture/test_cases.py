@@ -14,11 +14,11 @@ PARTS = (
 
 
 def pytest_generate_tests(metafunc):
-    """Makes the tests; those that work in child processes run beside the others."""
+    """Makes the tests; one process runs those of a part."""
     option, tests = metafunc.config.option, []
     for part in PARTS:
         count = part.whole if option.whole else part.quick
-        lane = pytest.mark.xdist_group("in_children" if part.in_children else "here")
+        lane = pytest.mark.xdist_group(part.name)
         for case in range(max(1, round(count * option.share))):
             tests.append(pytest.param(part, case, id=f"{part.name}-{case}", marks=lane))
     metafunc.parametrize("part, case", tests)

@@ -165,7 +165,7 @@ def trimmed(
     characters: tf.RaggedTensor,
     starts: tf.RaggedTensor,
     ends: tf.RaggedTensor,
-    blank: tf.Tensor | None = None,
+    joint: tf.Tensor | None = None,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Removes white space from both ends of tokens that are not white space only.
 
@@ -176,8 +176,7 @@ def trimmed(
       characters: string [N, None].
       starts: int32 [N, None], in characters.
       ends: int32 [N, None].
-      blank: bool [K], whether a token stands for white space only; None = no token is a part of a
-        normalized character.
+      joint: bool [K], whether a token joins a blank and something else; None = no token does.
     """
     visible = ~tf.strings.regex_full_match(characters.values, _BLANK)  # [C]
     numbers = tf.concat([[-1], tf.cast(tf.reshape(tf.where(visible), [-1]), tf.int32)], 0)
@@ -189,9 +188,9 @@ def trimmed(
     max_index = tf.size(numbers) - 1
     start = tf.gather(numbers, tf.minimum(first + 1, max_index)) - begins
     end = tf.gather(numbers, last) - begins + 1
-    if blank is not None:
+    if joint is not None:
         size = tf.cast(tf.gather(characters.row_lengths(), rows_of(starts)), tf.int32)
-        part = ~some & ~blank & tf.equal(start, ends.values) & (start < size)
+        part = ~some & joint & tf.equal(start, ends.values) & (start < size)
         end = tf.where(part, start + 1, end)
         some |= part
     return (

@@ -220,8 +220,8 @@ class SentencePieceSplitter(Splitter):
         ids, starts, ends = tokens
         starts, ends = offsets.characters_of(offsets.origins(cleaned, attached), starts, ends)
         pieces = self._model.id_to_string(ids.values)
-        blank = tf.strings.regex_full_match(pieces, f"{BLANK}*")
-        starts, ends = offsets.trimmed(characters, starts, ends, blank)
+        joint = tf.strings.regex_full_match(pieces, f"(?s){BLANK}.*[^{BLANK}].*")
+        starts, ends = offsets.trimmed(characters, starts, ends, joint)
         size = tf.cast(characters.row_lengths(), tf.int32)
         added = ((ids, self.blank_id), (starts, size - 1), (ends, size))
         return offsets.Tokens(*(self._with_last_blank(rows, given, value) for rows, value in added))

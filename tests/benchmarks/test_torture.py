@@ -311,10 +311,9 @@ def test_a_fault_that_a_disk_child_has_to_see(tmp_path):
         def files(self):
             return {"out": "other", "half": "b"}
 
-    done = subprocess.CompletedProcess([], 2, "", "error: no room")
-    assert "half-written: out" in disk.find_problem(done, Disk(), {"out": "a", "half": "b"})
-    done.stderr = "Traceback (most recent call last)"
-    assert "status 2" in disk.find_problem(done, Disk(), {})
+    files = {"out": "a", "half": "b"}
+    assert "half-written: out" in disk.find_problem(2, "error: no room", Disk(), files)
+    assert "status 2" in disk.find_problem(2, "Traceback (most recent call last)", Disk(), {})
 
 
 def answering(answer):

@@ -1,5 +1,6 @@
 """Where tokens come from: slices of the user's text, whatever a tokenizer does to it first."""
 
+import itertools
 import json
 import os
 import re
@@ -166,6 +167,16 @@ def test_signs_that_are_spelled_with_several_others(spiece_model):
     assert [token for _, token in actual if token.strip()][0] == "a"
     assert "…" in [token for _, token in actual] and actual[-1][1] == "½"
     assert all(token.strip(BLANKS) in (token, "") for _, token in actual)
+
+
+@pytest.mark.parametrize("known", ["user_defined_symbols", "byte_fallback", None])
+def test_tokens_of_white_space_have_their_own_places(spiece_model, known):
+    options = {"user_defined_symbols": {known: ["\x85"]}, "byte_fallback": {known: True}}
+    size = 220 + 256 * (known == "byte_fallback")
+    tokenizer = tokenizers.SentencePiece(spiece_model("unigram", size, **options.get(known, {})))
+    tokens = [token for _, token in slices(tokenizer, "a\x85e\x85i\x85")]
+    distinct = [token for token, _ in itertools.groupby(tokens)]
+    assert distinct == ["a", "\x85", "e", "\x85", "i", "\x85"]
 
 
 def test_bytes_of_a_character_have_the_whole_of_it(tokenizer_of):
