@@ -3,14 +3,17 @@
   name: mask_rate
   about: how many tokens to mask
   sizes:
-    mini: {config: bert_mini_short.yaml, steps: 1000, seeds: 3, rates: [3.0e-4, 1.0e-3]}
+    mini: {config: bert_mini_short.yaml, steps: 1000, seeds: 6, rates: [1.0e-3, 2.0e-3, 4.0e-3]}
   variants:
     rate_15: {}
     rate_40: {corruption.max_predictions: 13, corruption.mask_rate: 0.4}
+    longer: {budget: 2}
   measures:
-    sst2: {task: sst2}
+    masked_lm: {evaluation: {seed: 0, corruption.mask_rate: 0.15, corruption.max_predictions: 5}}
+  controls:
+    - {order: longer > rate_15, by: masked_lm}
   claims:
-    - {order: rate_40 > rate_15, by: sst2}
+    - {order: rate_40 > rate_15, by: masked_lm}
 
 A variant has the keys of the config that differ, as `--override` of `official.main` takes them. The
 first variant is the base, with which tables compare the others. The keys of `Variant` itself do not
@@ -20,6 +23,7 @@ starts from the keys of `rate_40`, which must stand before it, and replaces some
 """
 
 import dataclasses
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +33,7 @@ from experiments.claims import Claim
 from official import config as configs
 from official.config import yaml_files
 from official.training import sweep
-from official.utils import paths, strict
+from official.utils import checksums, paths, strict
 from official.utils.errors import UserError
 
 FOLDER = "studies"
@@ -69,8 +73,11 @@ class Size:
       text: the share of the text that is read: the documents at its beginning.
       vocab_size: the size of the vocabulary; None = the size that the page gives.
       seeds: the number of runs of each variant. Their seeds are 0, 1, ...
-      rates: the learning rates to choose from. Each variant gets the one whose run with seed 0 has
-        the lowest loss on the held-out text. Empty = the rate of the config.
+      rates: the learning rates to choose from, at equal ratios. Each variant gets the one whose run
+        with `tuning_seed` has the lowest loss on the half of the held-out text that no measure
+        reads. While that is the lowest or the highest one, the next one beyond it is tried too.
+        Empty = the rate of the config.
+      tuning_seed: the seed of the runs that choose the learning rate.
       change: keys of the config that differ in all variants.
       fine_tuning: keys of the config of fine-tuning that differ in all tasks.
       phases: what a run does one after the other, each with a schedule of its own and from the
@@ -85,6 +92,7 @@ class Size:
     vocab_size: int | None = None
     seeds: int = 3
     rates: tuple[float, ...] = ()
+    tuning_seed: int = 100
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fine_tuning: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     phases: tuple[Phase, ...] = (Phase(),)
@@ -99,6 +107,10 @@ class Size:
         strict.positive_fraction(self, "text")
         strict.at_least(self, 1, "vocab_size")
         strict.at_least(self, 1, "seeds")
+        if len(self.rates) > 1:
+            strict.at_least(self, self.seeds, "tuning_seed")
+            if min(self.rates) <= 0 or list(self.rates) != sorted(set(self.rates)):
+                raise ValueError("rates: expected positive numbers, the smallest first")
         if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             raise ValueError("phases: their shares do not add up to 1")
 
@@ -163,10 +175,18 @@ class Measure:
         seeds.
       override: `key=value` strings for the fine-tuning config.
       mean_of: the names of other measures.
+      margin: the largest difference that counts as none, in units of the measure; None = no
+        verdict is `equivalent`.
+      because: why the margin is this one.
+      spread: the standard deviation of the difference of two variants over the seeds, as far as it
+        is known before the runs: what `--dry_run` computes the power from.
       evaluation: keys of the pretraining config that differ when the pretrained model is evaluated
         on the held-out text, whose shards are made with them. So variants with other mask rates or
         formats of rows have comparable losses. Empty: the evaluation at the end of pretraining is
         read.
+      adaptation: keys of the pretraining config that differ in a short training of the pretrained
+        encoder with new heads, before the evaluation. So encoders of other objectives have
+        comparable losses: `{recipe.steps: 200, objectives: [{type: masked_lm}]}`.
       variants: the variants with this evaluation; empty = all.
     """
 
@@ -176,7 +196,11 @@ class Measure:
     seeds: int = 1
     override: tuple[str, ...] = ()
     mean_of: tuple[str, ...] = ()
+    margin: float | None = None
+    because: str = ""
+    spread: float | None = None
     evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    adaptation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variants: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -186,11 +210,17 @@ class Measure:
             strict.one_of("task", self.task, _TASKS)
         if self.mean_of and (self.metric or self.task):
             raise ValueError("mean_of: a mean has no metric and no task")
-        if self.evaluation and (self.mean_of or self.task):
-            raise ValueError("evaluation: is of the held-out text; a task has `override`")
-        if self.variants and not self.evaluation:
-            raise ValueError("variants: only a measure with `evaluation` has them")
+        for name in ("evaluation", "adaptation"):
+            if getattr(self, name) and (self.mean_of or self.task):
+                raise ValueError(f"{name}: is of the held-out text; a task has `override`")
+        if self.variants and not (self.evaluation or self.adaptation):
+            raise ValueError("variants: only a measure with an evaluation of its own has them")
         strict.at_least(self, 1, "seeds")
+        for name in ("margin", "spread"):
+            if getattr(self, name) is not None:
+                strict.above(self, 0, name)
+        if self.margin is not None and not self.because:
+            raise ValueError("because: a margin needs its reason")
 
     @property
     def higher(self) -> bool:
@@ -199,7 +229,8 @@ class Measure:
 
     def evaluates(self, variant: str) -> bool:
         """Whether the pretrained model of a variant is evaluated once more for this measure."""
-        return bool(self.evaluation) and (not self.variants or variant in self.variants)
+        own = bool(self.evaluation or self.adaptation)
+        return own and (not self.variants or variant in self.variants)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,6 +257,8 @@ class Study:
       variants: the variants by name. The first one is the base.
       measures: the measures by name.
       claims: what the paper says, as orders of the variants.
+      controls: orders of variants that are known, such as twice the steps > the base. A measure
+        with a control that does not come out gives no verdicts.
       source: the paper and section.
       vocabulary: the vocabulary of all variants.
       phrases: the lexicon of variants with `corruption.unit: phrase`.
@@ -239,6 +272,7 @@ class Study:
     variants: Mapping[str, Variant]
     measures: Mapping[str, Measure]
     claims: tuple[Claim, ...] = ()
+    controls: tuple[Claim, ...] = ()
     source: str = ""
     vocabulary: Vocabulary = Vocabulary()
     phrases: Phrases = Phrases()
@@ -274,11 +308,16 @@ class Study:
                     raise ValueError(
                         f"measures.{name}.mean_of: {part} is a mean itself or has another `better`"
                     )
-        for i, claim in enumerate(self.claims):
-            strict.one_of(f"claims.{i}.by", claim.by, self.measures)
-            for link in claim.links:
-                for name in (link.better, link.worse):
-                    strict.one_of(f"claims.{i}.order", name, self.variants)
+        for key in ("claims", "controls"):
+            for i, claim in enumerate(getattr(self, key)):
+                strict.one_of(f"{key}.{i}.by", claim.by, self.measures)
+                for link in claim.links:
+                    for name in (link.first, link.second):
+                        strict.one_of(f"{key}.{i}.order", name, self.variants)
+                    if link.sign != ">" and self.measures[claim.by].margin is None:
+                        raise ValueError(
+                            f"{key}.{i}.order: {link} needs measures.{claim.by}.margin"
+                        )
         for figure, by_variant in (self.paper.figures if self.paper else {}).items():
             for name in by_variant:
                 strict.one_of(f"paper.figures.{figure}", name, self.variants)
@@ -289,7 +328,7 @@ class Study:
         return {
             name: measure.metric or name
             for name, measure in self.measures.items()
-            if not (measure.task or measure.mean_of or measure.evaluation)
+            if not (measure.task or measure.mean_of or measure.evaluation or measure.adaptation)
         }
 
     def fine_tuning(self, size: Size, variant: str, measure: Measure) -> list[str]:
@@ -297,9 +336,29 @@ class Study:
         own = overrides(self.variants[variant].fine_tuning)
         return [*overrides(size.fine_tuning), *measure.override, *own]
 
-    def higher(self) -> dict[str, bool]:
-        """Returns for each measure whether a higher value is better."""
-        return {name: measure.higher for name, measure in self.measures.items()}
+    def fingerprint(self, size: str) -> str:
+        """Returns a hash of all that has to be settled before the runs of a size.
+
+        It changes with claims, controls, measures, margins, seeds, rates and variants, and not with
+        words or with the figures of a paper.
+        """
+        settled = ("claims", "controls", "measures", "variants", "vocabulary", "phrases")
+        values = {name: _without_defaults(getattr(self, name)) for name in settled}
+        values["size"] = _without_defaults(self.sizes[size])
+        return checksums.hash_bytes(json.dumps(values, sort_keys=True).encode())[:12]
+
+
+def _without_defaults(value: Any) -> Any:
+    """Returns the plain form of a part of a page. A key that is added later does not change it."""
+    if dataclasses.is_dataclass(value):
+        default = {f.name: f.default for f in dataclasses.fields(value)}
+        values = {name: getattr(value, name) for name in default}
+        return {k: _without_defaults(v) for k, v in values.items() if v != default[k] and v != {}}
+    if isinstance(value, Mapping):
+        return {key: _without_defaults(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_without_defaults(item) for item in value]
+    return value
 
 
 def load(path: str | os.PathLike) -> Study:
