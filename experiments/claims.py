@@ -1,25 +1,47 @@
-"""Claims of a study, such as `electra > replace >= bert`, and their tests over the seeds.
+"""Claims of a study, such as `electra > replace = bert`, and their tests over the seeds.
 
-A claim is an order of variants by one measure, the better one first. Each `>` or `>=` is a link
-between two variants. The runs of a link are paired by their seeds, because runs with the same seed
-share the data order and, where the networks are alike, the initial weights.
+A claim is an order of variants by one measure, the better one first. Each sign is a link between
+two variants: `a > b` says that a is better, `a = b` that they differ by less than the margin of the
+measure, and `a >= b` that one of both is so. Each link gets a verdict of its own:
 
-The null hypothesis of a link `a > b` is that the mean of the paired differences is 0, and that of
-`a >= b` with margin m that it is -m. It is tested by the two-sided paired t-test, and the p-values
-of all links of a study are corrected together by the method of Holm (1979). The sign of a
-difference is that of the better direction: a smaller loss is a positive difference.
+* better, worse: the two-sided t-test refuses that the mean difference is 0;
+* equivalent: both one-sided t-tests refuse that it is as large as the margin (TOST; Schuirmann,
+  1987);
+* open: neither; the verdict then has the smallest difference that as many runs show with 80% power;
+* void: the measure does not show what is known, so it is no witness of what is not.
+
+The null hypotheses, a difference of 0 and one of at least the margin, exclude each other. So a link
+is tested for both without a correction (Goeman, Solari and Stijnen, 2010). `>` asks for the
+direction first, `=` and `>=` for equivalence.
+
+Runs are paired by their seeds, because runs with the same seed share the order of the data and,
+where the networks are alike, the initial weights. The variance of a difference is that of the
+residuals of variants × seeds where all variants of the measure's claims have the same seeds and
+no difference has nine times the variance of another; else it is that of the two variants alone.
+
+The claims of a study are corrected together by Holm (1979). A claim has the p-value of its least
+certain link, since it holds only if all links do (Berger, 1982), and its links are tested at the
+level that Holm gives to the claim. The sign of a difference is that of the better direction: a
+smaller loss is a positive difference.
 """
 
 import dataclasses
+import itertools
 import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from scipy import stats
 
-LEVEL = 0.05  # the level of all tests of a study together
-HOLDS, REVERSED, OPEN = "holds", "the reverse holds", "not resolved"
+LEVEL = 0.05  # the level of all claims of a study together
+POWER = 0.8
+BETTER, WORSE, EQUIVALENT, OPEN, VOID = VERDICTS = (
+    "better", "worse", "equivalent", "open", "void",
+)  # fmt: skip
+_EXPECTED = {">": (BETTER,), "=": (EQUIVALENT,), ">=": (BETTER, EQUIVALENT)}
+_ALIKE = 9.0  # the ratio of two variances from which they are not pooled
 
 Values = Mapping[int, float]  # the values of a variant by seed; NaN where the run diverged
 
@@ -29,17 +51,22 @@ class Link:
     """Two variants of a claim.
 
     Attributes:
-      better: the variant that is claimed to be better.
-      worse: the variant that is claimed to be worse.
-      strict: True for `>`, False for `>=`.
+      first: the variant that is claimed to be better, or not worse.
+      second: the other one.
+      sign: `>`, `=` or `>=`.
     """
 
-    better: str
-    worse: str
-    strict: bool
+    first: str
+    second: str
+    sign: str
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The verdicts that agree with the claim."""
+        return _EXPECTED[self.sign]
 
     def __str__(self) -> str:
-        return f"{self.better} {'>' if self.strict else '>='} {self.worse}"
+        return f"{self.first} {self.sign} {self.second}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,67 +74,113 @@ class Claim:
     """An order of variants by a measure.
 
     Attributes:
-      order: the variants, the best one first, with `>` or `>=` between them.
+      order: the variants, the best one first, with `>`, `=` or `>=` between them.
       by: the measure.
-      margin: how much worse the first variant of a `>=` may be, in units of the measure.
     """
 
     order: str
     by: str
-    margin: float = 0.0
 
     def __post_init__(self):
-        words = re.split(r"\s*(>=|>)\s*", self.order.strip())
+        words = self._words
         if len(words) < 3 or any(not re.fullmatch(r"[\w.+-]+", name) for name in words[::2]):
             raise ValueError(
-                f"order: {self.order!r}: expected names of variants with > or >= between them"
+                f"order: {self.order!r}: expected names of variants with >, = or >= between them"
             )
-        if self.margin < 0:
-            raise ValueError(f"margin: {self.margin} is negative")
+
+    @property
+    def _words(self) -> list[str]:
+        return re.split(r"\s*(>=|>|=)\s*", self.order.strip())
 
     @property
     def links(self) -> tuple[Link, ...]:
         """The links between neighboring variants."""
-        words = re.split(r"\s*(>=|>)\s*", self.order.strip())
+        words = self._words
         triples = zip(words[::2], words[1::2], words[2::2], strict=False)
-        return tuple(Link(better, worse, sign == ">") for better, sign, worse in triples)
+        return tuple(Link(first, second, sign) for first, sign, second in triples)
 
     def __str__(self) -> str:
         return f"{self.order} ({self.by})"
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
-    """The paired difference of two variants.
+class Scale:
+    """How a measure is read.
 
     Attributes:
-      mean: the mean of the differences; NaN without a pair.
-      low: the lower end of its 95% interval; NaN for fewer than two pairs.
-      high: the upper end.
+      higher: whether a higher value is better.
+      margin: the largest difference that counts as none; None = no link is equivalent.
+    """
+
+    higher: bool
+    margin: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """The mean difference of two variants, positive where the first is better.
+
+    Attributes:
+      mean: over the seeds; NaN without a pair.
+      error: its standard error; NaN for fewer than two pairs.
+      freedom: the degrees of freedom of the error.
       pairs: the number of seeds that both variants have.
     """
 
-    mean: float
-    low: float
-    high: float
-    pairs: int
+    mean: float = math.nan
+    error: float = math.nan
+    freedom: int = 0
+    pairs: int = 0
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Returns the ends of the interval that has the mean with probability 1 - level."""
+        if math.isnan(self.error):
+            return math.nan, math.nan
+        width = float(stats.t.ppf(1 - level / 2, self.freedom)) * self.error
+        return self.mean - width, self.mean + width
+
+    @property
+    def p_direction(self) -> float:
+        """The p-value of the hypothesis that the mean is 0, two-sided."""
+        return min(1.0, 2 * self._p(abs(self.mean)))
+
+    def p_equivalence(self, margin: float) -> float:
+        """The p-value of the hypothesis that the mean is at least as large as a margin."""
+        return self._p(margin - abs(self.mean))
+
+    def _p(self, distance: float) -> float:
+        """Returns how probable a mean is that is so far on one side of the hypothesis."""
+        if self.error == 0:  # the test divides by it
+            return 0.0 if distance > 0 else 1.0
+        return float(stats.t.sf(distance / self.error, self.freedom))
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The result of the tests of a link or of a claim.
+    """The result of the tests of a link.
 
     Attributes:
-      verdict: `HOLDS`, `REVERSED` or `OPEN`.
-      reason: why it is open, or an empty text.
-      p_value: the corrected p-value; NaN without a test.
-      difference: for a link, the better variant minus the worse one; None for a claim.
+      link: the link.
+      verdict: one of `VERDICTS`.
+      reason: why it is void or was not tested, or an empty text.
+      p_value: that of the verdict, before the correction; of an open link, the smaller one.
+      level: the level that Holm gives to its claim.
+      difference: the first variant minus the second.
+      smallest: of an open link, the smallest difference that such runs show with 80% power.
     """
 
+    link: Link
     verdict: str
     reason: str = ""
     p_value: float = math.nan
-    difference: Difference | None = None
+    level: float = LEVEL
+    difference: Difference = Difference()
+    smallest: float = math.nan
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the link is as the claim says."""
+        return self.verdict in self.link.expected
 
 
 def summary(values: Values) -> tuple[float, float]:
@@ -126,93 +199,185 @@ def differences(a: Values, b: Values, higher: bool) -> list[float]:
     return [sign * (x - y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
 
 
-def compare(a: Values, b: Values, higher: bool, level: float = LEVEL) -> Difference:
-    """Returns the mean paired difference with its interval by the t-distribution."""
+def compare(
+    a: Values, b: Values, higher: bool, pooled: tuple[float, int] | None = None
+) -> Difference:
+    """Returns the mean difference of two variants.
+
+    Args:
+      a: the first variant.
+      b: the second one.
+      higher: whether a higher value is better.
+      pooled: what `pooled_variance` returns for all variants; None = that of these two.
+    """
     found = differences(a, b, higher)
     if not found:
-        return Difference(math.nan, math.nan, math.nan, 0)
+        return Difference()
     mean = statistics.fmean(found)
-    if len(found) == 1:
-        return Difference(mean, math.nan, math.nan, 1)
-    error = statistics.stdev(found) / math.sqrt(len(found))
-    width = float(stats.t.ppf(1 - level / 2, len(found) - 1)) * error
-    return Difference(mean, mean - width, mean + width, len(found))
+    if pooled is None and len(found) > 1:
+        pooled = statistics.variance(found), len(found) - 1
+    if pooled is None:
+        return Difference(mean, pairs=1)
+    return Difference(mean, math.sqrt(pooled[0] / len(found)), pooled[1], len(found))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for the number of tests (Holm, 1979). NaN (no test) stays."""
-    known = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
-    corrected, largest = list(p_values), 0.0
-    for rank, (p, i) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        corrected[i] = largest
-    return corrected
+def pooled_variance(variants: Sequence[Values]) -> tuple[float, int] | None:
+    """Returns the variance of a difference of two variants, and its degrees of freedom.
+
+    It is twice the mean square of the residuals of variants × seeds, a block design. None = it is
+    not that of each pair: there are fewer than three variants or two seeds, a variant lacks a seed
+    of another, or the variances of two differences have a ratio of nine or more.
+    """
+    seeds = sorted({seed for values in variants for seed in values})
+    if len(variants) < 3 or len(seeds) < 2 or any(len(v) < len(seeds) for v in variants):
+        return None
+    table = np.array([[values[seed] for seed in seeds] for values in variants])
+    if not np.isfinite(table).all():
+        return None
+    alone = [np.var(a - b, ddof=1) for a, b in itertools.combinations(table, 2)]
+    if max(alone) >= _ALIKE * min(alone):
+        return None
+    residuals = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
+    freedom = (len(variants) - 1) * (len(seeds) - 1)
+    return float(2 * np.square(residuals).sum() / freedom), freedom
 
 
 def judge(
     claims: Sequence[Claim],
     measured: Mapping[str, Mapping[str, Values]],
-    higher: Mapping[str, bool],
+    scales: Mapping[str, Scale],
+    void: Mapping[str, str] | None = None,
     level: float = LEVEL,
-) -> list[tuple[Verdict, list[Verdict]]]:
-    """Returns the verdict of each claim, and of each of its links.
-
-    A claim holds if all its links hold. It is reversed if all its links are reversed.
+) -> list[list[Verdict]]:
+    """Returns the verdicts of the links of each claim.
 
     Args:
       claims: all claims of a study.
       measured: measure → variant → values by seed.
-      higher: measure → whether a higher value is better.
-      level: the probability that any true null hypothesis of the study is rejected.
+      scales: how each measure is read.
+      void: measure → why it gives no verdicts, for those that give none.
+      level: the probability that any claim of the study gets a wrong verdict as a whole.
     """
-    links = [(claim, link) for claim in claims for link in claim.links]
-    raw = [_p_value(claim, link, measured, higher) for claim, link in links]
-    corrected = holm([p for p, _ in raw])
-    verdicts = []
-    for (claim, link), p, (_, reason) in zip(links, corrected, raw, strict=True):
-        values = measured.get(claim.by, {})
-        a, b = values.get(link.better, {}), values.get(link.worse, {})
-        difference = compare(a, b, higher[claim.by], level)
-        if not reason and not p < level:
-            reason = f"p = {p:.2g}"
-        shift = 0.0 if link.strict else claim.margin
-        known = HOLDS if difference.mean + shift > 0 else REVERSED
-        verdicts.append(Verdict(OPEN if reason else known, reason, p, difference))
-    judged, at = [], 0
-    for claim in claims:
-        parts = verdicts[at : at + len(claim.links)]
-        at += len(claim.links)
-        kinds = {part.verdict for part in parts}
-        verdict = kinds.pop() if len(kinds) == 1 else OPEN
-        open_links = [
-            f"{link}: {part.reason or part.verdict}"
-            for link, part in zip(claim.links, parts, strict=True)
-            if part.verdict != HOLDS
-        ]
-        reason = "; ".join(open_links) if verdict == OPEN else ""
-        judged.append((Verdict(verdict, reason), parts))
-    return judged
+    void = void or {}
+    pools = {}
+    for name in scales:
+        own = {v for c in claims if c.by == name for k in c.links for v in (k.first, k.second)}
+        values = measured.get(name, {})
+        pools[name] = pooled_variance([values[v] for v in sorted(own & values.keys())])
+    tests = [
+        [_tested(claim, link, measured, scales[claim.by], pools[claim.by], void) for link in links]
+        for claim, links in ((claim, claim.links) for claim in claims)
+    ]
+    p_values = []
+    for parts in tests:
+        known = [part.p_value for part in parts if not math.isnan(part.p_value)]
+        p_values.append(max(known, default=math.nan))
+    return [
+        [_decided(part, scales[claim.by].margin, own) for part in parts]
+        for claim, parts, own in zip(claims, tests, holm_levels(p_values, level), strict=True)
+    ]
 
 
-def _p_value(
+def _tested(
     claim: Claim,
     link: Link,
     measured: Mapping[str, Mapping[str, Values]],
-    higher: Mapping[str, bool],
-) -> tuple[float, str]:
-    """Returns the p-value of a link, and why there is none."""
+    scale: Scale,
+    pooled: tuple[float, int] | None,
+    void: Mapping[str, str],
+) -> Verdict:
+    """Returns a link with its difference and its smallest p-value, as yet open."""
     values = measured.get(claim.by, {})
-    for name in (link.better, link.worse):
+    a, b = values.get(link.first, {}), values.get(link.second, {})
+    difference = compare(a, b, scale.higher, pooled)
+    if claim.by in void:
+        return Verdict(link, VOID, void[claim.by], difference=difference)
+    for name in (link.first, link.second):
         if name not in values:
-            return math.nan, f"{name} has no {claim.by}"
+            return Verdict(link, OPEN, f"{name} has no {claim.by}")
         diverged = sum(not math.isfinite(value) for value in values[name].values())
         if diverged:
-            return math.nan, f"{diverged} of {len(values[name])} runs of {name} diverged"
-    found = differences(values[link.better], values[link.worse], higher[claim.by])
-    if len(found) < 2:
-        return math.nan, f"{len(found)} seed{'s' if len(found) != 1 else ''} in common"
-    shift = 0.0 if link.strict else claim.margin
-    shifted = [value + shift for value in found]
-    if statistics.stdev(shifted) == 0:  # the test divides by it
-        return (1.0, "") if shifted[0] == 0 else (0.0, "")
-    return float(stats.ttest_1samp(shifted, 0.0).pvalue), ""
+            return Verdict(link, OPEN, f"{diverged} of {len(values[name])} runs of {name} diverged")
+    if difference.pairs < 2:
+        seeds = "seed" if difference.pairs == 1 else "seeds"
+        return Verdict(link, OPEN, f"{difference.pairs} {seeds} in common", difference=difference)
+    p_value = min(p for _, p in _questions(link, difference, scale.margin))
+    return Verdict(link, OPEN, p_value=p_value, difference=difference)
+
+
+def _questions(link: Link, difference: Difference, margin: float | None) -> list[tuple[str, float]]:
+    """Returns the verdicts that a link may get with their p-values, in the order of asking."""
+    direction = BETTER if difference.mean > 0 else WORSE, difference.p_direction
+    if margin is None:
+        return [direction]
+    equivalent = EQUIVALENT, difference.p_equivalence(margin)
+    return [direction, equivalent] if link.sign == ">" else [equivalent, direction]
+
+
+def _decided(tested: Verdict, margin: float | None, level: float) -> Verdict:
+    if math.isnan(tested.p_value):  # void, or not tested
+        return tested
+    difference = tested.difference
+    for verdict, p_value in _questions(tested.link, difference, margin):
+        if p_value < level:
+            return dataclasses.replace(tested, verdict=verdict, p_value=p_value, level=level)
+    smallest = shown_difference(difference.error, difference.freedom, level)
+    return dataclasses.replace(tested, level=level, smallest=smallest)
+
+
+def holm_levels(p_values: Sequence[float], level: float = LEVEL) -> list[float]:
+    """Returns the level at which each hypothesis is tested (Holm, 1979), from their p-values.
+
+    The smallest p-value is tested at `level` divided by the number of hypotheses, the next one at
+    `level` divided by one less, and so on up to the first that is not significant; all after it
+    have its level. NaN (no test) is not counted.
+    """
+    known = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    levels, own = [level] * len(p_values), level
+    significant = True
+    for rank, (p, i) in enumerate(known):
+        if significant:
+            own = level / (len(known) - rank)
+            significant = p < own
+        levels[i] = own
+    return levels
+
+
+def failed_controls(
+    controls: Sequence[Claim],
+    measured: Mapping[str, Mapping[str, Values]],
+    scales: Mapping[str, Scale],
+) -> dict[str, str]:
+    """Returns measure → the first control that does not come out as known, and how it came out.
+
+    A control is tested for itself: that a measure is used needs all of its controls to agree.
+    """
+    failed: dict[str, str] = {}
+    for control in controls:
+        (parts,) = judge([control], measured, scales)
+        for part in parts:
+            if not part.agrees:
+                why = f" ({part.reason})" if part.reason else ""
+                failed.setdefault(control.by, f"control {part.link} is {part.verdict}{why}")
+    return failed
+
+
+def shown_difference(error: float, freedom: int, level: float = LEVEL) -> float:
+    """Returns the smallest difference that is found `better` with a probability of 80%.
+
+    Args:
+      error: the standard error of a difference.
+      freedom: its degrees of freedom.
+      level: of the two-sided test.
+    """
+    quantiles = stats.t.ppf([1 - level / 2, POWER], freedom)
+    return float(error * quantiles.sum())
+
+
+def shown_margin(error: float, freedom: int, level: float = LEVEL) -> float:
+    """Returns the smallest margin within which two equal variants are found `equivalent`.
+
+    Arguments are those of `shown_difference`, and the probability is 80% too.
+    """
+    quantiles = stats.t.ppf([1 - level, 1 - (1 - POWER) / 2], freedom)
+    return float(error * quantiles.sum())
