@@ -8,6 +8,8 @@ is generated.
 """
 
 import argparse
+import collections
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,16 +26,18 @@ _PAGES = Path(__file__).resolve().parents[1] / "configs" / study_page.FOLDER
 
 
 def chosen(study: Study, results: Sequence[Result]) -> list[Result]:
-    """Returns the runs with the learning rate that was chosen for their variant.
+    """Returns the runs that count: each seed of a variant with the chosen learning rate.
 
-    Each seed of a variant has one such run. The others differ in the learning rate alone.
+    The others have the tuning seed, or differ in the learning rate alone.
 
     Raises:
       UserError: a variant has two runs of a seed with different settings.
     """
     found: dict[tuple[str, int], Result] = {}
     for result in results:
-        if result.variant not in study.variants:
+        size = study.sizes[result.size]
+        tuning = len(size.rates) > 1 and result.seed == size.tuning_seed
+        if result.variant not in study.variants or tuning:
             continue
         key = (result.variant, result.seed)
         if key in found and found[key].rate == result.rate:
@@ -57,6 +61,77 @@ def measured(study: Study, results: Iterable[Result]) -> dict[str, dict[str, Val
     return {name: dict(by_variant) for name, by_variant in table.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """The verdict of a link, with what a reader needs beside it.
+
+    Attributes:
+      claim: the claim of the link.
+      verdict: the result of its tests.
+      worth: the share of the steps of the base that is worth as much as the difference, by the
+        control with twice the steps; NaN without such a control.
+      exploratory: why the verdict is not that of a test which was settled before the runs; an empty
+        text = it is.
+    """
+
+    claim: claims.Claim
+    verdict: claims.Verdict
+    worth: float
+    exploratory: str
+
+
+def judged(study: Study, results: Sequence[Result]) -> list[Judged]:
+    """Returns the verdicts of all links of a study, in the order of its page."""
+    runs = chosen(study, results)
+    values, scales = measured(study, runs), study.scales()
+    void = claims.failed_controls(study.controls, values, scales)
+    found = []
+    for claim, parts in zip(
+        study.claims, claims.judge(study.claims, values, scales, void), strict=True
+    ):
+        why = _exploratory(study, runs, claim.by)
+        doubled = _doubled(study, claim.by, values)
+        for part in parts:
+            worth = math.nan
+            if doubled > 0 and not math.isnan(part.difference.mean):
+                worth = 2 ** (part.difference.mean / doubled) - 1
+            found.append(Judged(claim, part, worth, why))
+    return found
+
+
+def _exploratory(study: Study, runs: Sequence[Result], measure: str) -> str:
+    """Returns why the verdicts by a measure are exploratory; an empty text = they are not."""
+    if any(run.page != study.fingerprint(run.size) for run in runs):
+        return "the page is younger than its runs"
+    if not any(control.by == measure for control in study.controls):
+        return f"{measure} has no control"
+    return ""
+
+
+def _doubled(study: Study, measure: str, values: Mapping[str, Mapping[str, Values]]) -> float:
+    """Returns what twice the steps of the base are worth by a measure; NaN if that is unknown.
+
+    A loss falls by about as much with each doubling, at the lengths of these runs.
+    """
+    base = next(iter(study.variants))
+    for control in study.controls:
+        for link in control.links if control.by == measure else ():
+            first = study.variants[link.first]
+            if link.second == base and first == dataclasses.replace(
+                study.variants[base], budget=2 * study.variants[base].budget
+            ):
+                of = values[measure]
+                higher = study.measures[measure].higher
+                return claims.compare(of.get(link.first, {}), of.get(base, {}), higher).mean
+    return math.nan
+
+
+def counted(verdicts: Iterable[Judged]) -> str:
+    """Returns how many links have each verdict, in words."""
+    count = collections.Counter(each.verdict.verdict for each in verdicts)
+    return ", ".join(f"{count[verdict]} {verdict}" for verdict in claims.VERDICTS)
+
+
 def markdown(study: Study, results: Sequence[Result]) -> str:
     """Returns the section of a study: its table, verdicts, the paper's figures and the settings."""
     runs = chosen(study, results)
@@ -66,7 +141,9 @@ def markdown(study: Study, results: Sequence[Result]) -> str:
         lines += [f"{study.source}.", ""]
     lines += [*_table(study, runs, values), ""]
     if study.claims:
-        lines += [*_verdicts(study, values), ""]
+        lines += [*_verdicts(judged(study, results)), ""]
+    if study.controls:
+        lines += [*_controls(study, values), ""]
     if study.paper:
         lines += [*_paper(study), ""]
     if study.note:
@@ -77,25 +154,16 @@ def markdown(study: Study, results: Sequence[Result]) -> str:
 def _table(
     study: Study, runs: Sequence[Result], values: Mapping[str, Mapping[str, Values]]
 ) -> list[str]:
-    base = next(iter(study.variants))
     names = [name for name in study.measures if values[name]]
     head = ["variant", "runs"]
     for name in names:
-        better = "higher" if study.measures[name].higher else "lower"
-        head += [f"{name} ({better} is better)", f"better than {base} by (95%)"]
+        head.append(f"{name} ({'higher' if study.measures[name].higher else 'lower'} is better)")
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
     for variant in study.variants:
         own = [run for run in runs if run.variant == variant]
         diverged = sum(run.diverged for run in own)
         cells = [variant, f"{len(own)}" + (f", {diverged} diverged" if diverged else "")]
-        for name in names:
-            of = values[name].get(variant, {})
-            cells.append(_mean(of))
-            if variant == base:
-                cells.append("")
-            else:
-                higher = study.measures[name].higher
-                cells.append(_interval(claims.compare(of, values[name].get(base, {}), higher)))
+        cells += [_mean(values[name].get(variant, {})) for name in names]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -110,25 +178,51 @@ def _mean(values: Values) -> str:
 def _interval(difference: claims.Difference) -> str:
     if not difference.pairs:
         return "-"
-    interval = f" ({difference.low:+.3g} to {difference.high:+.3g})" if difference.pairs > 1 else ""
+    low, high = difference.interval()
+    interval = f" ({low:+.3g} to {high:+.3g})" if difference.pairs > 1 else ""
     return f"{difference.mean:+.3g}{interval}"
 
 
-def _verdicts(study: Study, values: Mapping[str, Mapping[str, Values]]) -> list[str]:
-    lines = ["| claim | by | verdict | p of each step |", "|---|---|---|---|"]
-    judged = claims.judge(study.claims, values, study.higher())
-    for claim, (verdict, parts) in zip(study.claims, judged, strict=True):
-        text = f"**{verdict.verdict}**" + (f" ({verdict.reason})" if verdict.reason else "")
-        tests = ", ".join(
-            "-" if math.isnan(part.p_value) else f"{part.p_value:.2g}" for part in parts
+def _verdicts(verdicts: Sequence[Judged]) -> list[str]:
+    lines = [
+        "| claim | by | verdict | difference (95%) | worth of the steps | p, level |",
+        "|---|---|---|---|---:|---|",
+    ]
+    for each in verdicts:
+        part = each.verdict
+        tested = not math.isnan(part.p_value)
+        test = f"{part.p_value:.2g}, {part.level:.2g}" if tested else "-"
+        lines.append(
+            f"| {part.link} | {each.claim.by} | {_words(each)} | {_interval(part.difference)} | "
+            f"{_worth(each)} | {test} |"
         )
-        lines.append(f"| {_order(claim)} | {claim.by} | {text} | {tests} |")
     return lines
 
 
-def _order(claim: claims.Claim) -> str:
-    margin = f", within {claim.margin:g}" if claim.margin else ""
-    return claim.order.replace(">=", "≥") + margin
+def _words(each: Judged) -> str:
+    """Returns a verdict in bold, with what makes it weaker."""
+    part = each.verdict
+    text = f"**{part.verdict}**" + (", as claimed" if part.agrees else "")
+    notes = [part.reason] if part.reason else []
+    if not math.isnan(part.smallest):
+        notes.append(f"these runs would show {part.smallest:.2g}")
+    if each.exploratory:
+        notes.append(f"exploratory: {each.exploratory}")
+    return text + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _worth(each: Judged) -> str:
+    return "-" if math.isnan(each.worth) else f"{each.worth:+.0%}"
+
+
+def _controls(study: Study, values: Mapping[str, Mapping[str, Values]]) -> list[str]:
+    """Returns what the controls say, in a line."""
+    scales, texts = study.scales(), []
+    for control in study.controls:
+        for part in claims.judge([control], values, scales)[0]:
+            agrees = "as known" if part.agrees else f"**{part.verdict}**, so it gives no verdicts"
+            texts.append(f"{part.link} by {control.by} {_interval(part.difference)}, {agrees}")
+    return [f"Controls: {'; '.join(texts)}."]
 
 
 def _paper(study: Study) -> list[str]:
@@ -149,27 +243,51 @@ def _settings(study: Study, results: Sequence[Result], runs: Sequence[Result]) -
     # Variants may share a pretraining run.
     seconds = {result.id: result.seconds for result in results}
     hours = sum(seconds.values()) / 3600
-    rates = {run.variant: run.rate for run in runs if run.rate is not None}
+    size = study.sizes[results[0].size]
+    margins = [
+        f"A difference of {measure.margin:g} in {name} counts as none: {measure.because}."
+        for name, measure in study.measures.items()
+        if measure.margin is not None
+    ]
     lines = [
+        *margins,
+        *([""] if margins else []),
         f"`python -m experiments.study --study=configs/{study_page.FOLDER}/{study.name}.yaml "
         f"--size={results[0].size} --text=TEXT --held_out=HELD_OUT"
         + (" --tasks=DIR" if any(m.task for m in study.measures.values()) else "")
         + " --output=DIR`",
         "",
-        f"Config `{study.sizes[results[0].size].config}`. "
+        f"Config `{size.config}`. "
         f"{len(seconds)} runs, {hours:.1f} hours of pretraining. Steps of a run: "
         f"{_by_variant({run.variant: run.steps for run in runs})}. "
         f"Tokens: {_by_variant({run.variant: run.tokens for run in runs})}.",
     ]
+    rates = {run.variant: run.rate for run in runs if run.rate is not None}
     if rates:
-        grid = sorted({result.rate for result in results if result.rate is not None})
-        lines.append(
-            f"Learning rates {', '.join(f'{rate:g}' for rate in grid)} were tried with seed 0. "
-            f"Chosen: {', '.join(f'{name} {rate:g}' for name, rate in rates.items())}."
-        )
+        lines.append(_rates(results, rates))
     if commits := sorted({result.commit for result in results if result.commit}):
         lines.append(f"Commit {', '.join(commits)}.")
     return lines
+
+
+def _rates(results: Sequence[Result], rates: Mapping[str, float]) -> str:
+    """Returns which learning rates were tried and chosen."""
+    tried = collections.defaultdict[str, set[float]](set)
+    for result in results:
+        if result.rate is not None:
+            tried[result.variant].add(result.rate)
+    grid = sorted(set.union(*tried.values()))
+    texts = []
+    for variant, rate in rates.items():
+        own = tried[variant]
+        edge = len(own) > 1 and rate in (min(own), max(own))
+        texts.append(f"{variant} {rate:g}" + (" (the last one tried)" if edge else ""))
+    seeds = sorted({r.seed for r in results if r.rate != rates.get(r.variant)})
+    with_seed = f" with seed {seeds[0]}" if seeds else ""
+    return (
+        f"Learning rates {', '.join(f'{rate:g}' for rate in grid)} were tried{with_seed}. "
+        f"Chosen: {', '.join(texts)}."
+    )
 
 
 def _by_variant(numbers: Mapping[str, int]) -> str:
@@ -218,29 +336,6 @@ def _title(study: Study) -> str:
     return f"{study.about[0].upper()}{study.about[1:]}"
 
 
-def _summary(study: Study, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-    """Returns a row for each claim of a study, with a link to its section.
-
-    Returns:
-      Rows of the claims that a test has decided, with the difference of each step, and rows of the
-      others, with the reason.
-    """
-    values = measured(study, chosen(study, results))
-    # The anchor that Markdown gives to the title of the section.
-    anchor = re.sub(r"[^\w -]", "", study.about.lower()).replace(" ", "-")
-    decided, others = [], []
-    for claim, (verdict, parts) in zip(
-        study.claims, claims.judge(study.claims, values, study.higher()), strict=True
-    ):
-        row = f"| [{_title(study)}](#{anchor}) | {_order(claim)} | {claim.by} |"
-        if verdict.verdict == claims.OPEN:
-            others.append(f"{row} {verdict.reason} |")
-        else:
-            steps = ", ".join(_interval(part.difference) for part in parts if part.difference)
-            decided.append(f"{row} {verdict.verdict} | {steps} |")
-    return decided, others
-
-
 def findings(folder: Path) -> str:
     """Returns the page of all studies whose results are in a folder.
 
@@ -250,29 +345,54 @@ def findings(folder: Path) -> str:
     files = sorted(folder.glob("*.jsonl"))
     if not files:
         raise UserError(f"{folder}: there are no results (NAME.jsonl) in it")
-    sections = []
-    decided = ["| study | claim | by | verdict | difference (95%) |", "|---|---|---|---|---|"]
-    others = ["| study | claim | by | why |", "|---|---|---|---|"]
+    sections: list[str] = []
+    verdicts: list[tuple[Study, Judged]] = []
     for file in files:
         study = study_page.load(_PAGES / f"{file.stem}.yaml")
         results = read_results(file)
         sections.append(markdown(study, results))
-        for table, rows in zip((decided, others), _summary(study, results), strict=True):
-            table += rows
-    intro = (
-        "# Findings\n\n"
-        "What papers report, beside what this project measures at the size that each section "
-        f"names. {len(decided) - 2} claims are decided by a test, which the first table has, and "
-        f"{len(others) - 2} are not, which the [last table](#not-resolved) has. Tables of variants "
-        "have the mean of the runs ± its standard error, and the paired difference to the first "
-        "variant with its 95% interval. A claim *holds*, or *the reverse holds*, if a two-sided "
-        f"paired t-test over the seeds says so (p < {claims.LEVEL}, corrected by Holm over all "
-        "claims of a study); else it is *not resolved*: it may be true, and these runs do not say. "
-        "[Studies](studies.md) explains the tests; `python -m experiments.report` makes this page "
-        "from `experiments/results`.\n"
+        verdicts += ((study, each) for each in judged(study, results))
+    settled = [each for _, each in verdicts if not each.exploratory]
+    others = [each for _, each in verdicts if each.exploratory]
+    lines = ["# Findings", "", f"Verdicts: {counted(settled)}", ""]
+    if others:
+        lines += [f"Exploratory: {counted(others)}", ""]
+    lines.append(_INTRODUCTION)
+    decided = (claims.BETTER, claims.WORSE, claims.EQUIVALENT)
+    rows = [_row(*pair) for pair in verdicts if pair[1].verdict.verdict in decided]
+    lines += ["## What is known", "", *_HEAD, *rows, "", *sections]
+    rows = [_row(*pair) for pair in verdicts if pair[1].verdict.verdict not in decided]
+    return "\n".join([*lines, "## Open and void", "", *_HEAD, *rows, ""])
+
+
+_HEAD = (
+    "| study | link | by | verdict | difference (95%) | worth of the steps |",
+    "|---|---|---|---|---|---:|",
+)
+_INTRODUCTION = (
+    "What papers report, beside what this project measures at the size that each section names. "
+    "Each link of a claim has a verdict of its own, by the runs of both variants with the same "
+    "seeds. *better* and *worse*: the two-sided t-test says that the means differ. *equivalent*: "
+    "they differ by less than the margin that the page gives, by both one-sided tests. *open*: "
+    "neither; the row has the smallest difference that as many runs show with 80% power. *void*: "
+    "the measure does not show what is known, such as that twice the steps are better. All tests "
+    f"of a study have the level {claims.LEVEL}, corrected by Holm over its claims. The worth of a "
+    "difference is the share of the steps of the base that gives as much, by the control with "
+    "twice the steps. A verdict is *exploratory* if its page was changed after the runs, or if the "
+    "measure has no control. [Studies](studies.md) explains the tests; "
+    "`python -m experiments.report` makes this page from `experiments/results`.\n"
+)
+
+
+def _row(study: Study, each: Judged) -> str:
+    """Returns a row of the tables of all studies, with a link to the section."""
+    # The anchor that Markdown gives to the title of the section.
+    anchor = re.sub(r"[^\w -]", "", study.about.lower()).replace(" ", "-")
+    part = each.verdict
+    return (
+        f"| [{_title(study)}](#{anchor}) | {part.link} | {each.claim.by} | {_words(each)} | "
+        f"{_interval(part.difference)} | {_worth(each)} |"
     )
-    end = ["## Not resolved", "", *others, ""]
-    return "\n".join([intro, "## What is decided", "", *decided, "", *sections, *end])
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments import downstream_sets
-from experiments.claims import Claim
+from experiments.claims import Claim, Scale
 from official import config as configs
 from official.config import yaml_files
 from official.training import sweep
@@ -335,6 +335,10 @@ class Study:
         """Returns the values of `--override` for the fine-tuning of a variant on a task."""
         own = overrides(self.variants[variant].fine_tuning)
         return [*overrides(size.fine_tuning), *measure.override, *own]
+
+    def scales(self) -> dict[str, Scale]:
+        """Returns how each measure is read."""
+        return {name: Scale(m.higher, m.margin) for name, m in self.measures.items()}
 
     def fingerprint(self, size: str) -> str:
         """Returns a hash of all that has to be settled before the runs of a size.
