@@ -5,24 +5,23 @@
       --held_out=held_out.txt --tasks=DATA --output=WORK [--size=mini] [--jobs=2] [--dry_run]
 
 The page of the study says what is compared (see `experiments.study_page`). --dry_run prints the
-runs and an estimate of the hours. The same command goes on with a study that was stopped. WORK then
+runs and an estimate of the hours, by the earlier runs in WORK or else by a short training of the
+first variant in a temporary folder. The same command goes on with a study that was stopped. WORK then
 has `results.jsonl`, the table in `report.md`, and `curves.png`.
 """
 
 import argparse
 import sys
-import time
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
 from experiments import report, study_page
-from experiments.study_runs import RESULTS, Options, Result, Runner, read_results
+from experiments.study_runs import RESULTS, Options, Runner, Speed, read_results
 from official.utils import atomic, signals
 from official.utils.errors import UserError
 
 _PAGES = Path(__file__).resolve().parents[1] / "configs" / study_page.FOLDER
-# The share of the speed of a large product that a training step reaches; a rough value.
-_UTILIZATION = 0.3
 
 
 def listing() -> str:
@@ -35,45 +34,25 @@ def listing() -> str:
     )
 
 
-def estimate(runner: Runner, earlier: list[Result]) -> str:
-    """Returns the runs of a study, and how long its pretraining will take.
-
-    The speed is that of the earlier runs in the same folder, or else that of a large product.
-    """
-    speeds = [
-        runner.plan(result.variant, result.seed, result.rate).flops / result.seconds
-        for result in earlier
-        if result.variant in runner.study.variants and result.seconds and not result.diverged
-    ]
-    speed = sum(speeds) / len(speeds) if speeds else _UTILIZATION * _product_speed()
-    lines = []
+def estimate(runner: Runner, speed: Speed | None) -> str:
+    """Returns the runs of a study, and how long its pretraining will take if the speed is known."""
+    lines, total = [], 0.0
     for variant, flops in runner.expected.items():
         if (first := runner.pretrained_as[variant]) != variant:
             lines.append(f"{variant:24} the runs of {first}, fine-tuned in another way")
             continue
-        run = runner.plan(variant, 0, None)
+        run, count = runner.plan(variant, 0, None), runner.num_runs(variant)
         tokens = sum(phase.steps * phase.tokens for phase in run.phases)
-        lines.append(
-            f"{variant:24} {runner.num_runs} runs of {sum(p.steps for p in run.phases):,} steps, "
-            f"{tokens:,} tokens, {flops / speed / 3600:.1f} h"
-        )
-    total = sum(runner.expected.values()) / speed / 3600
-    source = "the earlier runs" if speeds else "a large product on this machine; a rough value"
-    return "\n".join([*lines, f"{total:.1f} h of pretraining in all (by the speed of {source})"])
-
-
-def _product_speed() -> float:
-    """Returns the floating-point operations a second of a large product."""
-    import numpy as np
-
-    size = 1024
-    x = np.ones((size, size), np.float32)
-    x @ x
-    started, count = time.monotonic(), 0
-    while (seconds := time.monotonic() - started) < 0.5:
-        x @ x
-        count += 1
-    return 2 * size**3 * count / seconds
+        line = f"{variant:24} {count} runs of {sum(p.steps for p in run.phases):,} steps, "
+        line += f"{tokens:,} tokens"
+        if speed is not None:
+            seconds = speed.seconds(flops, count)
+            total += seconds
+            line += f", {seconds / 3600:.1f} h"
+        lines.append(line)
+    if speed is not None:
+        lines.append(f"{total / 3600:.1f} h of pretraining in all (by the speed of {speed.source})")
+    return "\n".join(lines)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -92,7 +71,11 @@ def run(options: argparse.Namespace) -> None:
     )
     runner = Runner(study, options.study, options.size, folders)
     earlier = folders.output / RESULTS
-    print(estimate(runner, read_results(earlier) if earlier.exists() else []), flush=True)
+    speed = runner.speed(read_results(earlier) if earlier.exists() else [])
+    if speed is None and options.dry_run:
+        with tempfile.TemporaryDirectory() as folder:
+            speed = runner.trial(Path(folder))
+    print(estimate(runner, speed), flush=True)
     if options.dry_run:
         return
     folders.output.mkdir(parents=True, exist_ok=True)

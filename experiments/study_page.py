@@ -127,7 +127,8 @@ class Variant:
       teacher: the variant whose model of the same task gives the targets of fine-tuning, in place
         of the labels (Turc et al., 2019, section 3); it stands before this one. None = the labels.
       text: the share of the text that is read; None = that of the size.
-      budget: the budget of a run, as a multiple of the size's budget.
+      budget: the budget of a run, as a multiple of the size's budget. 0 = the encoder keeps its new
+        weights, and no learning rate is chosen.
     """
 
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -140,7 +141,7 @@ class Variant:
     def __post_init__(self):
         if self.text is not None:
             strict.positive_fraction(self, "text")
-        strict.above(self, 0, "budget")
+        strict.at_least(self, 0, "budget")
 
 
 @dataclasses.dataclass(frozen=True)

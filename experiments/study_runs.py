@@ -3,13 +3,16 @@
 OUTPUT/
   vocabulary-ID/            the tokenizer
   text-ID.txt               the share of the text that a variant reads
+  held_out-ID.txt           a half of the held-out text: the first one chooses learning rates, and
+                            measures read the other one
   phrases-ID.txt            the lexicon of variants that hide phrases
-  shards-ID/train, held_out shared by all runs with the same settings of the data
+  shards-ID/                the shards of a text, shared by all runs with the same settings of data
   tasks-ID/                 the shards of a task, shared by all encoders of the same length
   runs/VARIANT/ID/          a run: phase-1, phase-2, ... (model folders), task folders, log.txt;
                             of variants that share their pretraining, VARIANT is the first one
   runs/VARIANT/ID/pretrained.json  the result without the tasks, when pretraining has ended
-  runs/VARIANT/ID/MEASURE-ID.json  the metrics of an evaluation of the pretrained model
+  runs/VARIANT/ID/MEASURE-ID.json  the metrics of an evaluation of the pretrained model; after an
+                            adaptation, whose model is in MEASURE-ID until then
   runs/VARIANT/ID/MEASURE-SEED-ID/metrics.json  the metrics of a task after fine-tuning; beside
                             them `model`, if other tasks begin on it or students learn from it
   results.jsonl             the results of all runs of the page
@@ -21,6 +24,7 @@ results of another page, text or size apart.
 
 import argparse
 import concurrent.futures
+import copy
 import dataclasses
 import functools
 import json
@@ -57,6 +61,11 @@ _MODEL = "model"  # a folder beside these metrics
 _TERMS = {"classification": "cross_entropy", "regression": "logits"}
 # The features of shards that a corruption of phrases or entities needs.
 _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
+_MORE_RATES = 4  # learning rates beyond those of the page that a variant may try
+# A short training that measures the speed: the most operations and steps, and the text it reads.
+_TRIAL_FLOPS, _TRIAL_STEPS, _TRIAL_BYTES = 5e12, 100, 2 << 20
+# The override of runs without a budget: a schedule whose first step has a learning rate of 0.
+_STILL = 'recipe.schedule={"type": "constant", "warmup_steps": 1}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +95,8 @@ class Result:
       study: the name of the page.
       size: the name of the size.
       variant: the name of the variant.
-      seed: the seed of pretraining.
+      seed: the seed of pretraining: of `range(seeds)`, or the tuning seed. A run with the latter
+        has a loss on the other half of the held-out text, and no measures.
       rate: the learning rate; None = that of the config.
       id: the ID of the pretraining settings.
       commit: the commit of the code; empty if unknown.
@@ -99,6 +109,7 @@ class Result:
         evaluation.
       loss: the loss on the held-out text at the end, which chooses the learning rate; None if the
         run diverged.
+      page: the fingerprint that the page had when the run was made; empty if unknown.
     """
 
     study: str
@@ -115,6 +126,7 @@ class Result:
     measures: Mapping[str, float]
     curve: Sequence[tuple[float, float]] = ()
     loss: float | None = None
+    page: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +175,25 @@ class Run:
         return sum(phase.steps * phase.flops for phase in self.phases)
 
 
+@dataclasses.dataclass(frozen=True)
+class Speed:
+    """How long runs take.
+
+    Attributes:
+      flops: the floating-point operations a second.
+      start: the seconds of a run outside its steps.
+      source: where these are from, for a message.
+    """
+
+    flops: float
+    start: float
+    source: str
+
+    def seconds(self, flops: float, runs: int) -> float:
+        """Returns the seconds of a number of runs with so many operations together."""
+        return flops / self.flops + runs * self.start
+
+
 class Runner:
     """Makes the runs of one size of a study."""
 
@@ -207,18 +238,23 @@ class Runner:
                 f"--text={options.text}: the study reads {min(shares):.0%} of the text, which is "
                 "not supported for packed files: unpack it"
             )
+        if packed_files.is_packed(options.held_out):
+            raise UserError(
+                f"--held_out={options.held_out}: a study reads its halves apart, which is not "
+                "supported for packed files: unpack it"
+            )
         self.commit = _commit()
         self._flops: dict[tuple[str, int], float] = {}
         self._folders: dict[tuple[str, int], Path] = {}  # of fine-tuned runs
         self._hashes: dict[Path, str] = {}
         self._commands = Commands()
         self._lock = threading.Lock()
-        first = {variant: self.plan(variant, 0, self._rates()[0]) for variant in study.variants}
+        first = {name: self.plan(name, 0, self._rates(name)[0]) for name in study.variants}
         self.pretrained_as = _shared_pretraining(first)
         self._groups = self._in_turn()
         self.expected = {
-            variant: run.flops * self.num_runs if self.pretrained_as[variant] == variant else 0.0
-            for variant, run in first.items()
+            name: run.flops * self.num_runs(name) if self.pretrained_as[name] == name else 0.0
+            for name, run in first.items()
         }
         self._check_measures()
 
@@ -237,10 +273,13 @@ class Runner:
             groups.setdefault(label[name], []).append(name)
         return list(groups.values())
 
-    @property
-    def num_runs(self) -> int:
-        """The number of runs of a variant: each rate with seed 0, and the other seeds."""
-        return len(self._rates()) + self.size.seeds - 1
+    def num_runs(self, variant: str) -> int:
+        """Returns the number of runs of a variant: its seeds, and the rates of the page if tuned.
+
+        Rates beyond those of the page are not known before.
+        """
+        rates = len(self._rates(variant))
+        return self.size.seeds + (rates if rates > 1 else 0)
 
     def plan(self, variant: str, seed: int, rate: float | None) -> Run:
         """Returns a run with the config and the steps of each of its phases."""
@@ -272,6 +311,8 @@ class Runner:
             budget = getattr(self.size, kind) * own.budget * phase.share
             steps = max(1, round(budget / budgets[kind]))
             overrides += study_page.overrides({"recipe.steps": steps})
+            if not own.budget:
+                overrides.append(_STILL)
             whole = study_page.run_config(self.config, overrides, place)
             phases.append(PlannedPhase(whole, tuple(overrides), tokens, flops))
         return Run(variant, seed, rate, self._share(variant), tuple(phases))
@@ -282,11 +323,12 @@ class Runner:
         return self.size.text if share is None else share
 
     def _check_measures(self) -> None:
-        """Raises UserError if the config of an evaluation or of a fine-tuning is not valid."""
+        """Raises UserError if a config of a measure is not valid: adaptation, evaluation, task."""
         for variant in self.study.variants:
+            run = self.plan(variant, 0, self._rates(variant)[0])
             for name, measure in self.study.measures.items():
                 if measure.evaluates(variant):
-                    self._evaluation(self.plan(variant, 0, self._rates()[0]), name)
+                    self._check_evaluation(run, name)
                 if measure.task:
                     overrides = self.study.fine_tuning(self.size, variant, measure)
                     place = f"{self.place}: variants.{variant}, measures.{name}"
@@ -295,14 +337,41 @@ class Runner:
                         overrides += _soft_labels(config, Path("TEACHER"), place)
                         _task_config(measure, overrides, place)
 
+    def _check_evaluation(self, run: Run, name: str) -> None:
+        """Raises UserError if the config of an adaptation or of an evaluation is not valid."""
+        phases = [self._evaluation(run, name)]
+        if self.study.measures[name].adaptation:
+            phases.append(self._adaptation(run, name))
+        try:
+            for phase in phases:
+                Settings.from_config(phase.config, "tokenizer", phrases=self._lexicon(phase))
+                self._token_flops(phase.config)  # which also builds the heads
+        except UserError as error:
+            raise UserError(f"{self._place(run, name)}: {error}") from None
+
+    def _adaptation(self, run: Run, name: str) -> PlannedPhase:
+        """Returns the training of the encoder of a run with new heads, for a measure."""
+        start = {"recipe.init_weights": "encoder"}
+        return self._changed(run, name, run.phases[-1], start, self.study.measures[name].adaptation)
+
     def _evaluation(self, run: Run, name: str) -> PlannedPhase:
-        """Returns the last phase of a run with the changes of a measure's evaluation."""
-        last = run.phases[-1]
-        changes = study_page.overrides(self.study.measures[name].evaluation)
-        place = f"{self.place}: variants.{run.variant}, measures.{name}"
-        overrides = (*last.overrides, *changes)
-        config = study_page.run_config(self.config, overrides, place)
-        return dataclasses.replace(last, config=config, overrides=overrides)
+        """Returns the last phase of a run, or its adaptation, as a measure evaluates it."""
+        measure = self.study.measures[name]
+        phase = self._adaptation(run, name) if measure.adaptation else run.phases[-1]
+        return self._changed(run, name, phase, measure.evaluation)
+
+    def _changed(
+        self, run: Run, name: str, phase: PlannedPhase, *changes: Mapping[str, Any]
+    ) -> PlannedPhase:
+        """Returns a phase of a run with changes of its config for a measure."""
+        trained = (override for override in phase.overrides if override != _STILL)
+        overrides = [*trained, *study_page.overrides(*changes)]
+        config = study_page.run_config(self.config, overrides, self._place(run, name))
+        return dataclasses.replace(phase, config=config, overrides=tuple(overrides))
+
+    def _place(self, run: Run, name: str) -> str:
+        """Returns the beginning of messages about a measure of a variant."""
+        return f"{self.place}: variants.{run.variant}, measures.{name}"
 
     def _token_flops(self, config: configs.Config) -> float:
         """Returns the operations of training on one token: six for each weight of the encoders.
@@ -316,8 +385,71 @@ class Runner:
         counts = weight_counts.count(configs.ResolvedConfig.of(config, encoder=encoder))
         return 6.0 * counts.multiplied
 
-    def _rates(self) -> Sequence[float | None]:
-        return self.size.rates or (None,)
+    def _rates(self, variant: str) -> Sequence[float | None]:
+        """Returns the learning rates of the page; that of the config where there is no training."""
+        trained = self.study.variants[variant].budget > 0
+        return (self.size.rates if trained else ()) or (None,)
+
+    def speed(self, earlier: Sequence[Result]) -> Speed | None:
+        """Returns the speed of earlier runs of this page and size; None = there are none."""
+        done = [
+            result
+            for result in earlier
+            if (result.study, result.size) == (self.study.name, self.name)
+            and result.variant in self.study.variants
+            and result.seconds
+            and not result.diverged
+        ]
+        if not done:
+            return None
+        flops = sum(self.plan(r.variant, r.seed, r.rate).flops for r in done)
+        return Speed(flops / sum(result.seconds for result in done), 0.0, "the earlier runs")
+
+    def trial(self, output: Path) -> Speed:
+        """Returns the speed of a short training of the base variant.
+
+        Large batches are cut, so that it does not take long.
+
+        Args:
+          output: an empty folder for its files.
+
+        Raises:
+          UserError: a command failed, or the training diverged.
+        """
+        made, text = copy.copy(self), self.options.text
+        made.options = dataclasses.replace(self.options, output=output)
+        if packed_files.is_packed(text):
+            text = self.options.held_out
+        else:
+            text = made._documents(text, "text", 0.0, min(1, _TRIAL_BYTES / text.stat().st_size))
+        made.options = dataclasses.replace(made.options, text=text)
+        base = next(iter(self.study.variants))
+        run = self.plan(base, 0, self._rates(base)[0])
+        phase = run.phases[0]
+        batch = rows = phase.config.recipe.batch_size
+        while rows > 1 and phase.flops * rows / batch > _TRIAL_FLOPS / 10:
+            rows //= 2
+        flops = phase.flops * rows / batch
+        steps = max(2, min(_TRIAL_STEPS, round(_TRIAL_FLOPS / flops)))
+        changes = {
+            "recipe.steps": steps, "recipe.batch_size": rows, "recipe.accumulation": 1,
+            "recipe.report_every": steps // 2, "recipe.eval_batches": 1,
+        }  # fmt: skip
+        overrides = [*phase.overrides, *study_page.overrides(changes)]
+        config = study_page.run_config(self.config, overrides, self.place)
+        short = dataclasses.replace(phase, config=config, overrides=tuple(overrides))
+        run = dataclasses.replace(run, text=1.0, phases=(short,))
+        try:
+            result = made._pretrained(run, None)
+        except BaseException:
+            self._commands.stop()
+            raise
+        if result.diverged:
+            raise UserError(f"{self.place}: variants.{base} diverged in its first {steps} steps")
+        records = metrics_log.read(made._folder(run, result.id) / "phase-1")
+        rate = [r for r in records if r.split == "train"][-1].metrics["steps_per_second"]
+        start = max(0.0, result.seconds - steps / rate)
+        return Speed(rate * flops, start, f"{steps} steps of {base}")
 
     def run(self) -> list[Result]:
         """Makes all runs that have not been made, and writes `results.jsonl`.
@@ -330,6 +462,7 @@ class Runner:
         Raises:
           UserError: a command failed; its log is named.
         """
+        self._half(tuning=False)  # which also checks the held-out text
         started, total = time.monotonic(), sum(self.expected.values())
         done: list[float] = []
         cores = queue.SimpleQueue[frozenset[int] | None]()
@@ -370,16 +503,50 @@ class Runner:
         return found
 
     def _variant(self, name: str, cores: frozenset[int] | None) -> list[Result]:
-        """Makes the runs of a variant: its rates with seed 0, then its seeds with the best rate."""
-        tried = [self._pretrained(self.plan(name, 0, rate), cores) for rate in self._rates()]
-        best = min(tried, key=lambda result: math.inf if result.loss is None else result.loss)
-        runs = [self.plan(name, seed, best.rate) for seed in range(self.size.seeds)]
-        chosen = [self._pretrained(run, cores) for run in runs]
+        """Makes the runs of a variant.
+
+        Returns:
+          Those of its seeds, all with one learning rate, and then those that have chosen it.
+        """
+        rate, tried = self._tuning(name, cores)
+        runs = [self.plan(name, seed, rate) for seed in range(self.size.seeds)]
+        pretrained = [self._pretrained(run, cores) for run in runs]
         finished = [
-            self._with_tasks(run, result, cores) for run, result in zip(runs, chosen, strict=True)
+            self._with_tasks(run, result, cores)
+            for run, result in zip(runs, pretrained, strict=True)
         ]
-        ids = {result.id for result in finished}
-        return finished + [result for result in tried if result.id not in ids]
+        return finished + tried
+
+    def _tuning(self, name: str, cores: frozenset[int] | None) -> tuple[float | None, list[Result]]:
+        """Chooses the learning rate of a variant.
+
+        Returns:
+          The rate, and a run with each rate that was tried, the lowest first.
+        """
+        first, *others = self._rates(name)
+        if first is None or not others:
+            return first, []
+        rates, tried = list(self.size.rates), dict[float, Result]()
+        while True:
+            for rate in rates:
+                if rate not in tried:
+                    run = self.plan(name, self.size.tuning_seed, rate)
+                    tried[rate] = self._pretrained(run, cores)
+            best = min(rates, key=lambda rate: _loss(tried[rate]))
+            at_edge = best in (rates[0], rates[-1])
+            if not at_edge or len(rates) == len(self.size.rates) + _MORE_RATES:
+                break
+            if best == rates[0]:
+                rates.insert(0, _rounded(rates[0] * rates[0] / rates[1]))
+            else:
+                rates.append(_rounded(rates[-1] * rates[-1] / rates[-2]))
+        if at_edge:
+            edge = "lowest" if best == rates[0] else "highest"
+            self.report(
+                f"{name}: the learning rate {best:g} is the {edge} of the {len(rates)} that were "
+                "tried: one beyond it may be better"
+            )
+        return best, [tried[rate] for rate in rates]
 
     def _pretrained(self, run: Run, cores: frozenset[int] | None) -> Result:
         """Pretrains unless that is done, and returns the result without the tasks."""
@@ -396,14 +563,16 @@ class Runner:
         measures: dict[str, float] = {}
         tokens, seconds, diverged, loss = 0, 0.0, False, math.nan
         for number, phase in enumerate(run.phases, 1):
-            texts = {"train": self._text(run.text), "held_out": self.options.held_out}
-            shards = self._shards(phase, texts, tokenizer, cores)
+            data, held_out_data = (
+                self._shards(phase, text, tokenizer, cores)
+                for text in (self._text(run.text), self._held_out(run))
+            )
             model = folder / f"phase-{number}"
             started = time.monotonic()
             diverged = not self._command(
                 folder / "log.txt", cores, "official.main", "--mode=train_and_eval",
                 f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
-                f"--data={shards / 'train'}", f"--validation_data={shards / 'held_out'}",
+                f"--data={data}", f"--validation_data={held_out_data}",
                 f"--model_dir={model}", *init,
             )  # fmt: skip
             seconds += time.monotonic() - started
@@ -424,18 +593,20 @@ class Runner:
             ]
             tokens += phase.steps * phase.tokens
             init = [f"--init={model}"]
+        unmeasured = diverged or self._tunes(run)
         result = Result(
             study=self.study.name, size=self.name, variant=run.variant, seed=run.seed,
             rate=run.rate, id=id_, commit=self.commit, steps=sum(p.steps for p in run.phases),
             tokens=tokens, seconds=round(seconds, 1), diverged=diverged,
-            measures={} if diverged else measures, curve=curve, loss=None if diverged else loss,
+            measures={} if unmeasured else measures, curve=curve, loss=None if diverged else loss,
+            page=self.study.fingerprint(self.name),
         )  # fmt: skip
         with atomic.file(path) as stream:
             json.dump(dataclasses.asdict(result), stream, indent=1)
         return result
 
     def _with_tasks(self, run: Run, result: Result, cores: frozenset[int] | None) -> Result:
-        """Fine-tunes on each task unless that is done, and returns the whole result."""
+        """Evaluates and fine-tunes unless that is done, and returns the whole result."""
         if result.diverged:
             return result
         self._folders[run.variant, run.seed] = self._folder(run, result.id)
@@ -461,23 +632,53 @@ class Runner:
         return dataclasses.replace(result, measures=measures)
 
     def _evaluated(self, run: Run, name: str, cores: frozenset[int] | None) -> Path:
-        """Evaluates the pretrained model of a run unless that is done.
+        """Evaluates the pretrained model of a run, or adapts it first, unless that is done.
 
         Returns:
           The file of the metrics.
         """
-        phase, folder = self._evaluation(run, name), self._folders[run.variant, run.seed]
-        changes = study_page.overrides(self.study.measures[name].evaluation)
-        texts = {"held_out": self.options.held_out}
-        shards = self._shards(phase, texts, self._tokenizer(cores), cores)
-        output = folder / f"{name}-{_id([shards.name, list(changes)])}.json"
-        if not output.exists():
+        measure, folder = self.study.measures[name], self._folders[run.variant, run.seed]
+        model = folder / f"phase-{len(run.phases)}"
+        tokenizer, held_out = self._tokenizer(cores), self._held_out(run)
+        changes = study_page.overrides(measure.evaluation)
+        data = self._shards(self._evaluation(run, name), held_out, tokenizer, cores)
+        key: list[Any] = [data.name, changes]
+        training: list[str] = []
+        if measure.adaptation:
+            phase = self._adaptation(run, name)
+            own = self._shards(phase, self._text(run.text), tokenizer, cores)
+            own_held_out = self._shards(phase, held_out, tokenizer, cores)
+            key += [own.name, own_held_out.name, phase.overrides]
+            training = [
+                f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                f"--data={own}", f"--validation_data={own_held_out}", f"--init={model}",
+            ]  # fmt: skip
+        output = folder / f"{name}-{_id(key)}.json"
+        if output.exists():
+            return output
+        log = folder / "log.txt"
+        if training:
+            model = output.with_suffix("")
+            if not self._command(
+                log, cores, "official.main", "--mode=train_and_eval", *training,
+                f"--model_dir={model}",
+            ):  # fmt: skip
+                raise UserError(
+                    f"measures.{name}.adaptation: the gradients of {run.variant} with seed "
+                    f"{run.seed} are not finite; lower its recipe.optimizer.learning_rate"
+                )
+        if training and not changes:
+            (*_, last) = (r for r in metrics_log.read(model) if r.split == "validation")
+            with atomic.file(output) as stream:
+                json.dump({last.split: dict(last.metrics)}, stream, indent=1)
+        else:
             self._command(
-                folder / "log.txt", cores, "official.main", "--mode=eval",
-                f"--model_dir={folder / f'phase-{len(run.phases)}'}",
+                log, cores, "official.main", "--mode=eval", f"--model_dir={model}",
                 *(f"--override={change}" for change in changes),
-                f"--data={shards / 'held_out'}", f"--output={output}",
+                f"--data={data}", f"--output={output}",
             )  # fmt: skip
+        if training:
+            shutil.rmtree(model)
         return output
 
     def _tuned(
@@ -554,13 +755,13 @@ class Runner:
 
         Args:
           name: the name of the measure.
-          path: the file of the metrics, or of the metrics of each split, of which the first split
-            counts.
+          path: the file of the metrics of a task, or of those of each split of the held-out text,
+            of which the first split counts.
           source: the evaluation, for messages.
         """
         measure = self.study.measures[name]
         values = json.loads(path.read_text(encoding="utf-8"))
-        if measure.evaluation:
+        if not measure.task:
             values = next(iter(values.values()))
         metric = measure.metric or (
             downstream_sets.SETS[measure.task].metrics[0] if measure.task else name
@@ -613,50 +814,80 @@ class Runner:
         whole = self.options.text
         if share == 1:
             return whole
-        path = self.options.output / f"text-{_id([self._hash(whole), share])}.txt"
+        return self._documents(whole, f"text-{_id([self._hash(whole), share])}", 0, share)
+
+    def _tunes(self, run: Run) -> bool:
+        """Whether a run is one of those that choose a learning rate."""
+        return run.seed >= self.size.seeds
+
+    def _held_out(self, run: Run) -> Path:
+        """Returns the half of the held-out text that a run and its measures are evaluated on."""
+        return self._half(self._tunes(run))
+
+    def _half(self, tuning: bool) -> Path:
+        """Returns the file of a half of the held-out text: the first one is for tuning.
+
+        Raises:
+          UserError: the second half would be empty.
+        """
+        whole = self.options.held_out
+        begin, end = (0.0, 0.5) if tuning else (0.5, 1.0)
+        half = self._documents(whole, f"held_out-{_id([self._hash(whole), begin])}", begin, end)
+        if not half.stat().st_size:
+            raise UserError(
+                f"--held_out={whole}: no document begins in its second half, which the measures "
+                "read: name a file of more documents, with a blank line between them"
+            )
+        return half
+
+    def _documents(self, whole: Path, name: str, begin: float, end: float) -> Path:
+        """Returns a file of the documents that begin in a part of a text, and makes it if needed.
+
+        Args:
+          whole: the text.
+          name: the name of the file in the folder of the study, without its suffix.
+          begin: where the part begins, as a share of the bytes.
+          end: where it ends.
+        """
+        rows = packed_files.is_json(whole)
+        path = self.options.output / f"{name}{'.jsonl' if rows else '.txt'}"
         with self._lock:
             if not path.exists():
-                size = share * whole.stat().st_size
+                size = whole.stat().st_size
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with open(whole, "rb") as lines, atomic.file(path, "wb") as stream:
-                    written = 0
+                    place, new, inside = 0, True, False
                     for line in lines:
-                        written += stream.write(line)
-                        if written >= size and not line.strip():
-                            break
+                        if new:
+                            inside = begin * size <= place < end * size
+                        if inside:
+                            stream.write(line)
+                        place += len(line)
+                        new = rows or not line.strip()
         return path
 
     def _shards(
-        self,
-        phase: PlannedPhase,
-        texts: Mapping[str, Path],
-        tokenizer: Path,
-        cores: frozenset[int] | None,
+        self, phase: PlannedPhase, text: Path, tokenizer: Path, cores: frozenset[int] | None
     ) -> Path:
-        """Returns the folder of the shards of a phase, and makes them; all seeds read the same.
+        """Returns the folder of the shards of a text for a phase, and makes it if needed.
 
-        Args:
-          phase: the phase, whose config the shards follow.
-          texts: the text of each folder in it.
-          tokenizer: the folder of the vocabulary.
-          cores: the cores to compute on.
+        All seeds read the same shards.
         """
         lexicon = self._lexicon(phase)
         settings = Settings.from_config(phase.config, tokenizer, phrases=lexicon).to_record()
-        key = [strict.to_dict(settings), tokenizer.name, *map(self._hash, texts.values())]
+        key = [strict.to_dict(settings), tokenizer.name, self._hash(text)]
         folder = self.options.output / f"shards-{_id(key)}"
         with self._lock:
             if lexicon is not None:
                 self._make_lexicon(lexicon, cores)
-            for split, source in texts.items():
-                if not (folder / split / manifest.FILE).exists():
-                    self._command(
-                        self.options.output / "log.txt", cores, "tfrecords_tools.build_shards",
-                        f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
-                        "--seed=0", f"--input={source}", f"--tokenizer={tokenizer}",
-                        f"--output={folder / split}", "--split_sentences",
-                        *([] if lexicon is None else [f"--phrases={lexicon}"]),
-                    )  # fmt: skip
+            if not (folder / manifest.FILE).exists():
+                self._command(
+                    self.options.output / "log.txt", cores, "tfrecords_tools.build_shards",
+                    f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                    "--seed=0", f"--input={text}", f"--tokenizer={tokenizer}",
+                    f"--output={folder}", "--split_sentences",
+                    *([] if lexicon is None else [f"--phrases={lexicon}"]),
+                )  # fmt: skip
         return folder
 
     def _folder(self, run: Run, id_: str) -> Path:
@@ -664,7 +895,7 @@ class Runner:
 
     def _id(self, run: Run, tokenizer: Path) -> str:
         plain = [configs.to_dict(phase.config) for phase in run.phases]
-        texts = [self._hash(text) for text in (self._text(run.text), self.options.held_out)]
+        texts = [self._hash(text) for text in (self._text(run.text), self._held_out(run))]
         lexicons = {path.name for phase in run.phases if (path := self._lexicon(phase))}
         return _id([plain, tokenizer.name, *texts, *sorted(lexicons)])
 
@@ -759,6 +990,16 @@ def _shared_pretraining(runs: Mapping[str, Run]) -> dict[str, str]:
     for name, id_ in ids.items():
         firsts.setdefault(id_, name)
     return {name: firsts[id_] for name, id_ in ids.items()}
+
+
+def _loss(result: Result) -> float:
+    """Returns what the learning rate is chosen by: infinite for a run that diverged."""
+    return result.loss if result.loss is not None and math.isfinite(result.loss) else math.inf
+
+
+def _rounded(rate: float) -> float:
+    """Returns a learning rate of four digits, as a person would write it."""
+    return float(f"{rate:.4g}")
 
 
 def _id(value: Any) -> str:
