@@ -26,6 +26,7 @@ smaller loss is a positive difference.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import re
@@ -33,7 +34,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 LEVEL = 0.05  # the level of all claims of a study together
 POWER = 0.8
@@ -370,8 +371,7 @@ def shown_difference(error: float, freedom: int, level: float = LEVEL) -> float:
       freedom: its degrees of freedom.
       level: of the two-sided test.
     """
-    quantiles = stats.t.ppf([1 - level / 2, POWER], freedom)
-    return float(error * quantiles.sum())
+    return error * _difference_in_errors(freedom, level)
 
 
 def shown_margin(error: float, freedom: int, level: float = LEVEL) -> float:
@@ -379,5 +379,29 @@ def shown_margin(error: float, freedom: int, level: float = LEVEL) -> float:
 
     Arguments are those of `shown_difference`, and the probability is 80% too.
     """
-    quantiles = stats.t.ppf([1 - level, 1 - (1 - POWER) / 2], freedom)
-    return float(error * quantiles.sum())
+    return error * _margin_in_errors(freedom, level)
+
+
+@functools.cache
+def _difference_in_errors(freedom: int, level: float) -> float:
+    least = float(stats.t.ppf(1 - level / 2, freedom))
+
+    def excess(difference: float) -> float:
+        # The t-value of a difference that is not 0 has a noncentral distribution.
+        return float(stats.nct.sf(least, freedom, difference)) - POWER
+
+    return optimize.brentq(excess, 0.0, 10 * least)
+
+
+@functools.cache
+def _margin_in_errors(freedom: int, level: float) -> float:
+    """Both one-sided tests are significant if |mean| + t × error < margin (Schuirmann, 1987)."""
+    least = float(stats.t.ppf(1 - level, freedom))
+    parts = (np.arange(2000) + 0.5) / 2000
+    errors = np.sqrt(stats.chi2.ppf(parts, freedom) / freedom)  # as they are estimated
+
+    def excess(margin: float) -> float:
+        room = np.maximum(margin - least * errors, 0)
+        return float(np.mean(2 * stats.norm.cdf(room) - 1)) - POWER
+
+    return optimize.brentq(excess, 0.0, 10 * least)

@@ -5,9 +5,9 @@
       --held_out=held_out.txt --tasks=DATA --output=WORK [--size=mini] [--jobs=2] [--dry_run]
 
 The page of the study says what is compared (see `experiments.study_page`). --dry_run prints the
-runs and an estimate of the hours, by the earlier runs in WORK or else by a short training of the
-first variant in a temporary folder. The same command goes on with a study that was stopped. WORK then
-has `results.jsonl`, the table in `report.md`, and `curves.png`.
+runs, what they can show, and an estimate of the hours: by the earlier runs in WORK, or else by a
+short training of the first variant in a temporary folder. The same command goes on with a study
+that was stopped. WORK then has `results.jsonl`, the table in `report.md`, and `curves.png`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from experiments import report, study_page
+from experiments import power, report, study_page
 from experiments.study_runs import RESULTS, Options, Runner, Speed, read_results
 from official.utils import atomic, signals
 from official.utils.errors import UserError
@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory() as folder:
             speed = runner.trial(Path(folder))
     print(estimate(runner, speed), flush=True)
+    print("\n".join(power.lines(study, options.size)), flush=True)
     if options.dry_run:
         return
     folders.output.mkdir(parents=True, exist_ok=True)

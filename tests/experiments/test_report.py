@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import pytest
 
-from experiments import report, study_page, study_runs
+from experiments import claims, report, study_page, study_runs
 from experiments.study_runs import Result
 from official.utils.errors import UserError
 from tests import ROOT
@@ -47,19 +48,106 @@ def study(tmp_path):
     return study_page.load(tmp_path / "made.yaml")
 
 
-def test_the_table_has_means_errors_and_paired_differences(study):
+def test_the_table_has_means_and_errors_and_each_link_a_verdict(study):
     text = report.markdown(study, results())
-    assert "| one | 3 | 2.1 ± 0.058 |  | 0.69 ± 0.0058 |  |" in text
-    assert "| two | 3 | 1.603 ± 0.058 | +0.497 (+0.482 to +0.511) |" in text
-    assert "| two > one | loss | **holds** | 9e-05 |" in text
-    assert "| three > one | sst2 | **not resolved** (three > one: p = 0.074) | 0.074 |" in text
+    assert "| one | 3 | 2.1 ± 0.058 | 0.69 ± 0.0058 |" in text
+    assert "| two | 3 | 1.603 ± 0.058 | 0.7397 ± 0.0058 |" in text
+    note = "exploratory: the page is younger than its runs"
+    first = f"| two > one | loss | **better**, as claimed ({note}) | "
+    assert f"{first}+0.497 (+0.482 to +0.511) | - | 4.5e-05, 0.025 |" in text
+    assert f"| three > one | sst2 | **open** (these runs would show 0.027; {note}) | " in text
+    assert text.count(" | - | 0.074, 0.05 |") == 1
     assert "| the paper (table 2, page 4) | GLUE |" in text and "| one | 80.5 |" in text
+
+
+CONTROLLED = """\
+name: made
+about: a study
+sizes: {mini: {config: bert_mini.yaml, steps: 10, seeds: 3, rates: [1.0e-3, 2.0e-3]}}
+variants: {one: {}, two: {encoder.dropout: 0.1}, long: {budget: 2}, fresh: {budget: 1.0e-9}}
+measures: {loss: {margin: 0.1, because: a tenth}, sst2: {task: sst2}}
+controls:
+  - {order: long > one > fresh, by: loss}
+  - {order: one > fresh, by: sst2}
+claims:
+  - {order: two > one, by: loss}
+  - {order: two > one, by: sst2}
+"""
+CONTROLS = {
+    "one": ([2.0, 2.1, 2.2], [0.7, 0.7, 0.71]), "two": ([1.75, 1.86, 1.95], [0.8, 0.81, 0.8]),
+    "long": ([1.5, 1.6, 1.71], [0.7, 0.7, 0.7]), "fresh": ([6.0, 6.0, 6.01], [0.71, 0.7, 0.7]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def controlled(tmp_path):
+    """A study with controls, and its results: rates were tried with the tuning seed."""
+    (tmp_path / "made.yaml").write_text(CONTROLLED)
+    study = study_page.load(tmp_path / "made.yaml")
+    runs = [
+        Result(
+            study="made", size="mini", variant=variant, seed=seed, rate=2e-3, id=f"{variant}{seed}",
+            commit="abc", steps=10, tokens=1000, seconds=1.0, diverged=False,
+            measures={"loss": loss, "sst2": score}, page=study.fingerprint("mini"),
+        )
+        for variant, (losses, scores) in CONTROLS.items()
+        for seed, (loss, score) in enumerate(zip(losses, scores, strict=True))
+    ]  # fmt: skip
+    tried = [
+        dataclasses.replace(run, seed=100, rate=rate, id=f"{run.variant}-{rate}", measures={})
+        for run in runs[::3]
+        for rate in (1e-3, 2e-3, 4e-3)
+    ]
+    return study, [*runs, *tried]
+
+
+def test_a_measure_without_its_control_gives_no_verdict(controlled):
+    study, made = controlled
+    by_loss, by_task = report.judged(study, made)
+    assert (by_loss.verdict.verdict, by_loss.exploratory) == ("better", "")
+    assert by_task.verdict.verdict == "void"
+    assert by_task.verdict.reason == "control one > fresh is open"
+    text = report.markdown(study, made)
+    assert "long > one by loss +0.497 (" in text and "one > fresh by loss +3.9 (" in text
+    assert "**open**, so it gives no verdicts" in text
+    assert "A difference of 0.1 in loss counts as none: a tenth." in text
+    assert report.counted(report.judged(study, made)) == (
+        "1 better, 0 worse, 0 equivalent, 0 open, 1 void"
+    )
+
+
+def test_a_difference_is_worth_steps_by_the_control(controlled):
+    """Twice the steps give 0.497 nats; 0.247 are 2^(0.247 / 0.497) - 1 = 41% of the steps."""
+    study, made = controlled
+    assert report.judged(study, made)[0].worth == pytest.approx(0.411, abs=5e-4)
+    assert "| +41% |" in report.markdown(study, made)
+    without = dataclasses.replace(study, controls=study.controls[1:])
+    assert math.isnan(report.judged(without, made)[0].worth)
+
+
+def test_a_page_that_is_younger_than_its_runs_is_exploratory(controlled):
+    study, made = controlled
+    words = dataclasses.replace(study, note="A note.", about="Another title")
+    assert report.judged(words, made)[0].exploratory == ""
+    claim = claims.Claim("two = one", "loss")
+    later = dataclasses.replace(study, claims=(claim, *study.claims[1:]))
+    assert report.judged(later, made)[0].exploratory == "the page is younger than its runs"
+
+
+def test_the_rates_that_were_tried_and_an_edge_of_them(controlled):
+    study, made = controlled
+    text = report.markdown(study, made)
+    assert (
+        "Learning rates 0.001, 0.002, 0.004 were tried with seed 100. Chosen: one 0.002, " in text
+    )
+    less = [run for run in made if run.rate != 4e-3]
+    assert "Chosen: one 0.002 (the last one tried)," in report.markdown(study, less)
 
 
 def test_the_settings_name_rates_runs_and_the_command(study):
     text = report.markdown(study, results())
     assert "Config `bert_mini.yaml`. 10 runs, 5.0 hours of pretraining" in text
-    assert "Learning rates 0.0001, 0.001 were tried with seed 0. Chosen: one 0.001," in text
+    assert "Learning rates 0.0001, 0.001 were tried with seed 0. Chosen: one 0.001" in text
     assert "--study=configs/studies/made.yaml --size=mini" in text and "--tasks=DIR" in text
     assert "Commit abc." in text
     shared = [dataclasses.replace(r, id=r.id.replace("two", "one")) for r in results()]
@@ -71,7 +159,7 @@ def test_a_run_that_diverged_is_shown_and_not_left_out(study):
     made[4] = dataclasses.replace(made[4], diverged=True, measures={})
     text = report.markdown(study, made)
     assert "| two | 3, 1 diverged |" in text
-    assert "**not resolved** (two > one: 1 of 3 runs of two diverged) | - |" in text
+    assert "| two > one | loss | **open** (1 of 3 runs of two diverged; " in text
 
 
 def test_two_results_of_one_run_are_refused(study):
@@ -102,10 +190,12 @@ def test_findings_begin_with_what_is_decided_and_end_with_the_rest(study, tmp_pa
     lines = "".join(json.dumps(dataclasses.asdict(r)) + "\n" for r in results())
     (tmp_path / "made.jsonl").write_text(lines)
     page = report.findings(tmp_path)
-    first, section, last = re.split(r"^## A study\n|^## Not resolved\n", page, flags=re.M)
+    first, section, last = re.split(r"^## A study\n|^## Open and void\n", page, flags=re.M)
+    assert "\nVerdicts: 0 better, 0 worse, 0 equivalent, 0 open, 0 void\n" in first
+    assert "\nExploratory: 1 better, 0 worse, 0 equivalent, 1 open, 0 void\n" in first
     link = "[A study](#a-study)"
-    assert f"| {link} | two > one | loss | holds | +0.497 (+0.482 to +0.511) |\n" in first
-    assert last.endswith(f"| {link} | three > one | sst2 | three > one: p = 0.074 |\n")
+    assert f"| {link} | two > one | loss | **better**, as claimed (" in first
+    assert f"| {link} | three > one | sst2 | **open** (" in last
     assert page.count(link) == 2 and link not in section
 
 

@@ -1,0 +1,74 @@
+"""What a study can show: the smallest differences and margins, before anything runs."""
+
+from collections.abc import Sequence
+
+from experiments import claims
+from experiments.study_page import Study
+
+_SEEDS = (3, 4, 5, 6, 8, 10, 15, 20)
+
+
+def lines(study: Study, size: str) -> list[str]:
+    """Returns a line for each measure with claims: what the seeds of a size show with 80% power.
+
+    Args:
+      study: the page. Measures without `spread` have figures in units of it.
+      size: the name of the size.
+    """
+    seeds, found = study.sizes[size].seeds, []
+    for name in dict.fromkeys(claim.by for claim in study.claims):
+        measure, compared = study.measures[name], _compared(study, name)
+        first = claims.LEVEL / len(study.claims)
+        if seeds < 2:
+            found.append(f"{name}: one seed shows nothing")
+            continue
+        unit = " SD" if measure.spread is None else ""
+        error, freedom = _error(measure.spread or 1.0, seeds, compared)
+        shown = [claims.shown_difference(error, freedom, level) for level in (claims.LEVEL, first)]
+        margins = [claims.shown_margin(error, freedom, level) for level in (claims.LEVEL, first)]
+        text = (
+            f"{name}: {seeds} seeds of {compared} variants show a difference of {shown[0]:.2g} to "
+            f"{shown[1]:.2g}{unit}, and equality within {margins[0]:.2g} to {margins[1]:.2g}{unit}"
+        )
+        if measure.margin is not None:
+            text += f"; the margin is {measure.margin:g}"
+            if measure.spread is not None and margins[1] > measure.margin:
+                text += ", which so few seeds may not show"
+        if measure.spread is None:
+            text += " (SD of a difference over the seeds; give it as `spread`)"
+        found.append(text)
+    return found
+
+
+def table(variants: int, num_claims: int, seeds: Sequence[int] = _SEEDS) -> str:
+    """Returns the power of a study by its seeds as Markdown, in SD of a difference.
+
+    Args:
+      variants: the variants that claims by one measure compare.
+      num_claims: the claims of the study, over which Holm corrects.
+      seeds: the numbers of seeds.
+    """
+    rows = [
+        f"| seeds, {variants} variants | difference, 1 claim | difference, {num_claims} claims | "
+        "equality within, 1 claim |",
+        "|---:|---:|---:|---:|",
+    ]
+    for count in seeds:
+        error, freedom = _error(1.0, count, variants)
+        one = claims.shown_difference(error, freedom)
+        all_ = claims.shown_difference(error, freedom, claims.LEVEL / num_claims)
+        margin = claims.shown_margin(error, freedom)
+        rows.append(f"| {count} | {one:.1f} | {all_:.1f} | {margin:.1f} |")
+    return "\n".join(rows)
+
+
+def _compared(study: Study, measure: str) -> int:
+    """Returns how many variants the claims by a measure compare."""
+    links = [link for claim in study.claims if claim.by == measure for link in claim.links]
+    return len({name for link in links for name in (link.first, link.second)})
+
+
+def _error(spread: float, seeds: int, variants: int) -> tuple[float, int]:
+    """Returns the standard error of a difference and its degrees of freedom."""
+    pooled = variants if variants > 2 else 2
+    return spread / seeds**0.5, (pooled - 1) * (seeds - 1)
