@@ -6,8 +6,8 @@
 
 The page of the study says what is compared (see `experiments.study_page`). --dry_run prints the
 runs and an estimate of the hours, by the earlier runs in WORK or else by a short training of the
-first variant in a temporary folder. The same command goes on with a study that was stopped. WORK then
-has `results.jsonl`, the table in `report.md`, and `curves.png`.
+first variant in a temporary folder. The same command goes on with a study that was stopped. WORK
+then has `results.jsonl`, the table in `report.md`, and `curves.png`.
 """
 
 import argparse
