@@ -1,5 +1,11 @@
-"""What a study can show: the smallest differences and margins, before anything runs."""
+"""What a study can show: the smallest differences and margins, before anything runs.
 
+  python -m experiments.power --variants=4 --claims=6
+
+prints a table by the number of seeds, in standard deviations of a difference over the seeds.
+"""
+
+import argparse
 from collections.abc import Sequence
 
 from experiments import claims
@@ -72,3 +78,16 @@ def _error(spread: float, seeds: int, variants: int) -> tuple[float, int]:
     """Returns the standard error of a difference and its degrees of freedom."""
     pooled = variants if variants > 2 else 2
     return spread / seeds**0.5, (pooled - 1) * (seeds - 1)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--variants", type=int, default=2, help="that claims by a measure compare")
+    parser.add_argument("--claims", type=int, default=1, help="of the study, for Holm")
+    options = parser.parse_args(arguments)
+    print(table(options.variants, options.claims))
+
+
+if __name__ == "__main__":
+    main()

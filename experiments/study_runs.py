@@ -421,7 +421,8 @@ class Runner:
         if packed_files.is_packed(text):
             text = self.options.held_out
         else:
-            text = made._documents(text, "text", 0.0, min(1, _TRIAL_BYTES / text.stat().st_size))
+            share = _TRIAL_BYTES / max(1, text.stat().st_size)
+            text = made._documents(text, "text", 0.0, share)
         made.options = dataclasses.replace(made.options, text=text)
         base = next(iter(self.study.variants))
         run = self.plan(base, 0, self._rates(base)[0])
