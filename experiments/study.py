@@ -16,42 +16,21 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from experiments import power, report, study_page
-from experiments.study_runs import RESULTS, Options, Runner, Speed, read_results
-from official.utils import atomic, signals
+import yaml
+
+from official.utils import signals
 from official.utils.errors import UserError
 
-_PAGES = Path(__file__).resolve().parents[1] / "configs" / study_page.FOLDER
+_PAGES = Path(__file__).resolve().parents[1] / "configs" / "studies"
 
 
 def listing() -> str:
-    """Returns the text that --list prints."""
-    pages = [(path, study_page.load(path)) for path in sorted(_PAGES.glob("*.yaml"))]
-    return "\n".join(
-        f"{study.name:24} {study.about} ({', '.join(study.sizes)}; "
-        f"configs/{study_page.FOLDER}/{path.name})"
-        for path, study in pages
-    )
-
-
-def estimate(runner: Runner, speed: Speed | None) -> str:
-    """Returns the runs of a study, and how long its pretraining will take if the speed is known."""
-    lines, total = [], 0.0
-    for variant, flops in runner.expected.items():
-        if (first := runner.pretrained_as[variant]) != variant:
-            lines.append(f"{variant:24} the runs of {first}, fine-tuned in another way")
-            continue
-        run, count = runner.plan(variant, 0, None), runner.num_runs(variant)
-        tokens = sum(phase.steps * phase.tokens for phase in run.phases)
-        line = f"{variant:24} {count} runs of {sum(p.steps for p in run.phases):,} steps, "
-        line += f"{tokens:,} tokens"
-        if speed is not None:
-            seconds = speed.seconds(flops, count)
-            total += seconds
-            line += f", {seconds / 3600:.1f} h"
-        lines.append(line)
-    if speed is not None:
-        lines.append(f"{total / 3600:.1f} h of pretraining in all (by the speed of {speed.source})")
+    """Returns the text that --list prints, without the import of TensorFlow."""
+    lines = []
+    for path in sorted(_PAGES.glob("*.yaml")):
+        page = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        place = f"configs/{_PAGES.name}/{path.name}"
+        lines.append(f"{page['name']:24} {page['about']} ({', '.join(page['sizes'])}; {place})")
     return "\n".join(lines)
 
 
@@ -61,6 +40,11 @@ def run(options: argparse.Namespace) -> None:
     Raises:
       UserError: the page, a config or a folder is not valid, or a command failed.
     """
+    # These import TensorFlow, which --list and --help do without.
+    from experiments import forecast, report, study_page
+    from experiments.study_runs import RESULTS, Options, Runner, read_results
+    from official.utils import atomic
+
     study = study_page.load(options.study)
     folders = Options(
         text=options.text.resolve(),
@@ -75,8 +59,8 @@ def run(options: argparse.Namespace) -> None:
     if speed is None and options.dry_run:
         with tempfile.TemporaryDirectory() as folder:
             speed = runner.trial(Path(folder))
-    print(estimate(runner, speed), flush=True)
-    print("\n".join(power.lines(study, options.size)), flush=True)
+    print(forecast.hours(runner, speed), flush=True)
+    print("\n".join(forecast.power(study, options.size)), flush=True)
     if options.dry_run:
         return
     folders.output.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import official
-from experiments import study, study_page, study_runs
+from experiments import forecast, study, study_page, study_runs
 from official.saving import metrics_log
 from official.shards import manifest
 from official.training import schedules
@@ -202,7 +202,7 @@ def test_variants_that_differ_in_fine_tuning_share_their_pretraining(texts):
         "without": "without", "with": "with", "tuned": "with", "wild": "wild"
     }  # fmt: skip
     assert made.expected["tuned"] == 0 < made.expected["with"] == made.expected["without"]
-    said = study.estimate(made, None)
+    said = forecast.hours(made, None)
     assert "\ntuned                    the runs of with, fine-tuned in another way\n" in said
 
 

@@ -39,7 +39,7 @@ def test_a_page_and_its_defaults(tmp_path):
     assert list(study.variants) == ["rate_15", "rate_40"]
     assert study.sizes["mini"].rates == (3e-4, 1e-3) and len(study.sizes["mini"].phases) == 1
     higher = {"masked_lm": False, "sst2": True, "mrpc": True, "average": True, "rarely": False}
-    assert study.higher() == higher
+    assert {name: scale.higher for name, scale in study.scales().items()} == higher
     assert study.vocabulary.vocab_size == 8000 and study.held_out == {"masked_lm": "masked_lm"}
     assert [study.measures["rarely"].evaluates(name) for name in study.variants] == [False, True]
 
@@ -57,7 +57,7 @@ def test_a_page_and_its_defaults(tmp_path):
         ("variants: [rate_40]", "variants: [rate_4]",
          "measures.rarely.variants: 'rate_4' is not one of rate_15, rate_40"),
         ("{task: sst2}", "{task: sst2, variants: [rate_15]}",
-         "only a measure with `evaluation` has them"),
+         "only a measure with an evaluation of its own has them"),
         ("{task: sst2}", "{task: sst2, evaluation: {seed: 1}}",
          "is of the held-out text; a task has"),
         ("seeds: 2", "seed: 2", "sizes.mini.seed: unknown key (did you mean 'seeds'"),
@@ -77,6 +77,18 @@ def test_a_page_and_its_defaults(tmp_path):
         ("{corruption.mask_rate: 0.4}", "{like: rate_40}",
          "variants.rate_40.like: 'rate_40' is not a variant that stands before it (rate_15)"),
         ("seeds: 2,", "seeds: 2, text: 0,", "sizes.mini.text"),
+        ("by: average}", "by: average}\ncontrols: [{order: rate_15 > rate_1, by: sst2}]",
+         "controls.0.order: 'rate_1' is not one of rate_15, rate_40 (did you mean 'rate_15'"),
+        ("rate_40 > rate_15", "rate_40 = rate_15",
+         "claims.0.order: rate_40 = rate_15 needs measures.average.margin"),
+        ("{task: sst2}", "{task: sst2, margin: 0.01}", "because: a margin needs its reason"),
+        ("{task: sst2}", "{task: sst2, margin: 0, because: none}", "margin: 0.0 is not above 0"),
+        ("{task: sst2}", "{task: sst2, adaptation: {recipe.steps: 9}}",
+         "adaptation: is of the held-out text; a task has `override`"),
+        ("rates: [3.0e-4, 1e-3]", "rates: [0.002, 0.001]",
+         "rates: expected positive numbers, the smallest first"),
+        ("seeds: 2,", "seeds: 2, tuning_seed: 1,",
+         "tuning_seed: 1 is less than 2"),
         ("about:", "aboot:", "aboot: unknown key (did you mean 'about'"),
     ],
 )  # fmt: skip
@@ -85,6 +97,25 @@ def test_what_is_not_valid_is_named(tmp_path, old, new, message):
     with pytest.raises(UserError) as raised:
         load(tmp_path, PAGE.replace(old, new))
     assert message in str(raised.value) and str(tmp_path / "page.yaml") in str(raised.value)
+
+
+def test_the_fingerprint_is_of_what_is_settled_before_the_runs(tmp_path):
+    first = load(tmp_path, PAGE).fingerprint("mini")
+    assert len(first) == 12
+    words = PAGE.replace("about: ", "about: another ") + "note: a note\n"
+    assert load(tmp_path, words).fingerprint("mini") == first
+    # A default that is written down is the same page.
+    said = PAGE.replace("{task: sst2}", "{task: sst2, seeds: 1}")
+    assert load(tmp_path, said).fingerprint("mini") == first
+    for old, new in (
+        ("rate_40 > rate_15", "rate_15 > rate_40"),
+        ("by: average}", "by: average}\ncontrols: [{order: rate_15 > rate_40, by: sst2}]"),
+        ("{task: sst2}", "{task: sst2, margin: 0.01, because: a hundredth}"),
+        ("{corruption.mask_rate: 0.4}", "{corruption.mask_rate: 0.5}"),
+        ("seeds: 2,", "seeds: 3,"),
+    ):
+        assert old in PAGE
+        assert load(tmp_path, PAGE.replace(old, new)).fingerprint("mini") != first, new
 
 
 def test_a_variant_has_keys_of_fine_tuning_of_its_own(tmp_path):

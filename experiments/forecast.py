@@ -1,6 +1,6 @@
-"""What a study can show: the smallest differences and margins, before anything runs.
+"""What a study can show, and how long it takes, before anything runs.
 
-  python -m experiments.power --variants=4 --claims=6
+  python -m experiments.forecast --variants=4 --claims=6
 
 prints a table by the number of seeds, in standard deviations of a difference over the seeds.
 """
@@ -10,11 +10,33 @@ from collections.abc import Sequence
 
 from experiments import claims
 from experiments.study_page import Study
+from experiments.study_runs import Runner, Speed
 
 _SEEDS = (3, 4, 5, 6, 8, 10, 15, 20)
 
 
-def lines(study: Study, size: str) -> list[str]:
+def hours(runner: Runner, speed: Speed | None) -> str:
+    """Returns the runs of a study, and how long its pretraining will take if the speed is known."""
+    lines, total = [], 0.0
+    for variant, flops in runner.expected.items():
+        if (first := runner.pretrained_as[variant]) != variant:
+            lines.append(f"{variant:24} the runs of {first}, fine-tuned in another way")
+            continue
+        run, count = runner.plan(variant, 0, None), runner.num_runs(variant)
+        tokens = sum(phase.steps * phase.tokens for phase in run.phases)
+        line = f"{variant:24} {count} runs of {sum(p.steps for p in run.phases):,} steps, "
+        line += f"{tokens:,} tokens"
+        if speed is not None:
+            seconds = speed.seconds(flops, count)
+            total += seconds
+            line += f", {seconds / 3600:.1f} h"
+        lines.append(line)
+    if speed is not None:
+        lines.append(f"{total / 3600:.1f} h of pretraining in all (by the speed of {speed.source})")
+    return "\n".join(lines)
+
+
+def power(study: Study, size: str) -> list[str]:
     """Returns a line for each measure with claims: what the seeds of a size show with 80% power.
 
     Args:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import power, study_page
+from experiments import forecast, study_page
 
 PAGE = """\
 name: made
@@ -35,7 +35,7 @@ def study(tmp_path):
 
 def test_the_table_agrees_with_simulated_studies():
     """Two variants, 2,000 studies each: four of five find the difference of the table."""
-    rows = [line.split("|") for line in power.table(2, 3, (3, 6)).splitlines()[2:]]
+    rows = [line.split("|") for line in forecast.table(2, 3, (3, 6)).splitlines()[2:]]
     draw = np.random.default_rng(0)
     for _, seeds, one, three, equality, _ in rows:
         draws = draw.normal(size=(2000, int(seeds)))
@@ -51,7 +51,7 @@ def test_the_table_agrees_with_simulated_studies():
 
 
 def test_a_page_says_what_its_seeds_show(study):
-    loss, score, narrow = power.lines(study, "mini")
+    loss, score, narrow = forecast.power(study, "mini")
     # Four variants of six seeds: 15 degrees of freedom.
     error = 0.016 / math.sqrt(6)
     places = []
@@ -65,4 +65,4 @@ def test_a_page_says_what_its_seeds_show(study):
     assert "6 seeds of 2 variants show a difference of 1.4 to 2 SD" in score
     assert score.endswith("give it as `spread`)")
     assert narrow.endswith("; the margin is 0.005, which so few seeds may not show")
-    assert power.lines(study, "one")[0] == "loss: one seed shows nothing"
+    assert forecast.power(study, "one")[0] == "loss: one seed shows nothing"
