@@ -61,6 +61,8 @@ _MODEL = "model"  # a folder beside these metrics
 _TERMS = {"classification": "cross_entropy", "regression": "logits"}
 # The features of shards that a corruption of phrases or entities needs.
 _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
+# All runs have their whole budget. The best checkpoint would be chosen by the measured text.
+_LAST = "--checkpoint=last"
 _MORE_RATES = 4  # learning rates beyond those of the page that a variant may try
 # A short training that measures the speed: the most operations and steps, and the text it reads.
 _TRIAL_FLOPS, _TRIAL_STEPS, _TRIAL_BYTES = 5e12, 100, 2 << 20
@@ -593,7 +595,7 @@ class Runner:
                 if metric in record.metrics
             ]
             tokens += phase.steps * phase.tokens
-            init = [f"--init={model}"]
+            init = [f"--init={model}", _LAST]
         unmeasured = diverged or self._tunes(run)
         result = Result(
             study=self.study.name, size=self.name, variant=run.variant, seed=run.seed,
@@ -652,7 +654,7 @@ class Runner:
             key += [own.name, own_held_out.name, phase.overrides]
             training = [
                 f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
-                f"--data={own}", f"--validation_data={own_held_out}", f"--init={model}",
+                f"--data={own}", f"--validation_data={own_held_out}", f"--init={model}", _LAST,
             ]  # fmt: skip
         output = folder / f"{name}-{_id(key)}.json"
         if output.exists():
@@ -674,7 +676,7 @@ class Runner:
                 json.dump({last.split: dict(last.metrics)}, stream, indent=1)
         else:
             self._command(
-                log, cores, "official.main", "--mode=eval", f"--model_dir={model}",
+                log, cores, "official.main", "--mode=eval", f"--model_dir={model}", _LAST,
                 *(f"--override={change}" for change in changes),
                 f"--data={data}", f"--output={output}",
             )  # fmt: skip
@@ -818,7 +820,7 @@ class Runner:
         return self._documents(whole, f"text-{_id([self._hash(whole), share])}", 0, share)
 
     def _tunes(self, run: Run) -> bool:
-        """Whether a run is one of those that choose a learning rate."""
+        """Returns whether a run is one of those that choose a learning rate."""
         return run.seed >= self.size.seeds
 
     def _held_out(self, run: Run) -> Path:
@@ -860,7 +862,9 @@ class Runner:
                     place, new, inside = 0, True, False
                     for line in lines:
                         if new:
-                            inside = begin * size <= place < end * size
+                            if place >= end * size:
+                                break
+                            inside = place >= begin * size
                         if inside:
                             stream.write(line)
                         place += len(line)
