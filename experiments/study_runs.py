@@ -645,44 +645,46 @@ class Runner:
         tokenizer, held_out = self._tokenizer(cores), self._held_out(run)
         changes = study_page.overrides(measure.evaluation)
         data = self._shards(self._evaluation(run, name), held_out, tokenizer, cores)
-        key: list[Any] = [data.name, changes]
-        training: list[str] = []
-        if measure.adaptation:
-            phase = self._adaptation(run, name)
-            own = self._shards(phase, self._text(run.text), tokenizer, cores)
-            own_held_out = self._shards(phase, held_out, tokenizer, cores)
-            key += [own.name, own_held_out.name, phase.overrides]
-            training = [
-                f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
-                f"--data={own}", f"--validation_data={own_held_out}", f"--init={model}", _LAST,
-            ]  # fmt: skip
-        output = folder / f"{name}-{_id(key)}.json"
-        if output.exists():
+        evaluation = [*(f"--override={change}" for change in changes), f"--data={data}"]
+        if not measure.adaptation:
+            output = folder / f"{name}-{_id([data.name, changes])}.json"
+            if not output.exists():
+                self._evaluate(model, evaluation, output, cores)
             return output
-        log = folder / "log.txt"
-        if training:
-            model = output.with_suffix("")
+        phase = self._adaptation(run, name)
+        texts = (self._text(run.text), held_out)
+        train, validation = (self._shards(phase, text, tokenizer, cores) for text in texts)
+        key = [data.name, changes, train.name, validation.name, phase.overrides]
+        output = folder / f"{name}-{_id(key)}.json"
+        adapted = output.with_suffix("")
+        if not output.exists():
             if not self._command(
-                log, cores, "official.main", "--mode=train_and_eval", *training,
-                f"--model_dir={model}",
+                folder / "log.txt", cores, "official.main", "--mode=train_and_eval",
+                f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                f"--data={train}", f"--validation_data={validation}",
+                f"--init={model}", _LAST, f"--model_dir={adapted}",
             ):  # fmt: skip
                 raise UserError(
                     f"measures.{name}.adaptation: the gradients of {run.variant} with seed "
                     f"{run.seed} are not finite; lower its recipe.optimizer.learning_rate"
                 )
-        if training and not changes:
-            (*_, last) = (r for r in metrics_log.read(model) if r.split == "validation")
-            with atomic.file(output) as stream:
-                json.dump({last.split: dict(last.metrics)}, stream, indent=1)
-        else:
-            self._command(
-                log, cores, "official.main", "--mode=eval", f"--model_dir={model}", _LAST,
-                *(f"--override={change}" for change in changes),
-                f"--data={data}", f"--output={output}",
-            )  # fmt: skip
-        if training:
-            shutil.rmtree(model)
+            if changes:
+                self._evaluate(adapted, evaluation, output, cores)
+            else:
+                (*_, last) = (r for r in metrics_log.read(adapted) if r.split == "validation")
+                with atomic.file(output) as stream:
+                    json.dump({last.split: dict(last.metrics)}, stream, indent=1)
+        shutil.rmtree(adapted, ignore_errors=True)  # also after a kill
         return output
+
+    def _evaluate(
+        self, model: Path, flags: Sequence[str], output: Path, cores: frozenset[int] | None
+    ) -> None:
+        """Evaluates a model, and writes its metrics to a file in the folder of the run."""
+        self._command(
+            output.parent / "log.txt", cores, "official.main", "--mode=eval",
+            f"--model_dir={model}", _LAST, *flags, f"--output={output}",
+        )  # fmt: skip
 
     def _tuned(
         self,

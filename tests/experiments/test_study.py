@@ -347,7 +347,9 @@ def test_an_adaptation_trains_the_encoder_with_new_heads(texts, monkeypatch):
     count = len(commands.of("train_and_eval"))
     assert made._with_tasks(run, ended, None) == ended
     assert len(commands.of("train_and_eval")) == count
-    file.unlink()  # as after a kill
+    Path(flags["--model_dir"]).mkdir()  # as after a kill
+    assert made._with_tasks(run, ended, None) == ended and list(folder.glob("known-*")) == [file]
+    file.unlink()
     made._with_tasks(run, ended, None)
     assert commands.of("train_and_eval")[-1] == flags
 
