@@ -61,6 +61,8 @@ _MODEL = "model"  # a folder beside these metrics
 _TERMS = {"classification": "cross_entropy", "regression": "logits"}
 # The features of shards that a corruption of phrases or entities needs.
 _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
+# All runs have their whole budget. The best checkpoint would be chosen by the measured text.
+_LAST = "--checkpoint=last"
 _MORE_RATES = 4  # learning rates beyond those of the page that a variant may try
 # A short training that measures the speed: the most operations and steps, and the text it reads.
 _TRIAL_FLOPS, _TRIAL_STEPS, _TRIAL_BYTES = 5e12, 100, 2 << 20
@@ -593,7 +595,7 @@ class Runner:
                 if metric in record.metrics
             ]
             tokens += phase.steps * phase.tokens
-            init = [f"--init={model}"]
+            init = [f"--init={model}", _LAST]
         unmeasured = diverged or self._tunes(run)
         result = Result(
             study=self.study.name, size=self.name, variant=run.variant, seed=run.seed,
@@ -643,44 +645,46 @@ class Runner:
         tokenizer, held_out = self._tokenizer(cores), self._held_out(run)
         changes = study_page.overrides(measure.evaluation)
         data = self._shards(self._evaluation(run, name), held_out, tokenizer, cores)
-        key: list[Any] = [data.name, changes]
-        training: list[str] = []
-        if measure.adaptation:
-            phase = self._adaptation(run, name)
-            own = self._shards(phase, self._text(run.text), tokenizer, cores)
-            own_held_out = self._shards(phase, held_out, tokenizer, cores)
-            key += [own.name, own_held_out.name, phase.overrides]
-            training = [
-                f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
-                f"--data={own}", f"--validation_data={own_held_out}", f"--init={model}",
-            ]  # fmt: skip
-        output = folder / f"{name}-{_id(key)}.json"
-        if output.exists():
+        evaluation = [*(f"--override={change}" for change in changes), f"--data={data}"]
+        if not measure.adaptation:
+            output = folder / f"{name}-{_id([data.name, changes])}.json"
+            if not output.exists():
+                self._evaluate(model, evaluation, output, cores)
             return output
-        log = folder / "log.txt"
-        if training:
-            model = output.with_suffix("")
+        phase = self._adaptation(run, name)
+        texts = (self._text(run.text), held_out)
+        train, validation = (self._shards(phase, text, tokenizer, cores) for text in texts)
+        key = [data.name, changes, train.name, validation.name, phase.overrides]
+        output = folder / f"{name}-{_id(key)}.json"
+        adapted = output.with_suffix("")
+        if not output.exists():
             if not self._command(
-                log, cores, "official.main", "--mode=train_and_eval", *training,
-                f"--model_dir={model}",
+                folder / "log.txt", cores, "official.main", "--mode=train_and_eval",
+                f"--config={self.config}", *(f"--override={o}" for o in phase.overrides),
+                f"--data={train}", f"--validation_data={validation}",
+                f"--init={model}", _LAST, f"--model_dir={adapted}",
             ):  # fmt: skip
                 raise UserError(
                     f"measures.{name}.adaptation: the gradients of {run.variant} with seed "
                     f"{run.seed} are not finite; lower its recipe.optimizer.learning_rate"
                 )
-        if training and not changes:
-            (*_, last) = (r for r in metrics_log.read(model) if r.split == "validation")
-            with atomic.file(output) as stream:
-                json.dump({last.split: dict(last.metrics)}, stream, indent=1)
-        else:
-            self._command(
-                log, cores, "official.main", "--mode=eval", f"--model_dir={model}",
-                *(f"--override={change}" for change in changes),
-                f"--data={data}", f"--output={output}",
-            )  # fmt: skip
-        if training:
-            shutil.rmtree(model)
+            if changes:
+                self._evaluate(adapted, evaluation, output, cores)
+            else:
+                (*_, last) = (r for r in metrics_log.read(adapted) if r.split == "validation")
+                with atomic.file(output) as stream:
+                    json.dump({last.split: dict(last.metrics)}, stream, indent=1)
+        shutil.rmtree(adapted, ignore_errors=True)  # also after a kill
         return output
+
+    def _evaluate(
+        self, model: Path, flags: Sequence[str], output: Path, cores: frozenset[int] | None
+    ) -> None:
+        """Evaluates a model, and writes its metrics to a file in the folder of the run."""
+        self._command(
+            output.parent / "log.txt", cores, "official.main", "--mode=eval",
+            f"--model_dir={model}", _LAST, *flags, f"--output={output}",
+        )  # fmt: skip
 
     def _tuned(
         self,
@@ -818,7 +822,7 @@ class Runner:
         return self._documents(whole, f"text-{_id([self._hash(whole), share])}", 0, share)
 
     def _tunes(self, run: Run) -> bool:
-        """Whether a run is one of those that choose a learning rate."""
+        """Returns whether a run is one of those that choose a learning rate."""
         return run.seed >= self.size.seeds
 
     def _held_out(self, run: Run) -> Path:
@@ -860,7 +864,9 @@ class Runner:
                     place, new, inside = 0, True, False
                     for line in lines:
                         if new:
-                            inside = begin * size <= place < end * size
+                            if place >= end * size:
+                                break
+                            inside = place >= begin * size
                         if inside:
                             stream.write(line)
                         place += len(line)

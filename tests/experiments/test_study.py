@@ -330,7 +330,7 @@ def test_an_adaptation_trains_the_encoder_with_new_heads(texts, monkeypatch):
     folder = made._folder(run, ended.id)
     assert ended.measures == {"masked_lm": 9.0, "known": 2.5}
     *_, flags = commands.of("train_and_eval")
-    assert flags["--init"] == str(folder / "phase-2")
+    assert (flags["--init"], flags["--checkpoint"]) == (str(folder / "phase-2"), "last")
     changes = flags["--override"]
     assert changes[: len(run.phases[1].overrides)] == list(run.phases[1].overrides)
     config = official.config.load(made.config, changes)
@@ -347,7 +347,9 @@ def test_an_adaptation_trains_the_encoder_with_new_heads(texts, monkeypatch):
     count = len(commands.of("train_and_eval"))
     assert made._with_tasks(run, ended, None) == ended
     assert len(commands.of("train_and_eval")) == count
-    file.unlink()  # as after a kill
+    Path(flags["--model_dir"]).mkdir()  # as after a kill
+    assert made._with_tasks(run, ended, None) == ended and list(folder.glob("known-*")) == [file]
+    file.unlink()
     made._with_tasks(run, ended, None)
     assert commands.of("train_and_eval")[-1] == flags
 
@@ -359,6 +361,7 @@ def test_an_adaptation_may_be_evaluated_with_other_keys(texts, monkeypatch):
     ended = made._with_tasks(run, made._pretrained(run, None), None)
     assert (ended.measures["known"], ended.measures["known_short"]) == (9.0, 2.25)
     flags, trained = commands.of("eval")[-1], commands.of("train_and_eval")[-1]
+    assert flags["--checkpoint"] == "last"
     assert flags["--override"] == ["segments.max_length=16"]
     assert flags["--model_dir"] == trained["--model_dir"] != str(made._folder(run, ended.id))
     assert flags["--data"] not in (trained["--data"], trained["--validation_data"])
@@ -603,13 +606,14 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     # The model of the last phase, on shards of the length of the evaluation.
     (data,) = set(
         re.findall(
-            r"--mode=eval --model_dir=\S+/phase-2 .*--data=(\S+)",
+            r"--mode=eval --model_dir=\S+/phase-2 --checkpoint=last .*--data=(\S+)",
             (file.parent / "log.txt").read_text(),
         )
     )
     metrics = official.evaluate(
-        runs / "without" / without[0].id / "phase-2", data, overrides=["segments.max_length=16"]
-    )
+        runs / "without" / without[0].id / "phase-2", data, checkpoint="last",
+        overrides=["segments.max_length=16"],
+    )  # fmt: skip
     assert manifest.read(data).max_length == 16
     assert without[0].measures["short"] == pytest.approx(metrics["train"]["masked_lm"], rel=1e-6)
     # Of two lengths, with phrases or not, of the text and of both halves of the held-out text.
