@@ -4,7 +4,14 @@
   python -m experiments.study --study=configs/studies/mask_rate.yaml --text=train.txt \
       --held_out=held_out.txt --tasks=DATA --output=WORK [--size=mini] [--jobs=2] [--dry_run]
 
-The page of the study says what is compared (see `experiments.study_page`). --dry_run prints the
+  python -m experiments.study --all --text=train.txt --held_out=held_out.txt --tasks=DATA \
+      --output=WORK
+
+runs all published studies whose results are not in experiments/results, the most useful first, adds
+the results of each when it ends, and writes docs/findings.md. Without --text it writes that page
+of the results that are there.
+
+The page of a study says what is compared (see `experiments.study_page`). --dry_run prints the
 runs, what they can show, and an estimate of the hours: by the earlier runs in WORK, or else by a
 short training of the first variant in a temporary folder. The same command goes on with a study
 that was stopped. WORK then has `results.jsonl`, the table in `report.md`, and `curves.png`.
@@ -21,7 +28,15 @@ import yaml
 from official.utils import signals
 from official.utils.errors import UserError
 
-_PAGES = Path(__file__).resolve().parents[1] / "configs" / "studies"
+_ROOT = Path(__file__).resolve().parents[1]
+_PAGES = _ROOT / "configs" / "studies"
+# The order in which --all runs studies: what others rest on, then what is asked most. The others
+# follow by name.
+_FIRST = (
+    "controls", "plateau", "mask_rate", "static_masks", "positions", "input_format", "row_lengths",
+    "masking_units", "span_boundary", "data_size", "batch_size",
+)  # fmt: skip
+_EXAMPLE = "quick"  # a page that shows how a study works
 
 
 def listing() -> str:
@@ -34,8 +49,13 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Runs the command.
+def run(options: argparse.Namespace, path: str, output: Path) -> None:
+    """Runs a study.
+
+    Args:
+      options: of the command line.
+      path: the page of the study.
+      output: the folder of its files.
 
     Raises:
       UserError: the page, a config or a folder is not valid, or a command failed.
@@ -45,15 +65,15 @@ def run(options: argparse.Namespace) -> None:
     from experiments.study_runs import RESULTS, Options, Runner, read_results
     from official.utils import atomic
 
-    study = study_page.load(options.study)
+    study = study_page.load(path)
     folders = Options(
         text=options.text.resolve(),
         held_out=options.held_out.resolve(),
-        output=options.output.resolve(),
+        output=output.resolve(),
         tasks=options.tasks.resolve() if options.tasks else None,
         jobs=options.jobs,
     )
-    runner = Runner(study, options.study, options.size, folders)
+    runner = Runner(study, path, options.size, folders)
     earlier = folders.output / RESULTS
     speed = runner.speed(read_results(earlier) if earlier.exists() else [])
     if speed is None and options.dry_run:
@@ -73,6 +93,43 @@ def run(options: argparse.Namespace) -> None:
     print(text)
 
 
+def run_all(options: argparse.Namespace) -> None:
+    """Runs the published studies that have no results yet, and writes the page of all findings.
+
+    Raises:
+      UserError: a page, a config or a folder is not valid, or a command failed.
+    """
+    from experiments import report, study_page
+    from experiments.study_runs import RESULTS, read_results
+    from official.utils import atomic
+
+    for path in _in_order() if options.text else ():
+        study, kept = study_page.load(path), options.results / f"{path.stem}.jsonl"
+        if options.size not in study.sizes:
+            continue
+        if kept.exists():
+            pages = {result.page for result in read_results(kept)}
+            if pages == {study.fingerprint(options.size)}:
+                continue
+        print(f"{path.stem}: {study.about}", flush=True)
+        run(options, str(path), options.output / path.stem)
+        if not options.dry_run:
+            results = (options.output / path.stem / RESULTS).read_text(encoding="utf-8")
+            with atomic.file(kept) as stream:
+                stream.write(results)
+    if not options.dry_run:
+        with atomic.file(options.findings) as stream:
+            stream.write(report.findings(options.results))
+        print(f"{options.findings} is made of {options.results}")
+
+
+def _in_order() -> list[Path]:
+    """Returns the pages of the published studies, the most useful first."""
+    rank = {name: number for number, name in enumerate(_FIRST)}
+    pages = [path for path in _PAGES.glob("*.yaml") if path.stem != _EXAMPLE]
+    return sorted(pages, key=lambda path: (rank.get(path.stem, len(rank)), path.stem))
+
+
 def _stop(number: int, frame: object) -> NoReturn:
     del frame
     print("stopping; the same command goes on", file=sys.stderr, flush=True)
@@ -90,23 +147,40 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--list", action="store_true", help="print the studies, and end")
     parser.add_argument("--study", help="the page: a YAML file")
+    parser.add_argument("--all", action="store_true", help="all published pages without results")
     parser.add_argument("--size", default="mini", help="a size of the page (default: mini)")
     parser.add_argument("--text", type=Path, help="the text to pretrain on")
     parser.add_argument("--held_out", type=Path, help="the text of the evaluations")
     parser.add_argument("--tasks", type=Path, help="folder with the folders of the data sets")
     parser.add_argument("--output", type=Path, help="folder to make, or to go on in")
+    parser.add_argument(
+        "--results", type=Path, default=_ROOT / "experiments" / "results",
+        help="of --all: the folder of NAME.jsonl (default: experiments/results)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--findings", type=Path, default=_ROOT / "docs" / "findings.md",
+        help="of --all: the page to write (default: docs/findings.md)",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=_positive, default=1, help="runs at the same time")
     parser.add_argument("--dry_run", action="store_true", help="print the runs and their hours")
     options = parser.parse_args(arguments)
     if options.list:
         print(listing())
         return
-    for name in ("study", "text", "held_out", "output"):
+    if options.all and options.study:
+        parser.error("--all runs the published studies: leave --study out")
+    needed = ("text", "held_out", "output")
+    if not options.all:
+        needed = ("study", *needed)
+    for name in needed if not options.all or options.text else ():
         if not getattr(options, name):
             parser.error(f"--{name} is missing")
     try:
         with signals.handled(_stop):
-            run(options)
+            if options.all:
+                run_all(options)
+            else:
+                run(options, options.study, options.output)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

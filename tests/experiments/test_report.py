@@ -4,10 +4,12 @@ import dataclasses
 import json
 import math
 import re
+import shutil
 
 import pytest
 
 from experiments import claims, report, study_page, study_runs
+from experiments import study as study_command
 from experiments.study_runs import Result
 from official.utils.errors import UserError
 from tests import ROOT
@@ -199,9 +201,50 @@ def test_findings_begin_with_what_is_decided_and_end_with_the_rest(study, tmp_pa
     assert page.count(link) == 2 and link not in section
 
 
-def test_the_page_of_findings_is_made_of_the_results():
-    page = report.findings(ROOT / "experiments" / "results")
-    assert (ROOT / "docs" / "findings.md").read_text() == page
+def test_the_page_of_findings_is_made_of_the_results(tmp_path):
+    study_command.main(["--all", f"--findings={tmp_path / 'findings.md'}"])
+    made = (tmp_path / "findings.md").read_bytes()
+    assert made == (ROOT / "docs" / "findings.md").read_bytes()
+
+
+def test_all_studies_without_results_are_run_in_order(tmp_path, monkeypatch):
+    ran = []
+
+    def run(options, path, output):
+        study = study_page.load(path)
+        ran.append(study.name)
+        line = dataclasses.replace(
+            results()[0], study=study.name, variant=next(iter(study.variants))
+        )
+        line = dataclasses.replace(line, page=study.fingerprint("mini"), measures={})
+        output.mkdir(parents=True)
+        (output / "results.jsonl").write_text(json.dumps(dataclasses.asdict(line)) + "\n")
+        if study.name == "mask_rate":
+            raise UserError("stopped")
+
+    monkeypatch.setattr(study_command, "run", run)
+    kept, page = tmp_path / "results", tmp_path / "findings.md"
+    kept.mkdir()
+    folders = [f"--results={kept}", f"--findings={page}", f"--output={tmp_path / 'work'}"]
+    command = ["--all", "--text=text.txt", "--held_out=held_out.txt", *folders]
+    with pytest.raises(SystemExit):
+        study_command.main(command)
+    assert ran == ["controls", "plateau", "mask_rate"] and not page.exists()
+    assert sorted(path.stem for path in kept.iterdir()) == ["controls", "plateau"]
+    ran.clear()
+    shutil.rmtree(tmp_path / "work")
+    monkeypatch.setattr(study_command, "_FIRST", ("controls", "plateau"))
+    monkeypatch.setattr(study_command, "_PAGES", _pages(tmp_path, "quick", "mask_rate", "controls"))
+    with pytest.raises(SystemExit):
+        study_command.main(command)
+    assert ran == ["mask_rate"]  # controls have results, and quick is an example
+
+
+def _pages(folder, *names):
+    (folder / "pages").mkdir()
+    for name in names:
+        shutil.copy(report._PAGES / f"{name}.yaml", folder / "pages")
+    return folder / "pages"
 
 
 def test_findings_need_results(tmp_path):
