@@ -106,7 +106,7 @@ types: .venv/.ready
 	.venv/bin/mypy
 
 torture: .venv/.ready
-	$(PY) -m pytest -n 2 --dist=loadgroup -p no:cacheprovider benchmarks/torture
+	$(PY) -m pytest -n 2 -p no:cacheprovider benchmarks/torture
 
 # `.ready` is a copy of the requirements that are installed (an empty one is of an earlier version).
 # What a link leads to belongs to another checkout, and is never cleared.

@@ -86,6 +86,17 @@ class Bench:
         node.workerinput["torture"] = node.config.torture
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config, log):
+        """Has the cases of a part run in one process, which keeps what they share."""
+        from xdist.scheduler import LoadScopeScheduling
+
+        class ByPart(LoadScopeScheduling):
+            def _split_scope(self, nodeid: str) -> str:
+                return _part(_id(nodeid))
+
+        return ByPart(config, log)
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids):
         """Counts what is left to do."""
         self._left = collections.Counter(_part(_id(node)) for node in ids)

@@ -18,9 +18,8 @@ def pytest_generate_tests(metafunc):
     option, tests = metafunc.config.option, []
     for part in PARTS:
         count = part.whole if option.whole else part.quick
-        lane = pytest.mark.xdist_group(part.name)
         for case in range(max(1, round(count * option.share))):
-            tests.append(pytest.param(part, case, id=f"{part.name}-{case}", marks=lane))
+            tests.append(pytest.param(part, case, id=f"{part.name}-{case}"))
     metafunc.parametrize("part, case", tests)
 
 

@@ -139,7 +139,7 @@ def test_the_table_has_a_row_for_each_part():
 @pytest.mark.long
 def test_sigterm_ends_the_bench_and_its_processes_at_once(tmp_path):
     process = bench(
-        "-n2", "--dist=loadgroup", "-k", "flips or nan", f"--work={tmp_path / 'work'}",
+        "-n2", "-k", "flips or nan", f"--work={tmp_path / 'work'}",
         env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL,
     )  # fmt: skip
 
