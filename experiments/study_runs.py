@@ -65,7 +65,7 @@ _PHRASES, _ENTITIES = "phrase_inner", "entity_inner"
 _LAST = "--checkpoint=last"
 _MORE_RATES = 4  # learning rates beyond those of the page that a variant may try
 # A short training that measures the speed: the most operations and steps, and the text it reads.
-_TRIAL_FLOPS, _TRIAL_STEPS, _TRIAL_BYTES = 5e12, 100, 2 << 20
+_TRIAL_FLOPS, _TRIAL_STEPS, _TRIAL_BYTES = 5e12, 30, 2 << 20
 # The override of runs without a budget: a schedule whose first step has a learning rate of 0.
 _STILL = 'recipe.schedule={"type": "constant", "warmup_steps": 1}'
 

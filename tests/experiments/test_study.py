@@ -447,7 +447,7 @@ def test_the_list_and_a_dry_run(texts, capsys, monkeypatch):
     flags = [f"--{name}={texts / file}" for name, file in
              (("text", "text.txt"), ("held_out", "held_out.txt"), ("study", "page.yaml"),
               ("output", "work"))]  # fmt: skip
-    speed = study_runs.Speed(1e6, 30.0, "100 steps of without")
+    speed = study_runs.Speed(1e6, 30.0, "30 steps of without")
     monkeypatch.setattr(study_runs.Runner, "trial", lambda self, output: speed)
     study.main([*flags, "--dry_run"])
     out = capsys.readouterr().out
@@ -455,7 +455,7 @@ def test_the_list_and_a_dry_run(texts, capsys, monkeypatch):
     hours = 5 * (6 * 13 * 256 * 1536 / 1e6 + 30) / 3600
     assert f"without                  5 runs of 8 steps, 1,536 tokens, {hours:.1f} h\n" in out
     assert "wild                     2 runs of 2 steps, 384 tokens, 0.0 h\n" in out
-    assert "h of pretraining in all (by the speed of 100 steps of without)" in out
+    assert "h of pretraining in all (by the speed of 30 steps of without)" in out
     assert not (texts / "work").exists()
 
 
@@ -543,7 +543,7 @@ def test_a_variant_that_hides_phrases_has_a_lexicon(texts, monkeypatch):
 def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
     """Stopped in the middle; the same command ends it, and then has nothing to do."""
     known = "{metric: masked_lm, variants: [without], adaptation: {recipe.steps: 3}}"
-    (texts / "page.yaml").write_text(TAUGHT.replace("claims:", f"  known: {known}\nclaims:"))
+    (texts / "page.yaml").write_text(TAUGHT.replace("phrases:", f"  known: {known}\nphrases:"))
     cola = texts / "tasks" / "glue" / "CoLA"
     cola.mkdir(parents=True)
     for name, count in (("train", 64), ("dev", 20)):
