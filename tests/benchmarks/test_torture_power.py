@@ -1,7 +1,6 @@
 """The power cuts of the torture bench: what is synced stays, and what is not may be lost."""
 
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -52,20 +51,29 @@ if not (root / "done").exists():
 """
 
 
-def cut(program, cases):
+@pytest.fixture
+def cut(tmp_path, monkeypatch):
+    """Cuts the power of a program in some cases."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return lambda program, cases: _cut(tmp_path, program, cases)
+
+
+def _cut(folder, program, cases):
+    (folder / "cut_program.py").write_text(program)
+
     def work(case, root):
-        return [sys.executable, "-c", program, str(root)], power.unlike_files
+        return ["cut_program", str(root)], power.unlike_files
 
     part = power.PowerCuts(1, None, work)
     return parts.total(part.run(case) for case in range(cases))
 
 
-def test_what_is_written_atomically_survives_power_cuts():
+def test_what_is_written_atomically_survives_power_cuts(cut):
     actual = cut(RUN, 1)
     assert not actual.failures and actual.done == power.CUTS
 
 
-def test_a_marker_before_what_it_marks_is_found():
+def test_a_marker_before_what_it_marks_is_found(cut):
     """If the cut comes between them, as it does in one of these cases."""
     assert any("other bytes" in failure for failure in cut(CARELESS, 4).failures)
 
