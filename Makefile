@@ -127,7 +127,7 @@ always:
 
 parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready
 
-# PARITY='-m "not long"' leaves out what CI leaves out.
+# PARITY='-k test_bert_parity' runs a part, as .ci/run does.
 parity: .venv/.ready parity-environments
 	GARDEN_PARITY=required $(PYTEST) $(PARITY) tests/parity
 
