@@ -98,8 +98,7 @@ def _compared(study: Study, measure: str) -> int:
 
 def _error(spread: float, seeds: int, variants: int) -> tuple[float, int]:
     """Returns the standard error of a difference and its degrees of freedom."""
-    pooled = variants if variants > 2 else 2
-    return spread / seeds**0.5, (pooled - 1) * (seeds - 1)
+    return spread / seeds**0.5, (max(variants, 2) - 1) * (seeds - 1)
 
 
 def main(arguments: list[str] | None = None) -> None:
