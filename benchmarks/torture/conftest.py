@@ -94,6 +94,16 @@ class Bench:
             def _split_scope(self, nodeid: str) -> str:
                 return _part(_id(nodeid))
 
+            def remove_node(self, node):
+                """A case that killed its process is not run again."""
+                units = self.assigned_work[node].values()
+                left = [(unit, case) for unit in units for case, done in unit.items() if not done]
+                if left:
+                    unit, case = left[0]
+                    unit[case] = True
+                super().remove_node(node)
+                return left[0][1] if left else None
+
         return ByPart(config, log)
 
     @pytest.hookimpl(optionalhook=True)
