@@ -222,6 +222,12 @@ def compare(
     return Difference(mean, math.sqrt(pooled[0] / len(found)), pooled[1], len(found))
 
 
+def compared(claims: Sequence[Claim], measure: str) -> set[str]:
+    """Returns the variants that claims by a measure compare."""
+    links = [link for claim in claims if claim.by == measure for link in claim.links]
+    return {name for link in links for name in (link.first, link.second)}
+
+
 def pooled_variance(variants: Sequence[Values]) -> tuple[float, int] | None:
     """Returns the variance of a difference of two variants, and its degrees of freedom.
 
@@ -262,12 +268,15 @@ def judge(
     void = void or {}
     pools = {}
     for name in scales:
-        own = {v for c in claims if c.by == name for k in c.links for v in (k.first, k.second)}
         values = measured.get(name, {})
-        pools[name] = pooled_variance([values[v] for v in sorted(own & values.keys())])
+        own = sorted(compared(claims, name) & values.keys())
+        pools[name] = pooled_variance([values[variant] for variant in own])
     tests = [
-        [_tested(claim, link, measured, scales[claim.by], pools[claim.by], void) for link in links]
-        for claim, links in ((claim, claim.links) for claim in claims)
+        [
+            _tested(claim, link, measured, scales[claim.by], pools[claim.by], void)
+            for link in claim.links
+        ]
+        for claim in claims
     ]
     p_values = []
     for parts in tests:

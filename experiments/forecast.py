@@ -45,7 +45,7 @@ def power(study: Study, size: str) -> list[str]:
     """
     seeds, found = study.sizes[size].seeds, []
     for name in dict.fromkeys(claim.by for claim in study.claims):
-        measure, compared = study.measures[name], _compared(study, name)
+        measure, compared = study.measures[name], len(claims.compared(study.claims, name))
         first = claims.LEVEL / len(study.claims)
         if seeds < 2:
             found.append(f"{name}: one seed shows nothing")
@@ -88,12 +88,6 @@ def table(variants: int, num_claims: int, seeds: Sequence[int] = _SEEDS) -> str:
         margin = claims.shown_margin(error, freedom)
         rows.append(f"| {count} | {one:.1f} | {all_:.1f} | {margin:.1f} |")
     return "\n".join(rows)
-
-
-def _compared(study: Study, measure: str) -> int:
-    """Returns how many variants the claims by a measure compare."""
-    links = [link for claim in study.claims if claim.by == measure for link in claim.links]
-    return len({name for link in links for name in (link.first, link.second)})
 
 
 def _error(spread: float, seeds: int, variants: int) -> tuple[float, int]:

@@ -170,9 +170,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.all and options.study:
         parser.error("--all runs the published studies: leave --study out")
     needed = ("text", "held_out", "output")
-    if not options.all:
+    if options.all:
+        needed = needed if options.text else ()
+    else:
         needed = ("study", *needed)
-    for name in needed if not options.all or options.text else ():
+    for name in needed:
         if not getattr(options, name):
             parser.error(f"--{name} is missing")
     try:

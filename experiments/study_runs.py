@@ -333,7 +333,7 @@ class Runner:
                     self._check_evaluation(run, name)
                 if measure.task:
                     overrides = self.study.fine_tuning(self.size, variant, measure)
-                    place = f"{self.place}: variants.{variant}, measures.{name}"
+                    place = self._place(run, name)
                     config = _task_config(measure, overrides, place)
                     if self.study.variants[variant].teacher is not None:
                         overrides += _soft_labels(config, Path("TEACHER"), place)
