@@ -18,9 +18,9 @@ from official.serving import PRECISIONS, RUNTIMES
 from official.serving.compute import int8
 from official.serving.compute.precision import round_weights
 from official.serving.export import litert
-from official.serving.generation import mask_filler
+from official.serving.generation import generator, mask_filler
 from official.serving.generation.generator import Generator
-from official.serving.predictor import Predictor
+from official.serving.predictor import OBJECTIVES, Predictor
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder, TokenVectors
 from official.serving.vectors.mteb_encoder import MTEBEncoder
@@ -43,6 +43,14 @@ class LoadedModel(Predictor):
         super().__init__(source)
         self.generation = source.generation
         self.embedder = Embedder(source, lite)
+
+    @functools.cached_property
+    def methods(self) -> tuple[str, ...]:
+        """The methods below and of `Predictor` that this model can do."""
+        heads = filter(self.tasks, OBJECTIVES)
+        fills = ["fill_mask"] * (mask_filler.why_not(self._source) is None)
+        writes = ["generate"] * (generator.why_not(self.model) is None)
+        return "encode", "search", "tokens", *fills, *heads, *writes
 
     def encode(
         self,

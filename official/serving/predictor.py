@@ -326,6 +326,10 @@ class Predictor:
                 results[row] = entities
         return results
 
+    def tasks(self, method: str) -> list[str]:
+        """Returns the names of the heads that a method applies to; that of an only head is ""."""
+        return [head.task for head in self.config.of_types(*OBJECTIVES[method])]
+
     def _objective(self, method: str, task: str | None = None) -> Objective:
         """Returns the objective for a method; `task` selects one of several."""
         kinds = [objective.type for objective in self.config.objectives]

@@ -17,18 +17,22 @@ USAGE = "[FLAGS]"  # of a command whose arguments are flags alone
 # The extra of the distribution that has an optional package, by the name it is imported with.
 _EXTRAS = {
     "apache_beam": "beam",
+    "fastapi": "serve",
     "flask": "playground",
     "ir_measures": "eval",
     "matplotlib": "plots",
     "nltk": "eval",
     "onnx": "onnx",
+    "prometheus_client": "serve",
     "pyarrow": "text",
+    "pydantic": "serve",
     "rouge_score": "eval",
     "sacrebleu": "eval",
     "scipy": "eval",
     "seqeval": "eval",
     "sklearn": "eval",
     "tf2onnx": "onnx",
+    "uvicorn": "serve",
     "zstandard": "text",
 }
 

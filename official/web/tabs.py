@@ -103,33 +103,18 @@ class Tab:
         return self.apply(model, **arguments)
 
 
-def _heads(model: LoadedModel, method: str) -> list[str]:
-    """Returns the tasks of the heads that a method of the model applies to."""
-    types = predictor.OBJECTIVES[method]
-    return [head.task for head in model.config.of_types(*types)]
-
-
-def _has_head(method: str) -> Callable[[LoadedModel], bool]:
-    return lambda model: bool(_heads(model, method))
+def _has(method: str) -> Callable[[LoadedModel], bool]:
+    return lambda model: method in model.methods
 
 
 def _task(model: LoadedModel, method: str) -> list[Field]:
     """Returns the field of the task of a model of several tasks."""
-    names = _heads(model, method)
+    names = model.tasks(method)
     return [Field("task", "Task", "choice", names[0], names)] if len(names) > 1 else []
 
 
-def _fills_masks(model: LoadedModel) -> bool:
-    try:
-        return model.filler is not None
-    except UserError:
-        return False
-
-
 def _mask_fields(model: LoadedModel) -> list[Field]:
-    mask = "<extra_id_0>"
-    if isinstance(model.filler, mask_filler.MaskFiller):
-        mask = model.tokenizer.pieces[model.filler.mask_id]
+    mask = model.filler.mask
     return [
         Field("text", f"Text with {mask}", "text", f"The capital of France is {mask}."),
         Field("top_k", "Words for each mask", "whole", str(mask_filler.TOP_K), optional=True),
@@ -235,10 +220,6 @@ def _search(
     return [Table(("score", "text"), [(score, documents[number]) for score, number in found])]
 
 
-def _generates(model: LoadedModel) -> bool:
-    return generator.why_not(model.model) is None
-
-
 def _generation_fields(model: LoadedModel) -> list[Field]:
     tasks = list(model.generation.tasks)
     return [
@@ -268,7 +249,7 @@ def _attention(model: LoadedModel, text: str) -> list[Result]:
 
 
 def _reads_and_writes(model: LoadedModel) -> bool:
-    return _generates(model) and generator.objective(model.model) == "seq2seq_lm"
+    return "generate" in model.methods and generator.objective(model.model) == "seq2seq_lm"
 
 
 def _cross_attention(model: LoadedModel, text: str, target: str) -> list[Result]:
@@ -285,17 +266,17 @@ def _picture(figure: Any, layers: Sequence[np.ndarray]) -> Picture:
 
 # The tabs by their names in the address, in the order of the page.
 TABS: dict[str, Tab] = {
-    "fill_mask": Tab("Fill masks", _fills_masks, _mask_fields, _fill_mask),
+    "fill_mask": Tab("Fill masks", _has("fill_mask"), _mask_fields, _fill_mask),
     "classify": Tab(
         "Classify",
-        _has_head("classify"),
+        _has("classify"),
         lambda model: _text_fields(model, "classify"),
         _classify,
     ),
-    "score": Tab("Score", _has_head("score"), lambda model: _text_fields(model, "score"), _score),
+    "score": Tab("Score", _has("score"), lambda model: _text_fields(model, "score"), _score),
     "answer": Tab(
         "Answer",
-        _has_head("answer"),
+        _has("answer"),
         lambda model: [
             Field("question", "Question", "line", "Where does Anna Meyer live?"),
             Field("context", "Text with the answer", "text", _STORY),
@@ -304,7 +285,7 @@ TABS: dict[str, Tab] = {
     ),
     "choose": Tab(
         "Choose",
-        _has_head("choose"),
+        _has("choose"),
         lambda model: [
             Field("context", "Text", "text", _STORY),
             Field("question", "Question", "line", "Where does Anna Meyer work?"),
@@ -314,11 +295,11 @@ TABS: dict[str, Tab] = {
     ),
     "tag": Tab(
         "Tag",
-        _has_head("tag"),
+        _has("tag"),
         lambda model: [Field("text", "Text", "text", _STORY), *_task(model, "tag")],
         _tag,
     ),
-    "rank": Tab("Rank", _has_head("rank"), _rank_fields, _rank),
+    "rank": Tab("Rank", _has("rank"), _rank_fields, _rank),
     "compare": Tab(
         "Compare",
         lambda model: True,
@@ -335,7 +316,7 @@ TABS: dict[str, Tab] = {
         ],
         _search,
     ),
-    "generate": Tab("Generate", _generates, _generation_fields, _generate),
+    "generate": Tab("Generate", _has("generate"), _generation_fields, _generate),
     "attention": Tab(
         "Attention",
         _attends,

@@ -4,6 +4,23 @@ from official.serving import PRECISIONS, RUNTIMES
 from official.utils.flag_table import Flag
 
 _FOLDER = "Default: that of embedding.json in the model folder"
+PRECISION = Flag(
+    "precision",
+    str,
+    "float32",
+    "how the encoder computes. bfloat16: on CPUs with bfloat16 products. int8: its matrices "
+    "are 8-bit integers.",
+    values=PRECISIONS,
+)
+RUNTIME = Flag(
+    "runtime",
+    str,
+    "tensorflow",
+    "what computes the vectors. litert: LiteRT, in --precision float32 or int8, in one process "
+    "with all threads of the CPU. It is the fastest in int8. The model is converted first, "
+    "which takes seconds.",
+    values=RUNTIMES,
+)
 FLAGS = (
     Flag(
         "pooling",
@@ -25,21 +42,6 @@ FLAGS = (
         "texts are cut to this number of tokens. Default: the length of the model.",
         least=4,
     ),
-    Flag(
-        "precision",
-        str,
-        "float32",
-        "how the encoder computes. bfloat16: on CPUs with bfloat16 products. int8: its matrices "
-        "are 8-bit integers.",
-        values=PRECISIONS,
-    ),
-    Flag(
-        "runtime",
-        str,
-        "tensorflow",
-        "what computes the vectors. litert: LiteRT, in --precision float32 or int8, in one process "
-        "with all threads of the CPU. It is the fastest in int8. The model is converted first, "
-        "which takes seconds.",
-        values=RUNTIMES,
-    ),
+    PRECISION,
+    RUNTIME,
 )

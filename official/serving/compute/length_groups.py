@@ -57,11 +57,15 @@ def scorer(
     fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
     graph = tf.function(score, input_signature=[fields], autograph=False)
     padding_side: Literal["left", "right"] = "left" if encoder.layout == "cls_last" else "right"
-    max_padding = READING + STARTING // encoder.hidden_size**2
-    groups = _Scorer(graph, of_tokens, padding_side, max_padding)
+    groups = _Scorer(graph, of_tokens, padding_side, max_padding(encoder.hidden_size))
     # One function, however many signatures score batches: each copy takes memory.
     scored = tf.function(groups.__call__, input_signature=[fields], autograph=False)
     return lambda batch: scored({name: batch[name] for name in fields})
+
+
+def max_padding(hidden_size: int) -> int:
+    """Returns the most positions of padding of a group: more cost more than another group."""
+    return READING + STARTING // hidden_size**2
 
 
 @dataclasses.dataclass(frozen=True)

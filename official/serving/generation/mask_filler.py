@@ -85,6 +85,7 @@ class MaskFiller:
       source: the model and its tokenizer.
       weights: the weights.
       mask_id: the id of the mask token.
+      mask: how a text has it.
       best_of_tokens: the `first_call.Function` from tokens int32 [B, None], and the other arguments
         of `best`, to its results for the masks among them, text by text.
 
@@ -97,6 +98,7 @@ class MaskFiller:
         if layers is None or mask_id is None:
             raise UserError(f"fill_mask: {why_not(source)}")
         self.source = source
+        self.mask = source.tokenizer.pieces[mask_id]
         self._encoder, self._head = layers
         self.mask_id = mask_id
         self.weights = weights or Weights([self._encoder, self._head])
@@ -233,9 +235,14 @@ class SentinelFiller:
     Args:
       source: the model and its tokenizer.
 
+    Attributes:
+      mask: the sentinel of the first mask of a text.
+
     Raises:
       UserError: the model cannot fill sentinels.
     """
+
+    mask = "<extra_id_0>"
 
     def __init__(self, source: ServedModel):
         if (reason := why_not(source)) is not None:

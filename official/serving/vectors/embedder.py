@@ -23,7 +23,7 @@ from official.modeling.objectives.sentence_embedding import Objective
 from official.saving import named_arrays, served_model, text_vectors
 from official.saving.served_model import ServedModel
 from official.saving.text_vectors import EmbeddingSettings
-from official.serving.compute import first_call
+from official.serving.compute import first_call, length_groups
 from official.serving.export import litert
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
 from official.utils import atomic, paths
@@ -133,6 +133,13 @@ class Embedder:
         self.repeatable = False
         self._lite = lite
         self._graphs: dict[Hashable, Callable] = {}
+        # The most positions of a batch, and of its padding. A GPU takes large batches best.
+        self._positions, self._padding = math.inf, math.inf
+        if lite is not None:
+            self._positions = litert.POSITIONS
+        elif not tf.config.list_physical_devices("GPU"):
+            self._positions = length_groups.POSITIONS
+            self._padding = length_groups.max_padding(self.config.encoder.hidden_size)
         self._split = first_call.split_with_offsets(source.tokenizer)
         if lite is not None:
             litert.check(lite)
@@ -363,12 +370,14 @@ class Embedder:
         order = np.argsort(lengths, kind="stable")
         specials = num_specials(1, self.tokenizer, self._layout)
         widths = np.minimum(lengths + specials, max_length)[order]
-        positions = math.inf if self._lite is None else litert.POSITIONS
         start = 0
         while start < len(order):
-            end = start + 1
+            end, real = start + 1, widths[start]
             last = min(start + batch_size, len(order))
-            while end < last and (end + 1 - start) * widths[end] <= positions:
+            while end < last:
+                positions, real = (end + 1 - start) * widths[end], real + widths[end]
+                if positions > self._positions or positions - real > self._padding:
+                    break
                 end += 1
             yield order[start:end]
             start = end
