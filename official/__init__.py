@@ -5,6 +5,7 @@ when they are used, so `import official` is light.
 """
 
 import importlib
+import os
 import sys
 import types
 import typing
@@ -53,9 +54,9 @@ _MODULES = {
     "predict": "official.evaluation.run",
     "train": "official.training.run",
 }
-# What prints its progress, as the commands do. TensorFlow's notices, a thousand of them in a short
-# run, are left out unless the user has set a level.
-_PRINTS = frozenset({"finetune", "finetune_pairs", "finetune_questions", "finetune_tags", "train"})
+# TensorFlow's notices, a thousand of them in a short run, are left out unless the user has set a
+# level. TensorFlow reads it when it is imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def __getattr__(name: str) -> typing.Any:
@@ -65,7 +66,7 @@ def __getattr__(name: str) -> typing.Any:
         return importlib.import_module(f"{__name__}.{name}")
     from official.utils import quiet_import
 
-    quiet_import.install(log_level="3" if name in _PRINTS else None)
+    quiet_import.install()
     value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value

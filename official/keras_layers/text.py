@@ -4,6 +4,7 @@ Shapes: B texts, T tokens of the longest one, C characters of a word.
 """
 
 import base64
+import dataclasses
 import os
 import tempfile
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ def keras_encoder(
     pad: bool = False,
     name: str = "encoder",
     dtype: "str | keras.DTypePolicy | None" = None,
+    pooler: bool = True,
 ) -> tuple[keras.Layer, "TextPreprocessor"]:
     """Loads the encoder of a model folder as a Keras layer, with a layer that reads text for it.
 
@@ -54,6 +56,8 @@ def keras_encoder(
       pad: whether all rows have `max_length` tokens; otherwise they are as long as the longest.
       name: the name of the encoder, which differs between the layers of a Keras model.
       dtype: Keras dtype policy of the encoder, such as `mixed_bfloat16`; None = the global one.
+      pooler: False = the encoder is made without its pooler, for those who read `sequence_output`
+        alone. Keras warns of weights that no loss depends on.
 
     Returns:
       The encoder and the preprocessing layer.
@@ -65,9 +69,10 @@ def keras_encoder(
     folder = open_folder(model_dir, checkpoint)
     config = folder.config
     variables, source = folder.variables()
-    encoder = module_of(config.encoder).Encoder(
-        config.encoder, seed=config.seed, name=name, dtype=dtype
-    )
+    settings = config.encoder
+    if settings.pooler and not pooler:
+        settings = dataclasses.replace(settings, pooler=False)
+    encoder = module_of(settings).Encoder(settings, seed=config.seed, name=name, dtype=dtype)
     with keras_private.uninitialized_variables():
         encoder.build()
     made = {_ENCODER + v.path.removeprefix(f"{name}/"): v for v in encoder.weights}

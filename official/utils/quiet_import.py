@@ -25,15 +25,12 @@ _OPTIONAL = ("matplotlib", "sklearn")  # of Keras
 _KERAS_LAYERS = "tensorflow_text.python.keras"  # importing these imports Keras
 
 
-def install(keras: bool = True, log_level: str | None = "3") -> None:
+def install(keras: bool = True) -> None:
     """Changes the next import of tensorflow, or of keras if that comes first.
 
     Args:
       keras: whether Keras is imported with it, and with tensorflow_text.
-      log_level: the level of TensorFlow's later notices, if the user has set none; None = its own.
     """
-    if log_level is not None:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
     if "tensorflow" in sys.modules or any(isinstance(f, _Finder) for f in sys.meta_path):
         return
     hidden = _OPTIONAL if keras else (*_OPTIONAL, "keras")

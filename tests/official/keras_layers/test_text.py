@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 
 import keras
 import numpy as np
@@ -104,13 +105,25 @@ def test_what_cannot_work_is_said(folder):
     assert preprocess(["bada"], None)["token_ids"].shape == (1, 4) and encoder.built
 
 
+def test_an_encoder_without_its_pooler(folder):
+    whole, preprocess = official.keras_encoder(folder)
+    states = official.keras_encoder(folder, pooler=False)[0]
+    features = preprocess(TEXTS)
+    outputs = states(**features)
+    assert "pooled_output" not in outputs and len(whole.weights) == len(states.weights) + 2
+    expected = whole(**features)["sequence_output"]
+    np.testing.assert_array_equal(outputs["sequence_output"], expected)
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
     write(tmp_path / "run" / "pretrained")
     monkeypatch.chdir(tmp_path)
     space = {}
-    exec(compile(code()[0], str(PAGE), "exec"), space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # of Keras
+        exec(compile(code()[0], str(PAGE), "exec"), space)
     # What is saved gives the same again.
     features = space["preprocess"](space["texts"])
     text_model = keras.models.load_model("text_model.keras")
@@ -120,7 +133,7 @@ def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
     frozen = keras.models.load_model("frozen.keras")
     np.testing.assert_array_equal(frozen(features), space["model"](features))
     names = {v.path.split("/")[1] for v in frozen.get_layer("encoder").trainable_weights}
-    assert names == {"layer_1", "pooler"}
+    assert names == {"layer_1"}
     towers = keras.models.load_model("towers.keras")
     np.testing.assert_array_equal(towers(space["pairs"]), space["towers"](space["pairs"]))
     assert len(space["history"].history["loss"]) == 3 and space["again"] is not None
