@@ -18,7 +18,7 @@ With --target it converts a model folder:
 from absl import flags
 
 from official.conversion.run import SOURCES, TARGETS, convert
-from official.utils import command_line, errors
+from official.utils import command_line, errors, progress
 
 FLAGS = flags.FLAGS
 _REQUIRED = ("input", "output")
@@ -58,15 +58,16 @@ def main(argv: list[str]) -> None:
     """Reads one folder and writes the other."""
     del argv
     errors.require(FLAGS, *_REQUIRED)
-    convert(
-        FLAGS.input,
-        FLAGS.output,
-        source=FLAGS.source,
-        target=FLAGS.target,
-        checkpoint=FLAGS.checkpoint,
-        vocab=FLAGS.vocab,
-        report=print,
-    )
+    with progress.signs(f"converting {FLAGS.input}", progress.say):
+        convert(
+            FLAGS.input,
+            FLAGS.output,
+            source=FLAGS.source,
+            target=FLAGS.target,
+            checkpoint=FLAGS.checkpoint,
+            vocab=FLAGS.vocab,
+            report=print,
+        )
 
 
 run = command_line.Command(main, define_flags, required=_REQUIRED, name="official.convert")

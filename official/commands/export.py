@@ -88,21 +88,22 @@ def main(argv: list[str]) -> None:
         from official.serving.compute import precision
 
         precision.check_data(FLAGS.model_dir, FLAGS.data, FLAGS.task)
-    exported = exports.export(
-        FLAGS.model_dir,
-        FLAGS.output,
-        format=FLAGS.format,
-        checkpoint=FLAGS.checkpoint,
-        max_length=FLAGS.max_length,
-        inputs=FLAGS.inputs,
-        max_new_tokens=FLAGS.max_new_tokens,
-        task=FLAGS.task,
-        precision=FLAGS.precision,
-        max_bytes=FLAGS.max_bytes,
-        **command_flags.given_values(
-            flag_table.Values(command_flags.SEARCH, FLAGS), command_flags.SEARCH
-        ),
-    )
+    with progress.signs(f"exporting {FLAGS.model_dir}", progress.say):
+        exported = exports.export(
+            FLAGS.model_dir,
+            FLAGS.output,
+            format=FLAGS.format,
+            checkpoint=FLAGS.checkpoint,
+            max_length=FLAGS.max_length,
+            inputs=FLAGS.inputs,
+            max_new_tokens=FLAGS.max_new_tokens,
+            task=FLAGS.task,
+            precision=FLAGS.precision,
+            max_bytes=FLAGS.max_bytes,
+            **command_flags.given_values(
+                flag_table.Values(command_flags.SEARCH, FLAGS), command_flags.SEARCH
+            ),
+        )
     length = exported.max_length
     if FLAGS.format != "saved_model":
         print(f"wrote {exported.file}: `tokens` takes ids of rows of up to {length} tokens")

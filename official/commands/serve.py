@@ -18,7 +18,7 @@ from absl import flags
 
 from official.commands.modes import mode, vectors
 from official.service import MAX_BYTES
-from official.utils import command_line, errors, flag_table
+from official.utils import command_line, errors, flag_table, progress
 from official.utils.flag_table import Flag, Values
 
 KEY_VARIABLE = "GARDEN_API_KEY"
@@ -117,7 +117,10 @@ def main(argv: list[str]) -> None:
     )
     with server.listen(options.host, options.port) as listener:
         mode.say(f"loading {folder}")
-        model = loaded_model.load(folder, options.checkpoint, options.precision, options.runtime)
+        with progress.signs("loading", mode.say):
+            model = loaded_model.load(
+                folder, options.checkpoint, options.precision, options.runtime
+            )
         name = options.name or folder.rstrip("/").rpartition("/")[-1].removeprefix("package:")
         with server.application(model, name, limits, key, loopback) as app:
             host, port = listener.getsockname()[:2]

@@ -31,7 +31,7 @@ from official.tasks import AVERAGE, kinds
 from official.utils import gfile
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from official.utils.progress import Progress, Report
+from official.utils.progress import Progress, Report, signs
 
 Outputs = dict[str, np.ndarray]
 # A replica returns sums [K], which are added up, and outputs [B, ...], which are gathered.
@@ -130,12 +130,14 @@ class ReplicaLoop:
         if report is not None:
             size = min(source.num_examples, batches * batch_size or source.num_examples)
             progress = Progress(size, report, f"{source.split}: ", "examples")
-        sums, outputs = [], []
+        sums: list[np.ndarray] = []
+        outputs: list[dict[str, np.ndarray]] = []
         for number, batch in enumerate(self._batches(source, batch_size)):
             if batches and number == batches:
                 break
             before_batch()
-            row, output = self._graph(batch)
+            with signs(f"{source.split}: making the graph", None if sums else report):
+                row, output = self._graph(batch)
             sums.append(row.numpy())
             outputs.append({name: value.numpy() for name, value in output.items()})
             progress(batch_size)

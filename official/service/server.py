@@ -13,6 +13,7 @@ from official.service.app import Metrics, Service
 from official.service.guard import App, Guard
 from official.service.joining import Joiner
 from official.serving.loaded_model import LoadedModel
+from official.utils import progress
 from official.utils.errors import UserError
 
 # How long the body of a request may take to arrive, and a connection may be idle.
@@ -91,7 +92,8 @@ def application(
     joiner = Joiner(limits.batch_tokens, limits.wait, limits.max_waiting, metrics.batch)
     try:
         service = Service(model, name, joiner, metrics, limits.max_texts)
-        service.try_all()
+        with progress.signs("making the graphs", progress.say):
+            service.try_all()
         app: App = service.app()
         if loopback:
             hosts = ["localhost", "127.0.0.1", "[::1]"]

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.saving import metrics_log
-from official.utils import atomic, paths
+from official.utils import atomic, paths, progress
 
 # Marks a value as a scalar for TensorBoard; `tf.summary.scalar` would need that installed.
 _SCALAR = tf.compat.v1.SummaryMetadata(
@@ -51,6 +51,7 @@ class Reporter:
         self.total_steps = total_steps
         self._silent = silent
         self._report = report
+        self._said = time.monotonic()
         self._path = paths.path(model_dir) / metrics_log.FILE
         self.started = False
         self._written: set[tuple[str, int]] = set()
@@ -66,6 +67,18 @@ class Reporter:
         self.started = True
         self._clock, self._clock_step = time.monotonic(), step
         self.say(f"step {step}: loss {loss:.4f}; the graph is made, training runs")
+
+    def first_step(self) -> contextlib.AbstractContextManager:
+        """Says at intervals that the first step takes long, whose graph is made."""
+        report = None if self._silent or self.started else self.say
+        return progress.signs("making the graph of a step", report)
+
+    def sign(self, step: int) -> None:
+        """Says how far the run is, if no line was reported for some seconds."""
+        steps, now = step - self._clock_step, time.monotonic()
+        if steps and now - self._said >= progress.SECONDS_BETWEEN_SIGNS:
+            rate = steps / (now - self._clock)
+            self.say(f"step {step}/{self.total_steps}{self._speed(step, rate)}")
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -90,8 +103,7 @@ class Reporter:
             rate = steps / seconds
             speed = {"steps_per_second": rate, "tokens_per_second": tokens * rate}
             metrics = {**metrics, **speed}
-            left = duration((self.total_steps - step) / rate)
-            line += f"  {rate:.3g} steps/s  {tokens * rate:,.0f} tokens/s  {left} left"
+            line += self._speed(step, rate, f"  {tokens * rate:,.0f} tokens/s")
         self.say(line)
         self._write("train", step, metrics)
 
@@ -107,8 +119,14 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """Reports a line."""
+        self._said = time.monotonic()
         if not self._silent:
             self._report(text)
+
+    def _speed(self, step: int, rate: float, tokens: str = "") -> str:
+        """Returns the speed at a step, that of tokens, and how long the others take."""
+        left = duration((self.total_steps - step) / rate)
+        return f"  {rate:.3g} steps/s{tokens}  {left} left"
 
     def close(self) -> None:
         """Flushes the events."""

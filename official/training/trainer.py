@@ -108,7 +108,9 @@ class Trainer:
             memory=self.memory,
         )
         self._stop_signal = StopSignal(strategy)
-        self.evaluator = Evaluator(config, model, strategy, self._stop_signal.check)
+        self.evaluator = Evaluator(
+            config, model, strategy, self._stop_signal.check, report if self.chief else None
+        )
         self.best = BestCheckpoint(
             self.model_dir,
             *best_metric(config, source.manifest.task),
@@ -290,7 +292,8 @@ class Trainer:
         while step < self.total_steps and not self._reason_to_stop():
             count = min(self._next_stop(step) - step, limit)
             started = time.monotonic()
-            chunk = self.train_step.run(iterator, count)
+            with contextlib.nullcontext() if reporter.started else reporter.first_step():
+                chunk = self.train_step.run(iterator, count)
             seconds = (time.monotonic() - started) / count
             number, seconds = self._stop_signal.on_any_worker(seconds)
             for hook in self.hooks:
@@ -305,6 +308,8 @@ class Trainer:
             if step % recipe.report_every == 0 or at_end:
                 reporter.train(step, *self._summary(reported))
                 reported = []
+            else:
+                reporter.sign(step)
             self._metrics = {}
             if number:
                 self._leave(number, step, reporter)

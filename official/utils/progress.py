@@ -1,10 +1,14 @@
 """Reports of the progress of long work."""
 
+import contextlib
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 SECONDS_BETWEEN_REPORTS = 5.0
+# Between lines of work that cannot say how much is done, or that has lines of its own.
+SECONDS_BETWEEN_SIGNS = 10.0
 BYTES = "bytes"
 
 Report = Callable[[str], None]
@@ -13,6 +17,32 @@ Report = Callable[[str], None]
 def say(line: str) -> None:
     """Prints a line of progress to stderr, at once."""
     print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def signs(name: str, report: Report | None) -> Iterator[None]:
+    """Reports at intervals that the work of this block, such as tracing a graph, goes on.
+
+    Args:
+      name: what the work is.
+      report: is called with lines, in another thread; None = there are none.
+    """
+    if report is None:
+        yield
+        return
+    ended, started = threading.Event(), time.monotonic()
+
+    def run() -> None:
+        while not ended.wait(SECONDS_BETWEEN_SIGNS):
+            report(f"{name}: {time.monotonic() - started:.0f} s so far")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class Progress:

@@ -1,10 +1,13 @@
 import json
 import os
+import threading
+import time
 
 import pytest
 import tensorflow as tf
 
 from official.training import reporting
+from official.utils import progress
 from official.utils.errors import UserError
 from tests import limits
 
@@ -57,15 +60,47 @@ def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
 
 
 def test_time_for_evaluation_is_no_training(tmp_path, monkeypatch):
-    clock = iter([0.0, 0.0, 30.0, 32.0, 32.0])  # start, pause, unpause, report (twice)
-    monkeypatch.setattr(reporting.time, "monotonic", lambda: next(clock))
+    now = [0.0]
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
     reporter = reporting.Reporter(tmp_path, total_steps=10)
     reporter.start(0, 1.0)
     with reporter.paused():
-        pass
+        now[0] = 30.0
+    now[0] = 32.0
     reporter.train(4, {"loss": 1.0}, tokens=10.0)
     record = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert record["steps_per_second"] == 2.0 and record["tokens_per_second"] == 20.0
+
+
+def test_a_run_says_how_far_it_is_every_ten_seconds(tmp_path, monkeypatch, capsys):
+    """Between the reports of metrics, which may be far from one another."""
+    now = [0.0]
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
+    reporter = reporting.Reporter(tmp_path, total_steps=100)
+    reporter.start(1, 1.0)
+    for step, now[0] in ((2, 5.0), (3, 9.9), (4, 12.0), (5, 20.0), (6, 22.5)):
+        reporter.sign(step)
+    reporter.train(7, {"loss": 1.0}, tokens=10.0)
+    now[0] = 40.0
+    reporter.sign(7)  # no step since the report
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines[0] == "step 4/100  0.25 steps/s  6m 24s left"
+    assert lines[1] == "step 6/100  0.222 steps/s  7m 03s left"
+    assert len(lines) == 3 and lines[2].startswith("step 7/100  loss 1.0000")
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_long_first_step_gives_signs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_SIGNS", 0.01)
+    for silent in (False, True):
+        reporter = reporting.Reporter(tmp_path, total_steps=100, silent=silent)
+        with reporter.first_step():
+            time.sleep(0.1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and set(lines) == {"making the graph of a step: 0 s so far"}
+    threads = [thread.name for thread in threading.enumerate()]
+    with progress.signs("work", None):
+        assert [thread.name for thread in threading.enumerate()] == threads
 
 
 def test_lines_of_steps_that_were_lost_are_dropped(tmp_path):
