@@ -17,7 +17,7 @@ from absl import flags
 from official.commands import command_flags
 from official.serving import PRECISIONS
 from official.serving.export import exports
-from official.utils import atomic, command_line, errors, flag_table
+from official.utils import atomic, command_line, errors, flag_table, progress
 
 INPUTS = ("single", "pair")
 
