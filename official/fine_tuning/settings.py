@@ -1,13 +1,19 @@
 """The settings of `finetune` and its twins, and those that are published for a family of models."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 
 from official import config as configs
+from official.config import yaml_files
 from official.conversion import huggingface
 from official.conversion.system import USUAL
-from official.saving import served_model
+from official.saving import model_folder, served_model
+from official.shards import manifest
 from official.tasks import KINDS
+from official.tasks.task import Description
+from official.utils import paths
+from official.utils.errors import UserError
 
 # Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
 FEW = 10_000
@@ -15,6 +21,14 @@ _FEW_EPOCHS, _FEW_BATCH = 20, 16
 _BASE_SIZE = 768  # of the base models; narrower encoders learn faster
 _WARMUP = 0.1  # the largest share of the steps: DeBERTa's cards have a number of them, for MNLI
 _EVAL_EVERY = 500  # steps, of larger data
+# The config of a kind of task, for data that no paper has.
+_CONFIGS = {
+    "classification": "classification",
+    "multi_label": "multi_label",
+    "regression": "regression",
+    "span": "squad2",
+    "tagging": "tagging",
+}
 _BUCKETS = (16, 32, 64, 128, 256, 512)
 
 Report = Callable[[str], None]
@@ -82,6 +96,41 @@ def family(config: configs.ResolvedConfig) -> str | None:
     It is for texts with labels.
     """
     return huggingface.fine_tuning_of(config).config
+
+
+def of_shards(
+    data: str | os.PathLike,
+    init: str | os.PathLike,
+    override: Sequence[str] = (),
+    report: Report = print,
+) -> configs.Config:
+    """Returns the settings for the shards of a task, by the rule of `finetune`, and says them.
+
+    Args:
+      data: a folder of task shards.
+      init: the model folder to start from.
+      override: further settings, which win.
+      report: takes the line that says what is taken.
+
+    Raises:
+      UserError: the shards are those of no task, or of one that has no usual settings.
+    """
+    content = manifest.read(data)
+    task, count = content.task, sum(s.records for s in content.shards if s.split == "train")
+    if not isinstance(task, Description) or task.kind not in _CONFIGS:
+        kind = getattr(task, "kind", None)
+        what = f"of a task of the kind {kind}" if kind else "of text"
+        raise UserError(
+            f"--config is missing: {data} has shards {what}, whose settings are those of a config: "
+            "--list_configs prints the names of the published ones"
+        )
+    own = f"configs/finetune/{task.name}.yaml" in yaml_files.published()
+    name = task.name if own else _CONFIGS[task.kind]
+    known = model_folder.config_of(paths.path(init))
+    if KINDS[task.kind].generic:
+        name = family(known) or name
+    settings = Settings(override=override, report=report)
+    return published(name, task.kind, count, content.max_length, known, settings)
 
 
 def published(

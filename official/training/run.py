@@ -20,7 +20,15 @@ from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, task_file, teachers, warm_start
 from official.shards import parsing, shard_folder
 from official.tasks import beir
-from official.training import hooks, phases, reporting, resolve, resuming, trainable
+from official.training import (
+    hooks,
+    phases,
+    reporting,
+    resolve,
+    resuming,
+    schedules,
+    trainable,
+)
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, model_packages, paths
 from official.utils.errors import UserError
@@ -388,6 +396,8 @@ def _trainer(
         f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
         f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
     )
+    if (short := schedules.shortfall(config.recipe, trainer.total_steps)) is not None:
+        report(f"warning: {short}")
     return trainer
 
 

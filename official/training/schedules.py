@@ -135,6 +135,22 @@ def make(recipe: config.Recipe, steps: int) -> Schedule:
     )
 
 
+def shortfall(recipe: config.Recipe, steps: int) -> str | None:
+    """Returns what to say of a run that ends in its warm-up; None = it does not.
+
+    A schedule that is longer than the run is meant to go on in another one.
+    """
+    schedule = recipe.schedule
+    if schedule.steps or schedule.type == "inverse_sqrt" or schedule.warmup_steps <= steps:
+        return None
+    return (
+        f"the run has {steps:,} steps and its warm-up {schedule.warmup_steps:,}: the learning rate "
+        f"ends at {steps / schedule.warmup_steps:.1%} of {recipe.optimizer.learning_rate:g}; give "
+        "recipe.schedule.warmup_steps=0 and recipe.schedule.warmup_fraction=0.1 for a share of the "
+        "steps"
+    )
+
+
 def layer_factors(model: Model, decay: float, whole: str = "head") -> dict[str, float]:
     """Returns `decay^max(0, top - depth)` for each trainable variable by its path.
 

@@ -1,5 +1,6 @@
 """Fine-tuning in one call: from lists and tables to a model folder, by the loop of `train`."""
 
+import dataclasses
 import random
 
 import numpy as np
@@ -12,7 +13,7 @@ from official.fine_tuning import rows, settings
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards import manifest
 from official.utils.errors import UserError
-from tests import GOLDEN, small
+from tests import GOLDEN, commands, small
 from tfrecords_tools.tasks import builder
 
 FAST = {"learning_rate": 1e-2, "report": lambda line: None}
@@ -215,6 +216,83 @@ def test_a_table_and_a_loop_give_the_weights_of_lists(init, tmp_path):
     for name, value in a.items():
         np.testing.assert_array_equal(b[name], value)
         np.testing.assert_array_equal(c[name], value)
+
+
+def test_shards_have_the_settings_of_the_call(init, tmp_path):
+    """Those of `finetune` for the same rows: by the number of examples, and by the model."""
+    first, labels = texts(40)
+    path = tmp_path / "train.tsv"
+    lines = [f"{text}\t{label}\n" for text, label in zip(first, labels, strict=True)]
+    path.write_text("text\tlabel\n" + "".join(lines))
+    tokenizer = str(init / "tokenizer")
+    commands.run(
+        "tfrecords_tools.build_task_shards", "--task=classification", "--text_column=text",
+        "--label_column=label", f"--train_file={path}", f"--tokenizer={tokenizer}",
+        f"--output={tmp_path / 'shards'}", "--max_length=20", status=0,
+    )  # fmt: skip
+    said, said_of_shards = [], []
+    known = model_folder.config_of(init)
+    given = settings.Settings(report=said.append, override=["recipe.steps=0"])
+    expected = settings.published("classification", "classification", 40, 20, known, given)
+    config = settings.of_shards(
+        tmp_path / "shards", init, ["recipe.steps=0"], said_of_shards.append
+    )
+    assert config == expected and said == said_of_shards
+    assert (config.recipe.epochs, config.recipe.batch_size) == (20, 16)
+    assert "those of Mosbach et al. (2021) for few examples" in said[0]
+    more = settings.of_shards(tmp_path / "shards", init, ["recipe.epochs=7"], len)
+    assert more.recipe.epochs == 7
+
+
+def test_a_published_task_has_its_own_settings(init, tmp_path, monkeypatch):
+    first, labels = texts(4)
+    examples = [rows.read(("text", "label"), values, ()) for values in ((first, labels),) * 2]
+    content = manifest.read(built(init, tmp_path / "shards", examples, 20))
+    shards = [dataclasses.replace(shard, records=20_000) for shard in content.shards]
+
+    def found(**task):
+        task = dataclasses.replace(content.task, **task)
+        other = dataclasses.replace(content, task=task, shards=shards)
+        monkeypatch.setattr(settings.manifest, "read", lambda folder: other)
+        return settings.of_shards("SHARDS", init, report=len)
+
+    mrpc = found(name="mrpc")
+    assert (mrpc.name, mrpc.recipe.epochs) == (
+        "mrpc",
+        configs.load("configs/finetune/mrpc.yaml").recipe.epochs,
+    )
+    assert found(name="classification").recipe.epochs == 3
+    for kind in ("ranking", "embedding"):
+        with pytest.raises(UserError, match=f"SHARDS has shards of a task of the kind {kind}, "):
+            found(name="other", kind=kind)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_command_without_a_config_is_the_call(init, tmp_path):
+    """The same shards, the same settings: the same weights to the bit."""
+    first, labels = texts(24)
+    options = ["--override=recipe.epochs=1", "--override=recipe.optimizer.learning_rate=0.01"]
+    examples = [rows.read(("text", "label"), values, ()) for values in ((first, labels),) * 2]
+    shards = built(init, tmp_path / "shards", examples, 20, seed=0)
+    commands.run(
+        "official.commands.garden", "train", f"--data={shards}", f"--init={init}",
+        f"--model_dir={tmp_path / 'a'}", *options, status=0,
+    )  # fmt: skip
+    official.finetune(
+        first, labels, init=init, model_dir=tmp_path / "b", validation=(first, labels),
+        max_length=20, epochs=1, **FAST,
+    )  # fmt: skip
+    a, b = (checkpoints.load_variables(tmp_path / name, "last") for name in "ab")
+    for name, value in a.items():
+        np.testing.assert_array_equal(b[name], value)
+
+
+def test_a_run_without_a_config_or_a_model_says_what_to_give(tmp_path):
+    done = commands.run(
+        "official.commands.garden", "train", f"--data={tmp_path}", f"--model_dir={tmp_path}/m"
+    )
+    assert done.returncode == 2 and "error: --config is missing: give one" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from official.utils.flag_table import Flag, Values
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from official import config as configs
     from official.serving import loaded_model
 
 
@@ -69,12 +70,14 @@ def folders(text: str) -> list[str] | dict[str, float]:
     return mixture.parse(text)
 
 
-def strategy(options: Values, config: str, *data: str | None) -> "tf.distribute.Strategy":
+def strategy(
+    options: Values, config: "str | configs.Config", *data: str | None
+) -> "tf.distribute.Strategy":
     """Returns where to compute.
 
     Args:
       options: the values of `DEVICES` and `OVERRIDE`.
-      config: a config or a model folder.
+      config: a config, the path of one, or a model folder.
       *data: the values of --data and --validation_data.
     """
     from official import config as configs
@@ -82,7 +85,9 @@ def strategy(options: Values, config: str, *data: str | None) -> "tf.distribute.
 
     if options.distribution_strategy == "tpu":
         named = [folder for each in data if each for folder in folders(each)]
-        recipe = configs.load(config, options.override).recipe
+        if not isinstance(config, configs.Config):
+            config = configs.load(config, options.override)
+        recipe = config.recipe
         strategies.check_tpu_data(options.tpu, named, bool(recipe.layer_states))
     return strategies.create(options.distribution_strategy, options.tpu, options.num_replicas)
 

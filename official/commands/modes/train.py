@@ -5,10 +5,10 @@ Pretraining:
   garden train --config=configs/smoke/bert.yaml --data=SHARDS \
       --validation_data=HELD_OUT_SHARDS --model_dir=MODEL
 
-Fine-tuning from the encoder of that model:
+Fine-tuning from the encoder of that model, with settings for so many examples, which are printed,
+or with those of --config:
 
-  garden train --config=configs/finetune/sst2.yaml --data=TASK_SHARDS \
-      --init=MODEL --model_dir=TUNED
+  garden train --data=TASK_SHARDS --init=MODEL --model_dir=TUNED
 
 With --sweep=key=value,value,... (once or more) every combination of the values is trained in a
 folder below --model_dir, and the results are compared: see official.training.sweep.
@@ -20,14 +20,24 @@ command and share --model_dir. If one of them is stopped, all of them stop.
 
 import functools
 import sys
+from typing import TYPE_CHECKING
 
 from official.commands.modes import mode
 from official.commands.modes.mode import Mode, say
 from official.utils import errors, paths
 from official.utils.flag_table import Flag, Values
 
+if TYPE_CHECKING:
+    from official import config as configs
+
 FLAGS = (
-    Flag("config", str, None, "YAML file of the run."),
+    Flag(
+        "config",
+        str,
+        None,
+        "YAML file of the run. Default, for the shards of a task and --init: the settings that "
+        "official.finetune takes, which depend on the model and on the number of examples.",
+    ),
     Flag("list_configs", bool, False, "print the names of the published configs and end."),
     Flag(
         "data",
@@ -81,12 +91,11 @@ FLAGS = (
 )
 # Of `official.main`, --mode says it.
 EVALUATE = Flag("evaluate", bool, True, "evaluate the model while it is trained, and at the end.")
-_REQUIRED = ("data", "model_dir", "config")
+_REQUIRED = ("data", "model_dir")
 
 
 def run(options: Values, evaluate: bool | None = None) -> None:
     """Trains, and evaluates if that is wanted; None = as --evaluate says."""
-    from official import config as configs
     from official import training
 
     evaluate = options.evaluate if evaluate is None else evaluate
@@ -95,7 +104,7 @@ def run(options: Values, evaluate: bool | None = None) -> None:
             raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
         _sweep(options)
         return
-    config = configs.load(options.config, options.override)
+    config = _config(options)
     data, held_out = options.data, options.validation_data
     try:
         training.train(
@@ -106,13 +115,29 @@ def run(options: Values, evaluate: bool | None = None) -> None:
             evaluate=evaluate,
             init=options.init,
             checkpoint=options.checkpoint,
-            strategy=mode.strategy(options, options.config, data, held_out),
+            strategy=mode.strategy(options, config, data, held_out),
             allow_other_data=options.allow_other_data,
             verify_data=options.verify_data,
             report=say,
         )
     except training.Stopped as stopped:
         sys.exit(128 + stopped.number)
+
+
+def _config(options: Values) -> "configs.Config":
+    """Returns the config of the run: that of --config, or the usual one for the data."""
+    from official import config as configs
+
+    if options.config is not None:
+        return configs.load(options.config, options.override)
+    if options.init is None:
+        raise errors.UserError(
+            "--config is missing: give one (--list_configs prints the names of the published "
+            "ones), or --init=MODEL, from which the shards of a task are learned as usual"
+        )
+    from official.fine_tuning import settings
+
+    return settings.of_shards(options.data, options.init, options.override, say)
 
 
 def list_configs() -> None:
@@ -134,6 +159,8 @@ def _sweep(options: Values) -> None:
         *("distribution_strategy", "tpu", "num_replicas"),
     )
     same = {name: getattr(options, name) for name in names}
+    if options.config is None:
+        raise errors.UserError("--sweep: give the --config that its values change")
     folder = paths.path(options.model_dir)
     sweep.train(options.sweep, options.config, options.override, same, folder, say)
 

@@ -80,6 +80,22 @@ def test_no_warm_up(kind):
     assert rates(kind, warmup=0)[0] == pytest.approx(PEAK)
 
 
+def test_a_run_that_ends_in_its_warm_up_says_so():
+    short = config.Schedule(warmup_steps=1000)
+    recipe = config.Recipe(steps=90, schedule=short)
+    assert schedules.shortfall(recipe, 300).startswith(
+        f"the run has 300 steps and its warm-up 1,000: the learning rate ends at 30.0% of "
+        f"{recipe.optimizer.learning_rate:g}; give "
+    )
+    assert schedules.shortfall(recipe, 1000) is None
+    for other in (
+        config.Schedule(warmup_fraction=0.1),
+        config.Schedule(warmup_steps=1000, steps=5000),
+        config.Schedule(warmup_steps=1000, type="inverse_sqrt"),
+    ):
+        assert schedules.shortfall(dataclasses.replace(recipe, schedule=other), 300) is None
+
+
 def test_a_schedule_may_be_longer_than_the_run():
     longer = config.Schedule("bert", steps=100, warmup_steps=10)
     recipe = config.Recipe(steps=90, schedule=longer)
