@@ -111,6 +111,7 @@ class Service:
         self._paths = {getattr(route, "path", "") for route in app.routes}
         app.exception_handler(RequestValidationError)(_not_valid)
         app.exception_handler(HTTPException)(self._refused)
+        app.exception_handler(Exception)(_broken)
         return app
 
     @contextlib.asynccontextmanager
@@ -160,7 +161,8 @@ class Service:
             return failure(422, str(error), "invalid_request")
         except Busy as error:
             return failure(503, f"{error}: try again later", "overloaded", **{"Retry-After": "1"})
-        return fastapi.Response(to_json(content), media_type=_JSON)
+        # JSON has no NaN.
+        return fastapi.Response(to_json(content, inf_nan_mode="null"), media_type=_JSON)
 
     async def _computed(self, request: Operation, path: str) -> Sequence[Any]:
         """Returns the results of a request, from batches that it shares with others."""
@@ -236,6 +238,12 @@ class _TooMany(Exception):
 async def _health() -> dict[str, str]:
     """Whether requests are answered."""
     return {"status": "ok"}
+
+
+async def _broken(request: fastapi.Request, error: Exception) -> fastapi.Response:
+    """Answers a request that ended with an error of the server, which prints it."""
+    del request, error
+    return failure(500, "the server has failed; its output says how", "server_error")
 
 
 async def _not_valid(request: fastapi.Request, error: Exception) -> fastapi.Response:

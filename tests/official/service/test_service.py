@@ -381,6 +381,27 @@ def test_too_many_waiting_texts_are_refused(masked):
         assert statuses == [200, 200]
 
 
+def test_an_error_of_the_server_is_that_of_its_request(masked, monkeypatch):
+    texts = masked.embedder.texts
+
+    def fails(given, *arguments, **options):
+        if "a dog" in given:
+            raise ZeroDivisionError
+        return texts(given, *arguments, **options)
+
+    with served(masked) as client:
+        monkeypatch.setattr(masked.embedder, "texts", fails)
+        message = client.refused(500, "/api/embed", {"texts": ["a dog"]})
+        assert message == "the server has failed; its output says how"
+        assert client.results("embed", texts=["a cat"])
+
+
+def test_no_number_is_null(client, masked, monkeypatch):
+    """JSON has no NaN."""
+    monkeypatch.setattr(masked.embedder, "texts", lambda texts, *_, **options: [[np.nan, 1.0]])
+    assert client.results("embed", texts=["a"]) == [[None, 1.0]]
+
+
 def test_the_description(client):
     """Of what this model answers, without scripts from elsewhere."""
     status, content = client.send("/openapi.json")
