@@ -11,7 +11,9 @@ from official import config as configs
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.saving.text_vectors import EmbeddingSettings
+from official.serving.compute import length_groups
 from official.serving.vectors import embedder
+from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 from tests import commands, small
 
@@ -76,6 +78,28 @@ def test_batches_that_are_not_alone_have_the_same_bits(folder, batch_size, repea
     monkeypatch.setattr(loaded.model, "encode", in_graph)
     first = loaded.texts(TEXTS, batch_size=batch_size)
     np.testing.assert_array_equal(loaded.texts(TEXTS, batch_size=batch_size), first)
+
+
+def test_batches_have_little_padding(folder, monkeypatch):
+    """The longest rows of a batch are hardly longer than the others, and memory has a bound."""
+    monkeypatch.setattr(length_groups, "READING", 6)
+    monkeypatch.setattr(length_groups, "STARTING", 0)
+    monkeypatch.setattr(length_groups, "POSITIONS", 40)
+    model = official.load(folder)
+    lengths = np.random.default_rng(0).integers(0, 20, 50)  # 13 and more are cut
+    groups = list(model.embedder._groups(lengths, 7, LENGTH))
+    assert sorted(np.concatenate(groups)) == list(range(50))
+    specials = num_specials(1, model.tokenizer, model.config.encoder.text_layout)
+    for rows in groups:
+        widths = np.minimum(lengths[rows] + specials, LENGTH)
+        assert len(rows) <= 7 and len(rows) * widths.max() <= 40
+        assert np.sum(widths.max() - widths) <= 6
+    texts = TEXTS * 5
+    vectors = model.encode(texts)
+    monkeypatch.setattr(length_groups, "READING", 10**6)
+    monkeypatch.setattr(length_groups, "POSITIONS", 10**6)
+    assert len(list(official.load(folder).embedder._groups(lengths, 50, LENGTH))) == 1
+    np.testing.assert_allclose(official.load(folder).encode(texts), vectors, atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
