@@ -39,7 +39,7 @@ class Trainings(parts.Part):
     name = "kills"
     things = "SIGKILLs of trainings"
     promise = "the run ends with the bits of one that nobody killed"
-    whole, quick = 300 // KILLS, 1
+    whole, quick = 2 * len(SYSTEMS), 1  # each system with one worker and with two
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Trainings(parts.Part):
     def run(self, case: int) -> parts.Outcome:
         """Kills a run, and compares its end."""
         outcome, rng = parts.Outcome(), self.rng(case)
-        # Each system with one worker and with two, in any 22 cases.
         system = list(SYSTEMS)[case * 7 % len(SYSTEMS)]
         count = 1 + case % 2
         whole = self._whole(system, count)

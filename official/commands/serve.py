@@ -4,7 +4,8 @@ r"""Answers requests to a model over HTTP.
   curl localhost:8000/api/classify -H 'Content-Type: application/json' \
       -d '{"texts": ["a fine film", "a dull one"]}'
 
-Requests of many clients share batches. /openapi.json describes what the model answers, /metrics has
+MODEL is a model folder, what official.load takes, or a SavedModel of official.export. Requests of
+many clients share batches. /openapi.json describes what the model answers, /metrics has
 counters for Prometheus. Vectors and ranking also have the forms of OpenAI's API (/v1/embeddings)
 and of text-embeddings-inference (/embed, /rerank), so that their clients work. SIGTERM or Ctrl-C
 ends it when what is begun is answered.
@@ -13,13 +14,18 @@ ends it when what is begun is answered.
 import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.commands.modes import mode, vectors
 from official.service import MAX_BYTES
-from official.utils import command_line, errors, flag_table, progress
+from official.utils import command_line, errors, flag_table, paths, progress
 from official.utils.flag_table import Flag, Values
+
+if TYPE_CHECKING:
+    from official.serving.exported_model import ExportedModel
+    from official.serving.loaded_model import LoadedModel
 
 KEY_VARIABLE = "GARDEN_API_KEY"
 FLAGS = (
@@ -99,7 +105,6 @@ def main(argv: list[str]) -> None:
     [folder] = folders
     key = _key(options)
     from official.service import server
-    from official.serving import loaded_model
 
     loopback = server.is_loopback(options.host)
     if not loopback and key is None:
@@ -118,14 +123,24 @@ def main(argv: list[str]) -> None:
     with server.listen(options.host, options.port) as listener:
         mode.say(f"loading {folder}")
         with progress.signs("loading", mode.say):
-            model = loaded_model.load(
-                folder, options.checkpoint, options.precision, options.runtime
-            )
+            model = _model(options, folder)
         name = options.name or folder.rstrip("/").rpartition("/")[-1].removeprefix("package:")
         with server.application(model, name, limits, key, loopback) as app:
             host, port = listener.getsockname()[:2]
             mode.say(f"http://{host}:{port} (Ctrl-C ends)")
             server.http(app, limits.max_connections).run([listener])
+
+
+def _model(options: Values, folder: str) -> "LoadedModel | ExportedModel":
+    """Loads a model folder or an export."""
+    from official.serving import exported_model, loaded_model
+
+    if not (paths.path(folder) / exported_model.GRAPH).exists():
+        return loaded_model.load(folder, options.checkpoint, options.precision, options.runtime)
+    for name in ("checkpoint", "precision", "runtime"):
+        if options.is_given(name):
+            raise errors.UserError(f"--{name}: an export has it inside; remove it")
+    return exported_model.ExportedModel(folder)
 
 
 def _key(options: Values) -> str | None:

@@ -18,8 +18,7 @@ from official.service import operations
 from official.service.compatible import OpenAIEmbeddings, TEIEmbed, TEIRerank
 from official.service.guard import failure
 from official.service.joining import Busy, Joiner
-from official.service.operations import Operation, Rank
-from official.serving.loaded_model import LoadedModel
+from official.service.operations import Model, Operation, Rank
 from official.utils.errors import UserError
 
 _JSON = "application/json"
@@ -68,9 +67,7 @@ class Service:
       max_texts: the largest number of texts of a request.
     """
 
-    def __init__(
-        self, model: LoadedModel, name: str, joiner: Joiner, metrics: Metrics, max_texts: int
-    ):
+    def __init__(self, model: Model, name: str, joiner: Joiner, metrics: Metrics, max_texts: int):
         self.model, self.name, self.metrics = model, name, metrics
         self._joiner, self._max_texts = joiner, max_texts
         self._paths: set[str] = set()
@@ -208,7 +205,7 @@ class Service:
         return {
             "model_id": self.name,
             "model_dtype": "float32",
-            "max_input_length": self.model.max_length,
+            "max_input_length": getattr(self.model, "max_length", None),  # an export has it inside
             "max_client_batch_size": self._max_texts,
             "operations": [operation.NAME for operation in self._operations],
         }

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from official.saving import served_model
+from official.serving.exported_model import ExportedModel
 from official.serving.generation import mask_filler
 from official.serving.loaded_model import LoadedModel
 from official.utils.errors import UserError
@@ -20,6 +21,7 @@ from official.utils.errors import UserError
 BATCH_SIZE = 32
 _BYTES = 4  # of a text: about a token, in most scripts
 
+Model = LoadedModel | ExportedModel
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 Texts = Annotated[list[str], Field(description="Any number of texts.")]
 Task = Annotated[str | None, Field(description="The head, for a model of several tasks.")]
@@ -44,7 +46,7 @@ class Operation(BaseModel):
     RESULT: ClassVar[Any]
 
     @classmethod
-    def examples(cls, model: LoadedModel) -> "list[Operation]":
+    def examples(cls, model: Model) -> "list[Operation]":
         """Returns requests, with which a model is tried before it is served."""
         del model
         return [cls(texts=["a text"])]  # type: ignore[call-arg]
@@ -57,11 +59,11 @@ class Operation(BaseModel):
         """Returns what is the same for all items: requests with equal settings share batches."""
         return ()
 
-    def run(self, model: LoadedModel, items: Sequence[Any]) -> Sequence[Any]:
+    def run(self, model: Model, items: Sequence[Any]) -> Sequence[Any]:
         """Returns the results of items, of this request and of others with equal settings."""
         raise NotImplementedError
 
-    def finish(self, model: LoadedModel, results: Sequence[Any]) -> Sequence[Any]:
+    def finish(self, model: Model, results: Sequence[Any]) -> Sequence[Any]:
         """Returns what the response has of the results of this request."""
         del model
         return results
@@ -90,17 +92,17 @@ class Embed(Operation):
         return self.prompt
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[str]) -> Sequence[np.ndarray]:
+    def run(self, model: Model, items: Sequence[str]) -> Sequence[np.ndarray]:
         # Of whole vectors without their norm all others are made.
         settings = dataclasses.replace(model.embedder.settings, size=None, normalize=False)
         vectors = model.embedder.texts(items, settings, batch_size=BATCH_SIZE, prompt=self.prompt)
         return list(vectors)
 
     @override
-    def finish(self, model: LoadedModel, results: Sequence[np.ndarray]) -> list[list[float]]:
+    def finish(self, model: Model, results: Sequence[np.ndarray]) -> list[list[float]]:
         return self.vectors(model, results).tolist()
 
-    def vectors(self, model: LoadedModel, results: Sequence[np.ndarray]) -> np.ndarray:
+    def vectors(self, model: Model, results: Sequence[np.ndarray]) -> np.ndarray:
         """Cuts the vectors of `run` and divides them by their lengths: float32 [N, D].
 
         Raises:
@@ -134,7 +136,7 @@ class _OfHeads(Operation):
 
     @override
     @classmethod
-    def examples(cls, model: LoadedModel) -> list[Operation]:
+    def examples(cls, model: Model) -> list[Operation]:
         return [cls(texts=["a text"], task=task or None) for task in model.tasks(cls.METHOD)]
 
     @override
@@ -154,7 +156,7 @@ class Classify(_OfHeads):
     texts: Texts | list[Pair]
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+    def run(self, model: Model, items: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         found = model.classify(items, batch_size=BATCH_SIZE, task=self.task)
         return [label._asdict() for label in found]
 
@@ -167,7 +169,7 @@ class Score(_OfHeads):
     texts: Texts | list[Pair]
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[Any]) -> Sequence[float]:
+    def run(self, model: Model, items: Sequence[Any]) -> Sequence[float]:
         return model.score(items, batch_size=BATCH_SIZE, task=self.task).tolist()
 
 
@@ -181,7 +183,7 @@ class Rank(Operation):
 
     @override
     @classmethod
-    def examples(cls, model: LoadedModel) -> list[Operation]:
+    def examples(cls, model: Model) -> list[Operation]:
         return [cls(query="a query", documents=["a document"])]
 
     @override
@@ -189,7 +191,7 @@ class Rank(Operation):
         return [(self.query, document) for document in self.documents]
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[tuple[str, str]]) -> Sequence[float]:
+    def run(self, model: Model, items: Sequence[tuple[str, str]]) -> Sequence[float]:
         queries, documents = zip(*items, strict=True)
         return model.rank(queries, documents, batch_size=BATCH_SIZE).tolist()
 
@@ -212,7 +214,7 @@ class Tag(_OfHeads):
     texts: Texts | list[list[str]]
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[Any]) -> Sequence[Any]:
+    def run(self, model: Model, items: Sequence[Any]) -> Sequence[Any]:
         found = model.tag(items, batch_size=BATCH_SIZE, task=self.task)
         return [[entity._asdict() for entity in entities] for entities in found]
 
@@ -237,7 +239,7 @@ class Answer(Operation):
 
     @override
     @classmethod
-    def examples(cls, model: LoadedModel) -> list[Operation]:
+    def examples(cls, model: Model) -> list[Operation]:
         return [cls(questions=["a question"], contexts="a text")]
 
     @override
@@ -248,7 +250,7 @@ class Answer(Operation):
         return _together(questions=self.questions, contexts=contexts)
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[tuple[str, str]]) -> Sequence[Any]:
+    def run(self, model: Model, items: Sequence[tuple[str, str]]) -> Sequence[Any]:
         questions, contexts = zip(*items, strict=True)
         return [found._asdict() for found in model.answer(questions, contexts)]
 
@@ -272,7 +274,7 @@ class Choose(Operation):
 
     @override
     @classmethod
-    def examples(cls, model: LoadedModel) -> list[Operation]:
+    def examples(cls, model: Model) -> list[Operation]:
         return [cls(contexts=["a text"], questions=["a question"], choices=[["one", "another"]])]
 
     @override
@@ -280,7 +282,7 @@ class Choose(Operation):
         return _together(contexts=self.contexts, questions=self.questions, choices=self.choices)
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[Any]) -> Sequence[Any]:
+    def run(self, model: Model, items: Sequence[Any]) -> Sequence[Any]:
         contexts, questions, choices = zip(*items, strict=True)
         found = model.choose(contexts, questions, choices)
         return [{**one._asdict(), "probabilities": one.probabilities.tolist()} for one in found]
@@ -310,7 +312,8 @@ class FillMask(Operation):
 
     @override
     @classmethod
-    def examples(cls, model: LoadedModel) -> list[Operation]:
+    def examples(cls, model: Model) -> list[Operation]:
+        assert isinstance(model, LoadedModel)  # an export has no such method
         return [cls(texts=[f"a {model.filler.mask} text"])]
 
     @override
@@ -322,7 +325,8 @@ class FillMask(Operation):
         return self.top_k, None if self.targets is None else tuple(self.targets)
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[str]) -> Sequence[Any]:
+    def run(self, model: Model, items: Sequence[str]) -> Sequence[Any]:
+        assert isinstance(model, LoadedModel)
         found = model.fill_mask(items, self.top_k, self.targets, BATCH_SIZE)
         return [[[filling._asdict() for filling in mask] for mask in text] for text in found]
 
@@ -354,7 +358,7 @@ class Generate(Operation):
         return (object() if self._draws() else ()), self.task
 
     @override
-    def run(self, model: LoadedModel, items: Sequence[str]) -> Sequence[list[str]]:
+    def run(self, model: Model, items: Sequence[str]) -> Sequence[list[str]]:
         written = model.generate(items, task=self.task, **self._draws())
         copies = len(written) // len(items)
         return [written[i : i + copies] for i in range(0, len(written), copies)]

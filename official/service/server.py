@@ -12,7 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from official.service.app import Metrics, Service
 from official.service.guard import App, Guard
 from official.service.joining import Joiner
-from official.serving.loaded_model import LoadedModel
+from official.service.operations import Model
 from official.utils import progress
 from official.utils.errors import UserError
 
@@ -76,7 +76,7 @@ def is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def application(
-    model: LoadedModel, name: str, limits: Limits, key: str | None = None, loopback: bool = True
+    model: Model, name: str, limits: Limits, key: str | None = None, loopback: bool = True
 ) -> Iterator[App]:
     """Makes the application of a model, and ends its batches at last.
 

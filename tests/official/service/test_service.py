@@ -189,6 +189,7 @@ HEADS = {
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HEADS)
 def test_heads(tmp_path, kind):
     name, body = HEADS[kind]
@@ -233,6 +234,7 @@ def test_tasks_and_pairs(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_generation(tmp_path):
     model = models.t5(tmp_path / "t5")
     with served(model) as client:
