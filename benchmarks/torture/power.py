@@ -75,14 +75,14 @@ class PowerCuts(parts.Part):
         root.mkdir()
         disk = Disk(root, _store(root))
         disk.begin()
-        while left:
+        while left and not _ended(root):
             status, output = _run(self._work(case, root)[0], disk, int(rng.integers(1, events + 1)))
             if status != -signal.SIGKILL:
                 return left, None if status == 0 else _problem(status, output)
             disk.cut(rng)
             outcome.add(_reached(root))
             left -= 1
-        return left, self._end(case, root)[2]
+        return left, None if _ended(root) else self._end(case, root)[2]
 
     def _end(self, case: int, root: Path) -> tuple[Path, int, str | None]:
         """Lets a command end; returns its folder, the number of its calls, and a problem."""
@@ -133,6 +133,11 @@ def _metrics(model_dir: Path) -> list[tuple]:
 
 def _store(root: Path) -> Path:
     return root.with_name(f"{root.name}-synced")
+
+
+def _ended(root: Path) -> bool:
+    """Whether a build has given its output its name: the same command would refuse to write it."""
+    return (root / "out").exists()
 
 
 def _reached(root: Path) -> str:
