@@ -18,7 +18,7 @@ from official.service import operations
 from official.service.compatible import OpenAIEmbeddings, TEIEmbed, TEIRerank
 from official.service.guard import failure
 from official.service.joining import Busy, Joiner
-from official.service.operations import Model, Operation, Rank
+from official.service.operations import Embed, Model, Operation, Rank
 from official.utils.errors import UserError
 
 _JSON = "application/json"
@@ -97,8 +97,9 @@ class Service:
         )
         for operation in self._operations:
             self._post(app, f"/api/{operation.NAME}", operation, self._results, operation.RESULT)
-        self._post(app, "/v1/embeddings", OpenAIEmbeddings, self._openai)
-        self._post(app, "/embed", TEIEmbed, self._tei_embed)
+        if Embed in self._operations:
+            self._post(app, "/v1/embeddings", OpenAIEmbeddings, self._openai)
+            self._post(app, "/embed", TEIEmbed, self._tei_embed)
         if Rank in self._operations:
             self._post(app, "/rerank", TEIRerank, self._tei_rerank)
         for path, about in (("/v1/models", self._models), ("/info", self._info)):

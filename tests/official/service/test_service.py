@@ -223,6 +223,21 @@ def check_rerank(client, documents, scores):
 
 
 @pytest.mark.slow
+def test_an_export(tmp_path):
+    """It has no vectors, and so no address of them."""
+    import official
+    from official.serving.exported_model import ExportedModel
+
+    model = models.head("classification", tmp_path / "model")
+    official.export(tmp_path / "model", tmp_path / "export")
+    with served(ExportedModel(tmp_path / "export")) as client:
+        alike(client.results("classify", texts=TEXTS), plain(model.classify(TEXTS)))
+        assert client.send("/info")[1]["operations"] == ["classify"]
+        for path in ("/api/embed", "/embed", "/v1/embeddings"):
+            client.refused(404, path, {"input": "a"})
+
+
+@pytest.mark.slow
 def test_tasks_and_pairs(tmp_path):
     model = models.head("tasks", tmp_path)
     with served(model) as client:
