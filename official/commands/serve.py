@@ -13,7 +13,6 @@ ends it when what is begun is answered.
 
 import functools
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -156,7 +155,7 @@ def _key(options: Values) -> str | None:
     else:
         source = f"--key_file={options.key_file}"
         try:
-            key = Path(options.key_file).read_text("utf-8").strip()
+            key = paths.path(options.key_file).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.UserError(f"{source}: {error}") from None
     if not key.isascii() or not key.isprintable() or not key or " " in key:
