@@ -19,7 +19,7 @@ from absl import flags
 
 from official.commands.modes import mode, vectors
 from official.service import MAX_BYTES
-from official.utils import command_line, errors, flag_table, paths, progress
+from official.utils import command_line, errors, flag_table, paths, progress, sockets
 from official.utils.flag_table import Flag, Values
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def main(argv: list[str]) -> None:
         options.max_bytes,
         options.max_connections,
     )
-    with server.listen(options.host, options.port) as listener:
+    given = f"--host={options.host} --port={options.port}"
+    with sockets.listen(options.host, options.port, given) as listener:
         mode.say(f"loading {folder}")
         with progress.signs("loading", mode.say):
             model = _model(options, folder)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import ipaddress
-import socket
 from collections.abc import Iterator
 
 import uvicorn
@@ -14,7 +13,6 @@ from official.service.guard import App, Guard
 from official.service.joining import Joiner
 from official.service.operations import Model
 from official.utils import progress
-from official.utils.errors import UserError
 
 # How long the body of a request may take to arrive, and a connection may be idle.
 BODY_SECONDS, IDLE_SECONDS = 30.0, 30
@@ -41,28 +39,6 @@ class Limits:
     max_texts: int
     max_bytes: int
     max_connections: int
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens; port 0 = any free one.
-
-    Raises:
-      UserError: the port is in use or not allowed, or the host is none of this machine.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UserError(
-            f"--host={host} --port={port}: {reason}: give another "
-            "port, or --port=0 for any free one"
-        ) from None
-    return listener
 
 
 def is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ import flask
 from werkzeug import serving
 
 from official.serving.loaded_model import LoadedModel
+from official.utils import sockets
 from official.utils.errors import UserError
 from official.web import MAX_BYTES
 from official.web.tabs import TABS
@@ -28,18 +29,7 @@ def listen(port: int) -> socket.socket:
     Raises:
       UserError: the port is in use, or not allowed.
     """
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"--port={port}: {(error.strerror or str(error)).lower()}: give another port, or "
-            "--port=0 for any free one"
-        ) from None
-    return listener
+    return sockets.listen(HOST, port, f"--port={port}")
 
 
 def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> flask.Flask:

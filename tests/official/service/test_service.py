@@ -12,6 +12,8 @@ import time
 import numpy as np
 import pytest
 
+from official.utils import sockets
+from official.utils.errors import UserError
 from tests.official.web import models
 
 pytest.importorskip("fastapi", reason="FastAPI (requirements-dev.txt) is not installed")
@@ -61,7 +63,7 @@ class Client:
 def served(model, key=None, **limits):
     taken = server.dataclasses.replace(LIMITS, **limits)
     with (
-        server.listen("127.0.0.1", 0) as listener,
+        sockets.listen("127.0.0.1", 0, "--port=0") as listener,
         server.application(model, "tiny", taken, key) as app,
     ):
         served_http = server.http(app, taken.max_connections)
@@ -433,15 +435,13 @@ def test_the_description(client):
 
 
 def test_a_port_in_use_and_others_that_are_none():
-    from official.utils.errors import UserError
-
-    with server.listen("127.0.0.1", 0) as listener:
+    with sockets.listen("127.0.0.1", 0, "") as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(UserError, match=f"--port={port}: address already in use"):
-            server.listen("127.0.0.1", port)
+        with pytest.raises(UserError, match=f"--port={port}: address already in use: give another"):
+            sockets.listen("127.0.0.1", port, f"--port={port}")
     with pytest.raises(UserError, match="--port=70000: "):
-        server.listen("127.0.0.1", 70000)
-    with pytest.raises(UserError, match="--host=203.0.113.1 "):
-        server.listen("203.0.113.1", 0)
+        sockets.listen("127.0.0.1", 70000, "--port=70000")
+    with pytest.raises(UserError, match="--host=203.0.113.1: "):
+        sockets.listen("203.0.113.1", 0, "--host=203.0.113.1")
     hosts = {"localhost": True, "127.0.0.2": True, "::1": True, "0.0.0.0": False, "x.org": False}
     assert {host: server.is_loopback(host) for host in hosts} == hosts
