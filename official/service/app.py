@@ -1,10 +1,9 @@
 """The application: the addresses of a model, and what each answers."""
 
 import asyncio
-import contextlib
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import fastapi
@@ -93,7 +92,6 @@ class Service:
             description="Texts that are too long are cut, as `official.load` does it.",
             docs_url=None,  # these pages load scripts from elsewhere
             redoc_url=None,
-            lifespan=self._lifespan,
         )
         for operation in self._operations:
             self._post(app, f"/api/{operation.NAME}", operation, self._results, operation.RESULT)
@@ -111,13 +109,6 @@ class Service:
         app.exception_handler(HTTPException)(self._refused)
         app.exception_handler(Exception)(_broken)
         return app
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, app: fastapi.FastAPI) -> AsyncIterator[None]:
-        """Ends the batches when all requests have been answered."""
-        del app
-        yield
-        await asyncio.to_thread(self._joiner.close)
 
     def _post(
         self,

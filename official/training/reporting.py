@@ -69,7 +69,7 @@ class Reporter:
         self.say(f"step {step}: loss {loss:.4f}; the graph is made, training runs")
 
     def first_step(self) -> contextlib.AbstractContextManager:
-        """Says at intervals that the first step takes long, whose graph is made."""
+        """Says at intervals that the first step, whose graph is made, goes on; no other does."""
         report = None if self._silent or self.started else self.say
         return progress.signs("making the graph of a step", report)
 

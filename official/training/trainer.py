@@ -292,7 +292,7 @@ class Trainer:
         while step < self.total_steps and not self._reason_to_stop():
             count = min(self._next_stop(step) - step, limit)
             started = time.monotonic()
-            with contextlib.nullcontext() if reporter.started else reporter.first_step():
+            with reporter.first_step():
                 chunk = self.train_step.run(iterator, count)
             seconds = (time.monotonic() - started) / count
             number, seconds = self._stop_signal.on_any_worker(seconds)
