@@ -54,7 +54,8 @@ def main(argv: list[str]) -> None:
             models[folder] = official.load(folder, FLAGS.checkpoint)
         host, port = listener.getsockname()
         print(f"http://{host}:{port} (Ctrl-C ends)", flush=True)
-        server.serve(server.make_app(models, FLAGS.max_bytes), listener)
+        app = server.make_app(models, FLAGS.max_bytes)
+        server.make_server(app, listener).serve_forever()
 
 
 run = command_line.Command(main, define_flags, required=_REQUIRED)

@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,11 +32,25 @@ def listen(port: int) -> socket.socket:
     return sockets.listen(HOST, port, f"--port={port}")
 
 
+def short_names(folders: Iterable[str]) -> dict[str, str]:
+    """Returns the last part of each path, or as many parts as no other path ends with."""
+    parts = {folder: folder.rstrip("/").split("/") for folder in folders}
+
+    def name(folder: str) -> str:
+        own, others = parts[folder], [parts[other] for other in parts if other != folder]
+        for number in range(1, len(own)):
+            if all(other[-number:] != own[-number:] for other in others):
+                return "/".join(own[-number:])
+        return folder
+
+    return {folder: name(folder) for folder in parts}
+
+
 def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> flask.Flask:
     """Makes the page.
 
     Args:
-      models: the models by the names that the page shows.
+      models: the models by their folders. The page shows the ends of these paths.
       max_bytes: the size of the largest form that is read.
     """
     app = flask.Flask(__name__)
@@ -47,6 +61,7 @@ def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> f
     app.config["TRUSTED_HOSTS"] = [HOST, "localhost"]
     able = {name: [key for key in models if tab.able(models[key])] for name, tab in TABS.items()}
     shown = {name: TABS[name] for name in TABS if able[name]}
+    short = short_names(models)
     lock = threading.Lock()  # a model answers one request at a time
 
     @app.before_request
@@ -75,9 +90,12 @@ def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> f
     @app.route("/<name>", methods=["GET", "POST"])
     def page(name: str) -> str:
         form = flask.request.form
-        if name not in shown or form.get("model", able[name][0]) not in able[name]:
+        if name not in shown:
             flask.abort(404)
-        model = form.get("model", able[name][0])
+        # A link names the model whose example the form should have.
+        model = flask.request.values.get("model", able[name][0])
+        if model not in able[name]:
+            flask.abort(404)
         results, error = [], ""
         if flask.request.method == "POST":
             try:
@@ -91,7 +109,8 @@ def make_app(models: Mapping[str, LoadedModel], max_bytes: int = MAX_BYTES) -> f
             name=name,
             fields=shown[name].fields(models[model]),
             form=form,
-            names=able[name],
+            models={folder: models[folder] for folder in able[name]},
+            short=short,
             model=model,
             results=results,
             error=error,
@@ -107,10 +126,9 @@ class _Quiet(serving.WSGIRequestHandler):
         """Prints nothing."""
 
 
-def serve(app: flask.Flask, listener: socket.socket) -> None:
-    """Answers requests until Ctrl-C."""
+def make_server(app: flask.Flask, listener: socket.socket) -> serving.BaseWSGIServer:
+    """Returns a server whose `serve_forever` answers requests until Ctrl-C, or `shutdown`."""
     # Threads, because a browser opens connections in advance, on which it sends nothing.
-    server = serving.make_server(
+    return serving.make_server(
         HOST, 0, app, threaded=True, request_handler=_Quiet, fd=listener.fileno()
     )
-    server.serve_forever()

@@ -5,6 +5,8 @@ A tab is shown if a model can do what it is about. The results are those of the 
 """
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +16,23 @@ from official.plots import attention, figures
 from official.serving import predictor
 from official.serving.generation import generator, mask_filler
 from official.serving.loaded_model import LoadedModel
+from official.tasks import tags
 from official.utils.errors import UserError
-from official.web.results import Cell, Picture, Result, Table, marked
+from official.web.results import Cell, Matrix, Picture, Result, Table, marked
 
-_DOCUMENTS = "The cat sleeps on the mat.\nA dog runs through the park.\nThe market closes at noon."
+_QUERY = "How much does a ticket cost?"
+_DOCUMENTS = (
+    "The museum opens at nine.\nAdults pay twelve euros, children nothing.\n"
+    "The nearest station is Central.\nDogs are not allowed in the exhibition."
+)
+_TEXTS = (
+    "The cat sleeps on the mat.\nA kitten naps on a rug.\nThe shop closes at noon.\n"
+    "The store is open until midday."
+)
+_SENTENCE = "The cat sleeps on the mat."
+_DEFAULT = "the default"
+_MASKS = re.compile(r"\[MASK\]|<mask>|<extra_id_\d+>")  # of BERT, RoBERTa and T5
+_MOST_TOKENS = 64  # of a table of attention weights; the picture has all
 _STORY = "Anna Meyer moved from Berlin to Paris in 1998. She works for the museum there."
 
 
@@ -32,7 +47,8 @@ class Field:
         `decimal` (a number), or `choice`.
       value: what it contains at first.
       choices: the values of a field of the kind `choice`.
-      optional: whether the method's default is taken if the field is empty.
+      optional: what an empty field stands for, in words; "" = it must be filled in.
+      mask: the mask of the model, in a field for a text with masks; "" = in other fields.
     """
 
     name: str
@@ -40,7 +56,19 @@ class Field:
     kind: str
     value: str = ""
     choices: Sequence[str] = ()
-    optional: bool = False
+    optional: str = ""
+    mask: str = ""
+
+    def text(self, form: Mapping[str, str]) -> str:
+        """Returns the text of the field in a form, or its first one.
+
+        Masks of other models stand for that of the model, if a text has none of its own.
+        """
+        text = form.get(self.name, self.value)
+        if not self.mask or self.mask in text:
+            return text
+        numbers = itertools.count()  # T5 has a mask for each number
+        return _MASKS.sub(lambda _: self.mask.replace("0", str(next(numbers))), text)
 
     def read(self, text: str) -> Any:
         """Returns the value that a text of the field stands for.
@@ -75,12 +103,14 @@ class Tab:
 
     Attributes:
       title: what the page calls it.
+      about: what the model does here, in a sentence or two.
       able: whether a model can do what the tab shows.
       fields: gives the fields of the form for a model.
       apply: makes the results from a model and the values of the fields by their names.
     """
 
     title: str
+    about: str
     able: Callable[[LoadedModel], bool]
     fields: Callable[[LoadedModel], Sequence[Field]]
     apply: Callable[..., list[Result]]
@@ -97,7 +127,7 @@ class Tab:
         """
         arguments = {}
         for field in self.fields(model):
-            text = form.get(field.name, field.value)
+            text = field.text(form)
             if text.strip() or not field.optional:
                 arguments[field.name] = field.read(text)
         return self.apply(model, **arguments)
@@ -116,8 +146,8 @@ def _task(model: LoadedModel, method: str) -> list[Field]:
 def _mask_fields(model: LoadedModel) -> list[Field]:
     mask = model.filler.mask
     return [
-        Field("text", f"Text with {mask}", "text", f"The capital of France is {mask}."),
-        Field("top_k", "Words for each mask", "whole", str(mask_filler.TOP_K), optional=True),
+        Field("text", f"Text with {mask}", "text", f"The capital of France is {mask}.", mask=mask),
+        Field("top_k", "Words for each mask", "whole", str(mask_filler.TOP_K), optional=_DEFAULT),
     ]
 
 
@@ -137,7 +167,7 @@ def _fill_mask(model: LoadedModel, text: str, top_k: int = mask_filler.TOP_K) ->
 def _text_fields(model: LoadedModel, method: str) -> list[Field]:
     return [
         Field("text", "Text", "text", "The film is a delight from its first minute."),
-        Field("second", "Second text, for a model of pairs", "text", optional=True),
+        Field("second", "Second text, for a model of pairs", "text", optional="no text"),
         *_task(model, method),
     ]
 
@@ -171,7 +201,7 @@ def _answer(model: LoadedModel, question: str, context: str) -> list[Result]:
         columns.append("score of no answer")
         row.append(found.null_odds)
     return [
-        marked(context, [(found.start, found.end, "")] if found.text else []),
+        marked(context, [(found.start, found.end, "answer")] if found.text else []),
         Table(columns, [row], "" if found.text else "no answer"),
     ]
 
@@ -186,15 +216,22 @@ def _choose(
 
 def _tag(model: LoadedModel, text: str, task: str | None = None) -> list[Result]:
     [entities] = model.tag([text], task=task)
+    labels = [
+        tags.split(label)[1] if tags.marks(label) else label
+        for head in model.config.of_types("token_classification")
+        for label in head.labels
+        if label != tags.OUTSIDE
+    ]
+    spans = [(entity.start, entity.end, entity.type) for entity in entities]
     return [
-        marked(text, [(entity.start, entity.end, entity.type) for entity in entities]),
+        marked(text, spans, list(dict.fromkeys(labels))),
         Table(("type", "text", "start", "end", "score"), entities, share=4),
     ]
 
 
 def _rank_fields(model: LoadedModel) -> list[Field]:
     return [
-        Field("query", "Query", "line", "Where does the cat sleep?"),
+        Field("query", "Query", "line", _QUERY),
         Field("documents", "Documents", "lines", _DOCUMENTS),
     ]
 
@@ -207,9 +244,9 @@ def _rank(model: LoadedModel, query: str, documents: Sequence[str]) -> list[Resu
 
 def _compare(model: LoadedModel, texts: Sequence[str]) -> list[Result]:
     vectors = model.encode(texts, normalize=True)
-    cosines = (vectors @ vectors.T).tolist()
-    rows = [(i, *row, text) for i, (row, text) in enumerate(zip(cosines, texts, strict=True), 1)]
-    return [Table(("", *map(str, range(1, len(texts) + 1)), "text"), rows, "Cosines")]
+    numbers = [str(i) for i in range(1, len(texts) + 1)]
+    rows = [f"{i}. {text}" for i, text in zip(numbers, texts, strict=True)]
+    return [Matrix("Cosines", rows, numbers, (vectors @ vectors.T).tolist())]
 
 
 def _search(
@@ -217,21 +254,22 @@ def _search(
 ) -> list[Result]:
     numbers, scores = model.search([query], documents, top_k)
     found = zip(scores[0].tolist(), numbers[0].tolist(), strict=True)
-    return [Table(("score", "text"), [(score, documents[number]) for score, number in found])]
+    rows = [(score, documents[number]) for score, number in found]
+    return [Table(("score", "text"), rows, share=0)]
 
 
 def _generation_fields(model: LoadedModel) -> list[Field]:
     tasks = list(model.generation.tasks)
     return [
         Field("prompt", "Prompt", "text", "Once upon a time"),
-        *([Field("task", "Task", "choice", "", ["", *tasks], optional=True)] if tasks else []),
-        Field("max_new_tokens", "New tokens at most", "whole", optional=True),
-        Field("temperature", "Temperature", "decimal", optional=True),
-        Field("top_k", "Top k", "whole", optional=True),
-        Field("top_p", "Top p", "decimal", optional=True),
-        Field("num_beams", "Beams", "whole", optional=True),
-        Field("num_return_sequences", "Texts", "whole", optional=True),
-        Field("seed", "Seed", "whole", optional=True),
+        *([Field("task", "Task", "choice", "", ["", *tasks], optional="no task")] if tasks else []),
+        Field("max_new_tokens", "New tokens at most", "whole", optional=_DEFAULT),
+        Field("temperature", "Temperature", "decimal", optional=_DEFAULT),
+        Field("top_k", "Top k", "whole", optional=_DEFAULT),
+        Field("top_p", "Top p", "decimal", optional=_DEFAULT),
+        Field("num_beams", "Beams", "whole", optional=_DEFAULT),
+        Field("num_return_sequences", "Texts", "whole", optional=_DEFAULT),
+        Field("seed", "Seed", "whole", optional=_DEFAULT),
     ]
 
 
@@ -239,24 +277,56 @@ def _generate(model: LoadedModel, prompt: str, **options: Any) -> list[Result]:
     return [Table(("text",), [(text,) for text in model.generate([prompt], **options)])]
 
 
+_LAYER_AND_HEAD = (
+    Field("layer", "Layer, from 0", "whole", optional="the last"),
+    Field("head", "Head, from 0", "whole", optional="the mean"),
+)
+
+
 def _attends(model: LoadedModel) -> bool:
     return model.config.encoder.num_heads > 0
 
 
-def _attention(model: LoadedModel, text: str) -> list[Result]:
+def _attention(
+    model: LoadedModel, text: str, layer: int | None = None, head: int | None = None
+) -> list[Result]:
     tokens, layers = attention.weights(text, model.tokenizer, model.model, model.max_length)
-    return [_picture(attention.draw(tokens, layers), layers)]
+    matrix = _matrix(tokens, tokens, layers, layer, head)
+    return [matrix, _picture(attention.draw(tokens, layers), layers)]
 
 
 def _reads_and_writes(model: LoadedModel) -> bool:
     return "generate" in model.methods and generator.objective(model.model) == "seq2seq_lm"
 
 
-def _cross_attention(model: LoadedModel, text: str, target: str) -> list[Result]:
+def _cross_attention(
+    model: LoadedModel, text: str, target: str, layer: int | None = None, head: int | None = None
+) -> list[Result]:
     inputs, targets, layers = attention.cross_weights(
         text, target, model.tokenizer, model.model, model.max_length
     )
-    return [_picture(attention.draw_cross(inputs, targets, layers), layers)]
+    matrix = _matrix(targets, inputs, layers, layer, head)
+    return [matrix, _picture(attention.draw_cross(inputs, targets, layers), layers)]
+
+
+def _matrix(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    layers: Sequence[np.ndarray],
+    layer: int | None,
+    head: int | None,
+) -> Matrix:
+    """Returns the weights of a layer [N, T, S], by default the last, and a head or their mean."""
+    for name, number, count in (("Layer", layer, len(layers)), ("Head", head, len(layers[0]))):
+        if number is not None and not 0 <= number < count:
+            raise UserError(f"{name}: {number} is not one of 0 to {count - 1}")
+    layer = len(layers) - 1 if layer is None else layer
+    title = f"Layer {layer}, " + ("mean of the heads" if head is None else f"head {head}")
+    if max(len(rows), len(columns)) > _MOST_TOKENS:
+        title += f", the first {_MOST_TOKENS} tokens"
+    weights = layers[layer].mean(0) if head is None else layers[layer][head]
+    rows, columns = rows[:_MOST_TOKENS], columns[:_MOST_TOKENS]
+    return Matrix(title, rows, columns, weights[: len(rows), : len(columns)].tolist())
 
 
 def _picture(figure: Any, layers: Sequence[np.ndarray]) -> Picture:
@@ -266,16 +336,32 @@ def _picture(figure: Any, layers: Sequence[np.ndarray]) -> Picture:
 
 # The tabs by their names in the address, in the order of the page.
 TABS: dict[str, Tab] = {
-    "fill_mask": Tab("Fill masks", _has("fill_mask"), _mask_fields, _fill_mask),
+    "fill_mask": Tab(
+        "Fill masks",
+        "A mask hides a word of the text. The model says which words may stand there, and how "
+        "probable each one is.",
+        _has("fill_mask"),
+        _mask_fields,
+        _fill_mask,
+    ),
     "classify": Tab(
         "Classify",
+        "The model gives the text, or the pair of texts, one of its labels or several. It says how "
+        "probable each one is.",
         _has("classify"),
         lambda model: _text_fields(model, "classify"),
         _classify,
     ),
-    "score": Tab("Score", _has("score"), lambda model: _text_fields(model, "score"), _score),
+    "score": Tab(
+        "Score",
+        "The model gives the text, or the pair of texts, a number.",
+        _has("score"),
+        lambda model: _text_fields(model, "score"),
+        _score,
+    ),
     "answer": Tab(
         "Answer",
+        "The model looks for the answer to a question in a text, and marks the place where it is.",
         _has("answer"),
         lambda model: [
             Field("question", "Question", "line", "Where does Anna Meyer live?"),
@@ -285,6 +371,7 @@ TABS: dict[str, Tab] = {
     ),
     "choose": Tab(
         "Choose",
+        "The model reads a text and a question, and chooses one of the answers that you offer.",
         _has("choose"),
         lambda model: [
             Field("context", "Text", "text", _STORY),
@@ -295,40 +382,67 @@ TABS: dict[str, Tab] = {
     ),
     "tag": Tab(
         "Tag",
+        "The model marks parts of the text, such as names of people and places, each with its "
+        "label.",
         _has("tag"),
         lambda model: [Field("text", "Text", "text", _STORY), *_task(model, "tag")],
         _tag,
     ),
-    "rank": Tab("Rank", _has("rank"), _rank_fields, _rank),
+    "rank": Tab(
+        "Rank",
+        "The model reads the query together with each document, and puts the documents in order, "
+        "the best first.",
+        _has("rank"),
+        _rank_fields,
+        _rank,
+    ),
     "compare": Tab(
         "Compare",
+        "The model makes a vector of each text. The table has the cosines between them: 1 is the "
+        "same direction, and texts of similar meaning should come near it.",
         lambda model: True,
-        lambda model: [Field("texts", "Texts", "lines", _DOCUMENTS)],
+        lambda model: [Field("texts", "Texts", "lines", _TEXTS)],
         _compare,
     ),
     "search": Tab(
         "Search",
+        "The model makes a vector of the query and of each document. The documents whose vectors "
+        "are nearest to that of the query come first.",
         lambda model: True,
         lambda model: [
-            Field("query", "Query", "line", "Where does the cat sleep?"),
-            Field("documents", "Documents", "lines", _DOCUMENTS),
-            Field("top_k", "Documents at most", "whole", "10", optional=True),
+            *_rank_fields(model),
+            Field("top_k", "Documents at most", "whole", "10", optional=_DEFAULT),
         ],
         _search,
     ),
-    "generate": Tab("Generate", _has("generate"), _generation_fields, _generate),
+    "generate": Tab(
+        "Generate",
+        "The model continues the prompt, or writes a text for it. Empty fields take the settings "
+        "of the model.",
+        _has("generate"),
+        _generation_fields,
+        _generate,
+    ),
     "attention": Tab(
         "Attention",
+        "How much each token, on the left, reads from each token at the top. The table has one "
+        "layer, and the picture below it all layers and heads.",
         _attends,
-        lambda model: [Field("text", "Text", "text", "The cat sleeps on the mat.")],
+        lambda model: [
+            Field("text", "Text", "text", _SENTENCE),
+            *_LAYER_AND_HEAD,
+        ],
         _attention,
     ),
     "cross_attention": Tab(
         "Attention of the decoder",
+        "How much the decoder reads from each token of the text, at the top, where it writes each "
+        "token of its own, on the left.",
         _reads_and_writes,
         lambda model: [
-            Field("text", "Text", "text", "The cat sleeps on the mat."),
+            Field("text", "Text", "text", _SENTENCE),
             Field("target", "Text of the decoder", "text", "A cat sleeps."),
+            *_LAYER_AND_HEAD,
         ],
         _cross_attention,
     ),

@@ -1,15 +1,22 @@
 """A headless Chromium, which is told what to do over two pipes (the Chrome DevTools Protocol)."""
 
 import base64
+import contextlib
 import itertools
 import json
 import os
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from official.serving.loaded_model import LoadedModel
+
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
+
+_HEIGHT = "document.documentElement.scrollHeight"
 
 
 def find() -> str | None:
@@ -29,7 +36,9 @@ class Browser:
         inner_read, self._write = os.pipe()
         self._read, inner_write = os.pipe()
         options = ["--headless", "--remote-debugging-pipe", f"--user-data-dir={folder}",
-                   "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]  # fmt: skip
+                   "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-quic",
+                   "--disable-background-networking", "--disable-component-update",
+                   "--disable-sync"]  # fmt: skip
         if os.geteuid() == 0:
             options.append("--no-sandbox")  # Chromium has none for root
         # It reads what to do from descriptor 3, and answers on 4.
@@ -73,11 +82,29 @@ class Browser:
         self.run(f"document.querySelectorAll('button')[{button}].click()")
         self.wait_for_page()
 
-    def screenshot(self, width: int, height: int) -> bytes:
-        """Returns a PNG of the page in a window of this size."""
-        self._do("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                 deviceScaleFactor=1, mobile=False)  # fmt: skip
+    def show(self, width: int, dark: bool, height: int = 4000) -> None:
+        """Shows the page in a color scheme, in a window as high as the page, but for `height`."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._do("Emulation.setEmulatedMedia", features=[scheme])
+        # A page is not less high than its window, so it is measured in a window of one pixel.
+        for of_window in (lambda: 1, lambda: min(self.run(_HEIGHT), height)):
+            self._do("Emulation.setDeviceMetricsOverride", width=width, height=of_window(),
+                     deviceScaleFactor=1, mobile=False)  # fmt: skip
+
+    def screenshot(self) -> bytes:
+        """Returns a PNG of the page."""
         return base64.b64decode(self._do("Page.captureScreenshot", format="png")["data"])
+
+    def press(self, key: str) -> None:
+        """Presses Tab or Enter."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        event = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self._do("Input.dispatchKeyEvent", type="keyDown", text=text, **event)
+        self._do("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def write(self, text: str) -> None:
+        """Writes a text where the focus is."""
+        self._do("Input.insertText", text=text)
 
     def _do(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._numbers)
@@ -103,3 +130,21 @@ class Browser:
             self._received += part
         message, _, self._received = self._received.partition(b"\0")
         return json.loads(message)
+
+
+@contextlib.contextmanager
+def of_page(models: Mapping[str, LoadedModel], folder: Path) -> Iterator[tuple[Browser, str]]:
+    """Gives a browser and the address of the page of models; `folder` is the browser's."""
+    from official.web import server  # needs Flask
+
+    with server.listen(0) as listener:
+        running = server.make_server(server.make_app(models), listener)
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        browser = Browser(find() or "", folder)
+        try:
+            yield browser, f"http://{server.HOST}:{listener.getsockname()[1]}"
+        finally:
+            browser.close()
+            running.shutdown()
+            thread.join()

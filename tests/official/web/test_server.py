@@ -1,5 +1,6 @@
 """The page over HTTP: what it shows, what it escapes, and what it refuses."""
 
+import html
 import re
 import socket
 
@@ -52,6 +53,52 @@ def test_the_page_has_the_tabs_and_models_that_can_do_it(client):
     assert client.post("/fill_mask", data={"model": "other"}).status_code == 404
 
 
+def test_models_have_the_shortest_names_that_differ():
+    names = {
+        "run/a/bert": "a/bert", "run/b/bert": "b/bert", "run/tags/": "tags", "gs://x/y/z": "z",
+        "package:minilm": "package:minilm", ".": ".", "/": "/", "a/b/c/d": "b/c/d",
+        "a/x/c/d": "x/c/d", "/w/q": "w/q", "q": "q",
+    }  # fmt: skip
+    assert server.short_names(names) == names
+    assert server.short_names(["/long/path/of/a/model"]) == {"/long/path/of/a/model": "model"}
+
+
+def test_a_button_has_the_name_the_path_and_the_encoder_of_a_model(client):
+    [button] = re.findall(r"<button .*</button>", client.get("/fill_mask").text)
+    assert 'title="run/masked"' in button and 'accesskey="1"' in button
+    assert re.sub("<.*?>", "", button) == "masked transformer"
+    text = client.post("/fill_mask", data={"text": "[MASK]"}).text
+    assert '<span title="run/masked">masked</span></h2>' in text
+
+
+def test_each_tab_says_what_it_does(client):
+    for name in tabs(client.get("/fill_mask").text):
+        about = server.TABS[name].about
+        assert f'<p class="about">{about}</p>' in client.get(f"/{name}").text
+        assert 1 <= about.count(".") <= 2 and about.endswith(".")
+
+
+def test_a_link_fills_in_the_example_of_the_model(client):
+    form = {"texts": "a\nb", "model": "run/<b>labels</b>"}
+    text = client.post("/compare", data=form).text
+    assert ">\na\nb</textarea>" in text
+    [link] = re.findall(r'href="([^"]*)">Fill in the example</a>', text)
+    text = client.get(html.unescape(link)).text
+    assert "A kitten naps on a rug." in text and "Results" not in text
+    assert html.unescape(re.findall(r'href="([^"]*)">Fill in', text)[0]) == html.unescape(link)
+    assert client.get("/fill_mask?model=run/<b>labels</b>").status_code == 404
+
+
+def test_numbers_are_shaded_by_their_size(client, loaded):
+    texts = ["a cat", "a dog", "the mat"]
+    form = {"texts": "\n".join(texts), "model": "run/masked"}
+    found = re.findall(r'<td class="w(\d+)">(.*?)</td>', client.post("/compare", data=form).text)
+    vectors = loaded["run/masked"].encode(texts, normalize=True)
+    cosines = (vectors @ vectors.T).ravel()
+    assert [number for _, number in found] == [f"{c:.2f}" for c in cosines]
+    assert [int(shade) for shade, _ in found] == [max(0, round(10 * c)) for c in cosines.tolist()]
+
+
 def test_texts_are_shown_as_texts(client):
     """Of a form, a model's name, a label, and an error."""
     text = client.post("/classify", data={"text": SCRIPT, "second": SCRIPT}).text
@@ -70,7 +117,7 @@ def test_results_are_those_of_the_model_that_is_named(client, loaded):
         form = {"query": "a cat", "documents": "a dog\nthe cat sat", "model": name}
         text = client.post("/search", data=form).text
         [numbers], [scores] = model.search(["a cat"], ["a dog", "the cat sat"])
-        shown = re.findall(r'<td class="number">(.*?)</td><td dir="auto">(.*?)</td>', text)
+        shown = re.findall(r"</svg> (.*?)</td><td dir=\"auto\">(.*?)</td>", text)
         documents = [["a dog", "the cat sat"][i] for i in numbers]
         assert shown == [(f"{s:.4f}", d) for s, d in zip(scores, documents, strict=True)]
 
@@ -97,7 +144,7 @@ def test_other_sites_get_nothing(client):
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     page = client.get("/fill_mask").text
     addresses = re.findall(r'(?:src|href|action)="([^"]*)"', page)
-    assert addresses and all(a.startswith(("/", "data:")) for a in addresses)
+    assert addresses and all(a.startswith(("/", "#", "data:")) for a in addresses)
     assert client.get("/static/style.css").status_code == 200
 
 

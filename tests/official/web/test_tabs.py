@@ -59,6 +59,45 @@ def test_a_text_of_a_field_is_read():
         assert str(error.value) == message
 
 
+def test_masks_of_other_models_stand_for_that_of_the_model():
+    for mask in ("[MASK]", "<mask>", "<extra_id_0>", "<hole>"):
+        field = tabs.Field("text", "Text", "text", f"a {mask}.", mask=mask)
+        assert field.text({}) == f"a {mask}."
+        for other in ("[MASK]", "<mask>", "<extra_id_0>"):
+            assert field.text({"text": f"the {other} sat"}) == f"the {mask} sat"
+        # A text with its own mask stays as it is.
+        own = f"{mask} [MASK] <mask> <extra_id_7>"
+        assert field.text({"text": own}) == own
+    two = {"text": "a <mask> [MASK] [mask] <extra_id_1>"}
+    field = tabs.Field("text", "Text", "text", mask="<extra_id_0>")
+    assert field.text(two) == "a <extra_id_0> <extra_id_1> [mask] <extra_id_2>"
+    assert tabs.Field("text", "Text", "text").text(two) == two["text"]
+
+
+def test_the_shade_of_a_number_is_its_part_of_the_largest():
+    matrix = results.Matrix("", ["x", "y"], ["1", "2", "3"], [[0.5, 0.26, 0.0], [-1.0, 0.02, 0.1]])
+    assert matrix.shaded == [
+        ("x", [(0.5, 10), (0.26, 5), (0.0, 0)]),
+        ("y", [(-1.0, 0), (0.02, 0), (0.1, 2)]),
+    ]
+    assert results.Matrix("", ["x"], ["1"], [[0.0]]).shaded == [("x", [(0.0, 0)])]
+    # Of a model whose weights are not numbers.
+    broken = results.Matrix("", ["x"], ["1", "2", "3"], [[float("nan"), 0.5, float("inf")]])
+    assert [shade for _, shade in broken.shaded[0][1]] == [0, 10, 0]
+
+
+def test_the_longest_bar_is_of_one_or_more():
+    for scores, longest in (([0.5, -2.0], 1), ([3.5, 9.0], 9), ([], 1)):
+        assert results.Table(("score",), [(x,) for x in scores], share=0).longest == longest
+
+
+def test_a_label_has_its_color_in_every_text():
+    labels = [f"l{i}" for i in range(8)]
+    text = results.marked("ab", [(0, 1, "l3")], labels)
+    assert [text.color(label) for label in labels] == [0, 1, 2, 3, 4, 5, 0, 1]
+    assert results.marked("ab", [(0, 1, "answer")]).color("answer") == 0
+
+
 def test_spans_are_marked():
     found = results.marked("abcdef", [(4, 6, "y"), (0, 1, "x"), (2, 2, "none")])
     assert found.parts == [("a", "x"), ("bcd", None), ("ef", "y")]
@@ -161,17 +200,17 @@ def test_entities(tmp_path):
     assert "".join(part for part, _ in text.parts) == TEXT
     marked = [(part, label) for part, label in text.parts if label is not None]
     assert marked == [(entity.text, entity.type) for entity in entities]
+    assert [text.color(label) for label in ("PER", "LOC")] == [0, 1]
 
 
 def test_vectors_are_compared(tmp_path):
     model = official.load(models.masked_lm(tmp_path / "model"))
     vectors = model.encode(LINES).astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    [table] = apply("compare", model, texts=DOCUMENTS)
-    assert [(row[0], row[-1]) for row in table.rows] == list(enumerate(LINES, 1))
-    cosines = [row[1:-1] for row in table.rows]
-    np.testing.assert_allclose(cosines, vectors @ vectors.T, atol=1e-5)
-    assert table.columns == ("", "1", "2", "3", "text")
+    [matrix] = apply("compare", model, texts=DOCUMENTS)
+    assert matrix.rows == [f"{i}. {line}" for i, line in enumerate(LINES, 1)]
+    assert matrix.columns == ["1", "2", "3"]
+    np.testing.assert_allclose(matrix.values, vectors @ vectors.T, atol=1e-5)
     [table] = apply("search", model, query="a cat", documents=DOCUMENTS, top_k="2")
     query = model.encode(["a cat"])[0].astype(np.float64)
     cosines = vectors @ query / np.linalg.norm(query)
@@ -205,8 +244,12 @@ def test_texts_from_texts(tmp_path):
     [table] = apply("fill_mask", model, text=text, top_k="2")
     [[fillings]] = model.fill_mask([text], top_k=2)
     assert table.rows == [(f.word, f.probability, f.text) for f in fillings]
-    [picture] = apply("cross_attention", model, text="the cat", target="a dog")
-    _, _, layers = attention.cross_weights("the cat", "a dog", model.tokenizer, model.model)
+    matrix, picture = apply("cross_attention", model, text="the cat", target="a dog")
+    read, written, layers = attention.cross_weights(
+        "the cat", "a dog", model.tokenizer, model.model
+    )
+    assert (matrix.rows, matrix.columns) == (written, read)
+    np.testing.assert_allclose(matrix.values, layers[-1].mean(0), atol=1e-6)
     shape = f"{len(layers)} layers × {len(layers[0])} heads"
     assert picture.description == f"attention weights, {shape}"
     assert imread(io.BytesIO(picture.png)).shape[2] == 4
@@ -214,8 +257,20 @@ def test_texts_from_texts(tmp_path):
 
 def test_attention_is_drawn(tmp_path):
     model = official.load(models.masked_lm(tmp_path / "model"))
-    [picture] = apply("attention", model, text="the cat sat")
-    _, layers = attention.weights("the cat sat", model.tokenizer, model.model)
+    matrix, picture = apply("attention", model, text="the cat sat")
+    tokens, layers = attention.weights("the cat sat", model.tokenizer, model.model)
+    last = len(layers) - 1
+    assert (matrix.title, last > 0) == (f"Layer {last}, mean of the heads", True)
+    assert matrix.rows == matrix.columns == tokens
+    np.testing.assert_allclose(matrix.values, layers[last].mean(0), atol=1e-6)
+    matrix, _ = apply("attention", model, text="the cat sat", layer="0", head="1")
+    assert matrix.title == "Layer 0, head 1"
+    np.testing.assert_allclose(matrix.values, layers[0][1], atol=1e-6)
+    heads = len(layers[0])
+    for field, number, largest in (("layer", -1, last), ("head", heads, heads - 1)):
+        with pytest.raises(UserError) as error:
+            apply("attention", model, text="the cat", **{field: str(number)})
+        assert str(error.value) == f"{field.title()}: {number} is not one of 0 to {largest}"
     shape = f"{len(layers)} layers × {len(layers[0])} heads"
     assert picture.description == f"attention weights, {shape}"
     # The darkest cell is the largest weight of all.
@@ -224,3 +279,29 @@ def test_attention_is_drawn(tmp_path):
     assert picture.source.startswith("data:image/png;base64,iVBORw0KGgo")
     with pytest.raises(UserError, match="^the text '' has no token: give one of a few words$"):
         apply("attention", model, text="")
+
+
+def test_a_table_has_the_first_tokens_of_a_long_text(monkeypatch, tmp_path):
+    monkeypatch.setattr(tabs, "_MOST_TOKENS", 3)
+    model = official.load(models.masked_lm(tmp_path / "model"))
+    matrix, picture = apply("attention", model, text="the cat sat")
+    tokens, layers = attention.weights("the cat sat", model.tokenizer, model.model)
+    assert len(tokens) > 3 and matrix.rows == matrix.columns == tokens[:3]
+    assert matrix.title.endswith("mean of the heads, the first 3 tokens")
+    np.testing.assert_allclose(matrix.values, layers[-1].mean(0)[:3, :3], atol=1e-6)
+    assert picture.description.startswith(f"attention weights, {len(layers)} layers")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_example_of_each_tab_is_one_that_the_model_takes(tmp_path):
+    sizes = {"span_answer": SIZES}
+    loaded = [models.head(name, tmp_path / name, **sizes.get(name, {})) for name in models.HEADS]
+    loaded += [models.causal_lm(tmp_path / "causal"), models.t5(tmp_path / "t5")]
+    seen = set()
+    for model in loaded:
+        for name in able(model):
+            if name not in seen:
+                assert apply(name, model)
+            seen.add(name)
+    assert seen == {*tabs.TABS}
