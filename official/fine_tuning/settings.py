@@ -8,6 +8,8 @@ from official import config as configs
 from official.config import yaml_files
 from official.conversion import huggingface
 from official.conversion.system import USUAL
+from official.data import mixture
+from official.fine_tuning import continued
 from official.saving import model_folder, served_model
 from official.shards import manifest
 from official.tasks import KINDS
@@ -104,26 +106,33 @@ def of_shards(
     override: Sequence[str] = (),
     report: Report = print,
 ) -> configs.Config:
-    """Returns the settings for the shards of a task, by the rule of `finetune`, and says them.
+    """Returns the settings for shards and the model to start from, and says them.
+
+    Those of a task are learned by the rule of `finetune`. With text the model goes on with its
+    pretraining; see `official.fine_tuning.continued`.
 
     Args:
-      data: a folder of task shards.
+      data: what --data has: a folder of shards of a task, or one or more of text.
       init: the model folder to start from.
       override: further settings, which win.
       report: takes the line that says what is taken.
 
     Raises:
-      UserError: the shards are those of no task, or of one that has no usual settings.
+      UserError: the shards are those of a task that has no usual settings, or text that the model
+        cannot go on with.
     """
-    content = manifest.read(data)
-    task, count = content.task, sum(s.records for s in content.shards if s.split == "train")
-    if not isinstance(task, Description) or task.kind not in _CONFIGS:
-        kind = getattr(task, "kind", None)
-        what = f"of a task of the kind {kind}" if kind else "of text"
+    contents = {str(each): manifest.read(each) for each in mixture.parse(str(data))}
+    content, *others = contents.values()
+    task = content.task
+    if all(each.task is None for each in contents.values()):
+        return continued.of_text(contents, init, override, report)
+    if others or not isinstance(task, Description) or task.kind not in _CONFIGS:
+        what = "several tasks" if others else f"a task of the kind {getattr(task, 'kind', None)}"
         raise UserError(
-            f"--config is missing: {data} has shards {what}, whose settings are those of a config: "
-            "--list_configs prints the names of the published ones"
+            f"--config is missing: {data} has shards of {what}, whose settings are those of a "
+            "config: --list_configs prints the names of the published ones"
         )
+    count = sum(s.records for s in content.shards if s.split == "train")
     own = f"configs/finetune/{task.name}.yaml" in yaml_files.published()
     name = task.name if own else _CONFIGS[task.kind]
     known = model_folder.config_of(paths.path(init))

@@ -316,8 +316,8 @@ def _held_out(
     if config.segments is not None:
         if not phase.validation_data:
             raise UserError(
-                "--validation_data is missing: name shards made of held-out text, or use "
-                "--mode=train"
+                "--validation_data is missing: name shards made of held-out text, or train without "
+                "evaluation (garden train --evaluate=false, or official.main --mode=train)"
             )
         split = "train"
     held_out = open_data(held, config, split, verify)

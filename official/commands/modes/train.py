@@ -10,6 +10,10 @@ or with those of --config:
 
   garden train --data=TASK_SHARDS --init=MODEL --model_dir=TUNED
 
+More pretraining of a model of any size on own text, with its own objective or masked LM:
+
+  garden train --data=SHARDS --init=MODEL --model_dir=ADAPTED
+
 With --sweep=key=value,value,... (once or more) every combination of the values is trained in a
 folder below --model_dir, and the results are compared: see official.training.sweep.
 
@@ -35,8 +39,10 @@ FLAGS = (
         "config",
         str,
         None,
-        "YAML file of the run. Default, for the shards of a task and --init: the settings that "
-        "official.finetune takes, which depend on the model and on the number of examples.",
+        "YAML file of the run. Default with --init: for the shards of a task the settings that "
+        "official.finetune takes, which depend on the model and on the number of examples; for "
+        "text those of configs/pretrain/continued.yaml, with the objective of the model and steps "
+        "for so many tokens.",
     ),
     Flag("list_configs", bool, False, "print the names of the published configs and end."),
     Flag(
@@ -90,7 +96,13 @@ FLAGS = (
     *mode.DEVICES,
 )
 # Of `official.main`, --mode says it.
-EVALUATE = Flag("evaluate", bool, True, "evaluate the model while it is trained, and at the end.")
+EVALUATE = Flag(
+    "evaluate",
+    bool,
+    None,
+    "evaluate the model while it is trained, and at the end. Default: yes, but not pretraining "
+    "without --validation_data.",
+)
 _REQUIRED = ("data", "model_dir")
 
 
@@ -100,12 +112,14 @@ def run(options: Values, evaluate: bool | None = None) -> None:
 
     evaluate = options.evaluate if evaluate is None else evaluate
     if options.sweep:
-        if not evaluate:
+        if evaluate is False:
             raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
         _sweep(options)
         return
     config = _config(options)
     data, held_out = options.data, options.validation_data
+    if evaluate is None:
+        evaluate = config.segments is None or held_out is not None
     try:
         training.train(
             config,
@@ -133,7 +147,8 @@ def _config(options: Values) -> "configs.Config":
     if options.init is None:
         raise errors.UserError(
             "--config is missing: give one (--list_configs prints the names of the published "
-            "ones), or --init=MODEL, from which the shards of a task are learned as usual"
+            "ones), or --init=MODEL, from which the shards of a task are learned as usual, and "
+            "which goes on with its pretraining on those of text"
         )
     from official.fine_tuning import settings
 
